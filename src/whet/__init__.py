@@ -3,8 +3,7 @@
     with whet.Agent() as agent:
         print(agent.run("What is in this folder?").text)
 
-Names are loaded at first use, so `import whet` costs almost nothing. docs/library.md documents each of
-them.
+Names are loaded at first use, so `import whet` costs almost nothing. docs/library.md documents them.
 """
 
 from __future__ import annotations

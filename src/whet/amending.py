@@ -1,6 +1,6 @@
 """Let a person edit a call before it runs: choose the editable text, and build the call from the edited text.
 
-Knows no screen and no page. The new call is checked, judged and asked about like any other call.
+The new call is checked, judged and asked about like any other call.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from whet.contract.changes import TextChange
+from whet.contract.changes import TextChange, split_lines
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import NOT_JSON, from_json
 
 
 class Editable(msgspec.Struct, frozen=True):
-    """The text of a call that a person edits, the suffix for a file with that text, and what the text is."""
+    """The text of a call that a person edits, the suffix for a file with that text, and a noun for the
+    text."""
 
     text: str
     suffix: str
@@ -26,8 +27,8 @@ class Editable(msgspec.Struct, frozen=True):
 
 
 def find_editable(request: ApprovalRequest) -> Editable:
-    """Return the text to edit: a call's command, the file that it would write, its diff, or else its
-    arguments as JSON."""
+    """Return the text to edit: the call's command, the new text of its file, its diff, or all its arguments
+    as JSON."""
     if isinstance(command := request.arguments.get("command"), str):
         return Editable(command, ".sh", "command")
     change = _single_change(request)
@@ -41,7 +42,7 @@ def find_editable(request: ApprovalRequest) -> Editable:
 
 def apply_edit(request: ApprovalRequest, text: str) -> dict[str, object] | None:
     """Return the call's arguments with the edited `text`, or None if nothing changed. Raises ConfigError if
-    the text can't be read."""
+    the arguments were edited and are no longer a JSON object."""
     if isinstance(command := request.arguments.get("command"), str):
         text = text.removesuffix("\n")
         return None if text == command else {**request.arguments, "command": text}
@@ -64,16 +65,10 @@ def _single_change(request: ApprovalRequest) -> TextChange | None:
 
 
 def _write_arguments(arguments: Mapping[str, object], change: TextChange, text: str) -> dict[str, object]:
-    """Return the arguments that give the file the text that the person saved."""
+    """Return arguments with which the call writes `text` into the file of `change`."""
     if "content" in arguments:
         return {**arguments, "content": text}
     old = "/dev/null" if change.old is None else f"a/{change.path}"
-    rows = difflib.unified_diff(_split_lines(change.old or ""), _split_lines(text), old, f"b/{change.path}")
+    rows = difflib.unified_diff(split_lines(change.old), split_lines(text), old, f"b/{change.path}")
     diff = "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows)
     return {"path": change.path, "diff": diff}
-
-
-def _split_lines(text: str) -> list[str]:
-    parts = text.split("\n")
-    ended = [f"{part}\n" for part in parts[:-1]]
-    return [*ended, parts[-1]] if parts[-1] else ended

@@ -1,8 +1,8 @@
-"""Opens, reads and writes files below a folder that commands may write: no link on the way is followed.
+"""Open, read and write files below a folder that commands may write to, without following links there.
 
-A command can put a link in the place of a file or folder at any moment, also between a check and the use of
-what was checked. So each folder on the way is opened from the one above it, by one name, and the file is used
-by its descriptor. Links in the path of the folder itself are followed: the person chose it.
+A command can replace a file or folder by a link at any moment, also between a check and the use. So each
+folder is opened by its name from the folder above it, and the file is used through its descriptor. Links in
+the path of the top folder itself are followed: the person chose it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MAX_FOLDERS = 20_000  # searched for a file's other names
 
 @contextmanager
 def open_folder(root: str | Path, names: Iterable[str], make_mode: int | None = None) -> Generator[int]:
-    """Open a folder below `root` for use as `dir_fd`. With `make_mode`, missing folders are made with that
-    mode. Raises OSError, with ELOOP or ENOTDIR if one of the names is a link."""
+    """Open the folder at `root`/`names` for use as `dir_fd`. With `make_mode`, missing folders are made with
+    that mode. Raises OSError, with ELOOP or ENOTDIR if one of the names is a link."""
     handle = os.open(root, _OPEN_FOLDER & ~os.O_NOFOLLOW)
     try:
         for name in names:
@@ -39,7 +39,7 @@ def open_folder(root: str | Path, names: Iterable[str], make_mode: int | None = 
 
 def open_beneath(root: str | Path, path: str | Path) -> BufferedReader:
     """Open a regular file below `root` to read it. Raises OSError for anything else, and for links."""
-    *above, name = _names(path)
+    *above, name = _split_path(path)
     with open_folder(root, above) as folder:
         file = os.fdopen(os.open(name, _OPEN_READ, dir_fd=folder), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -49,9 +49,9 @@ def open_beneath(root: str | Path, path: str | Path) -> BufferedReader:
 
 
 def create_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
-    """Write a new file below `root`, durably; it and missing folders are private to the owner. Raises
-    FileExistsError if anything has its name, and OSError."""
-    *above, name = _names(path)
+    """Write a new file below `root`, durably. The file, and folders that are made for it, are private to the
+    owner. Raises FileExistsError if the name is taken, and OSError."""
+    *above, name = _split_path(path)
     with open_folder(root, above, make_mode=0o700) as folder:
         try:
             _create_file(folder, name, data, 0o600)
@@ -64,12 +64,12 @@ def create_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
 
 
 def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
-    """Write a file below `root`, or replace it: whole or not at all, durably. Missing folders are made, and
-    the old file's mode is kept. Raises OSError, with ELOOP if the name is a link."""
-    *above, name = _names(path)
+    """Write or replace a file below `root`, atomically and durably. Missing folders are made, and the old
+    file's mode is kept. Raises OSError, with ELOOP if the name is a link."""
+    *above, name = _split_path(path)
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     with open_folder(root, above, make_mode=0o777) as folder:
-        mode = _mode_of(folder, name)
+        mode = _read_mode(folder, name)
         try:
             _create_file(folder, temporary, data, mode)
             put_in_place(folder, temporary, name)
@@ -82,12 +82,14 @@ def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
 def put_in_place(
     folder: int, temporary: str, name: str, *, keeps_links: bool = False, mode: int | None = None
 ) -> str:
-    """Put a written file in the place of `name` in its folder. Returns what the file lost, usually "".
+    """Replace the file `name` by the file `temporary` in the same folder. Returns a text that names the
+    properties that the file lost, usually "".
 
-    A rename does that at once, but it fails on a file that is mounted by itself, and the file gets another
-    owner and loses its attributes and, which `keeps_links` prevents, its other names. Then the content is
-    written into the existing file, which gets `mode` first, while the temporary file stays as a copy until
-    that is durable. Raises OSError.
+    A rename is atomic. But it fails on a file that is mounted by itself, and it changes the file's owner,
+    drops its extended attributes and separates it from its other names (hard links). If it would fail or
+    change the owner or the attributes, or the other names although `keeps_links` is set, the content is
+    written into the existing file instead. That file gets `mode` first, and the temporary file is kept until
+    the content is durable. Raises OSError.
     """
     losses = _find_losses(folder, temporary, name, keeps_links=keeps_links)
     if losses and _write_into(folder, temporary, name, mode):
@@ -104,19 +106,20 @@ def put_in_place(
 
 
 def has_all_links(root: str | Path, folder: int, name: str) -> bool:
-    """Return whether a file has other names, and all of them are below `root`.
+    """Return whether a file has other names (hard links), and all of them are below `root`.
 
-    Files that a package cache or a folder elsewhere shares get a copy instead: it must not change there.
+    A file that is shared with a package cache or another folder must not change there.
     """
     with suppress(OSError):
-        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        missing = state.st_nlink if state.st_nlink > 1 else 0
-        entries = os.walk(root) if missing else ()
-        for count, (path, _, names) in enumerate(entries):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        missing = status.st_nlink
+        if missing < 2:
+            return False
+        for count, (path, _, names) in enumerate(os.walk(root)):
             for other_name in names:
                 with suppress(OSError):
                     other = os.stat(os.path.join(path, other_name), follow_symlinks=False)
-                    missing -= (other.st_ino, other.st_dev) == (state.st_ino, state.st_dev)
+                    missing -= (other.st_ino, other.st_dev) == (status.st_ino, status.st_dev)
             if missing == 0:
                 return True
             if count > _MAX_FOLDERS:
@@ -125,7 +128,7 @@ def has_all_links(root: str | Path, folder: int, name: str) -> bool:
 
 
 def _find_losses(folder: int, temporary: str, name: str, *, keeps_links: bool) -> list[str]:
-    """Return what a file would lose if another one were put in its place."""
+    """Return the properties that a file would lose if `temporary` were renamed to its name."""
     try:
         old = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -155,8 +158,8 @@ def _has_attributes(folder: int, name: str) -> bool:
 
 
 def _write_into(folder: int, temporary: str, name: str, mode: int | None) -> bool:
-    """Write a temporary file's content into an existing file and remove it. Returns False if that is not
-    permitted."""
+    """Write a temporary file's content into an existing file, then remove the temporary file. Returns False
+    if the existing file can't be opened for writing, or `mode` can't be set."""
     with os.fdopen(os.open(temporary, _OPEN_READ, dir_fd=folder), "rb") as source:
         data = source.read()
     try:
@@ -166,7 +169,7 @@ def _write_into(folder: int, temporary: str, name: str, mode: int | None) -> boo
     if mode is not None and mode != stat.S_IMODE(os.fstat(handle).st_mode):
         try:
             os.fchmod(handle, mode)
-        except OSError:  # another's file: a rename replaces it
+        except OSError:  # another user's file: a rename replaces it
             os.close(handle)
             return False
     overwrite(handle, data)
@@ -210,8 +213,8 @@ def _write_all(handle: int, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes, folders: Iterable[Path]) -> None:
-    """Write a file, or replace it: whole or not at all, durably. The person's own links are followed; in
-    `folders`, which commands may write, none is. Raises OSError."""
+    """Write or replace a file, atomically and durably. Links that the person made are followed; links below
+    `folders`, which commands may write to, are not. Raises OSError."""
     entered = enter_folders(path.absolute(), folders)
     if entered is None:
         try:
@@ -231,8 +234,8 @@ def explain_failure(error: OSError) -> str:
 
 
 def enter_folders(path: Path, roots: Iterable[Path]) -> tuple[Path, str] | None:
-    """Return the first of `roots` through which an absolute path leads, and the path below it, in which no
-    link was followed; None if it leads through none. Raises OSError if links go in a circle."""
+    """Return the first of `roots` that an absolute path enters, and the part of the path below it, or None if
+    it enters none. Links are followed up to that root only. Raises OSError if links form a cycle."""
     tops = {os.path.realpath(root): root for root in roots}
     current, names, links = "/", [*reversed(path.parts[1:])], 0
     while names:
@@ -241,11 +244,11 @@ def enter_folders(path: Path, roots: Iterable[Path]) -> tuple[Path, str] | None:
             if below.partition("/")[0] not in ("..", "."):
                 return tops[current], below
             names = [*reversed(below.split("/"))]
-        path_here = os.path.normpath(os.path.join(current, names.pop()))
+        entry = os.path.normpath(os.path.join(current, names.pop()))
         try:
-            target = os.readlink(path_here)
+            target = os.readlink(entry)
         except OSError:
-            current = path_here
+            current = entry
             continue
         links += 1
         if links > _MAX_LINKS:
@@ -255,7 +258,7 @@ def enter_folders(path: Path, roots: Iterable[Path]) -> tuple[Path, str] | None:
     return None
 
 
-def _names(path: str | Path) -> list[str]:
+def _split_path(path: str | Path) -> list[str]:
     """Return the names of a relative path. Raises OSError if it leads upwards or names no file."""
     names = str(path).split("/")
     if any(name in ("", ".", "..") for name in names):
@@ -274,8 +277,8 @@ def _enter(folder: int, name: str, make_mode: int | None) -> int:
     return os.open(name, _OPEN_FOLDER, dir_fd=folder)
 
 
-def _mode_of(folder: int, name: str) -> int | None:
-    """Return the mode of a regular file, None if nothing has its name. Raises OSError for anything else."""
+def _read_mode(folder: int, name: str) -> int | None:
+    """Return the mode of a regular file, or None if it does not exist. Raises OSError for other kinds."""
     try:
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except FileNotFoundError:

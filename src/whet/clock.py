@@ -1,4 +1,6 @@
-"""Time and ids, injectable, so that tests can fix both; and the time zone of this machine.
+"""Clocks, which are also the source of new ids, and the owner's time zone.
+
+A clock is passed as an argument, so that tests can fix time and ids.
 
 Ids sort by creation: milliseconds since the epoch, then random bits, in Crockford base 32.
 """
@@ -75,8 +77,8 @@ def encode_base32(number: int, width: int) -> str:
 
 
 def use_zone(name: str | Callable[[], str]) -> None:
-    """Set the owner's time zone for this process, or a function that returns it when a time is first shown;
-    an empty string means the machine's. It must exist."""
+    """Set the owner's time zone for this process. A function is called when a time is first shown. The zone
+    must exist; an empty string means the machine's."""
     global _owner_zone
     _owner_zone = name
 
@@ -89,8 +91,8 @@ def _read_owner_zone() -> str:
 
 
 def local_zone() -> str:
-    """Return the owner's or this machine's time zone: a name, or a rule as in TZ (CET-1CEST,M3.5.0,M10.5.0/3)
-    if it has none; UTC if it is unknown."""
+    """Return the owner's time zone, or this machine's. Returns a rule as in TZ (CET-1CEST,M3.5.0,M10.5.0/3)
+    if the zone has no name, and UTC if it is unknown."""
     if zone := _read_owner_zone():
         return zone
     variable = os.environ.get("TZ", "").removeprefix(":")
@@ -102,9 +104,12 @@ def local_zone() -> str:
 
 
 def name_zone_file(path: Path, names: Path = Path("/etc/timezone")) -> str:
-    """Return the zone of a time zone file: the system's name of the file that it links to; the name in the
-    file `names` if that zone is the same (a container may have another machine's file); else the rule at its
-    end. Returns an empty string if nothing says it."""
+    """Return the name of the zone in a time zone file, or the rule at its end if the name is unknown.
+
+    The name is that of the system's zone file that `path` links to. Otherwise it is read from the file
+    `names`, and compared with the system's zone of that name: a container may have another machine's file.
+    If `path` can't be read, the name in `names` is returned unchecked, or an empty string.
+    """
     from zoneinfo import TZPATH  # noqa: PLC0415 - 5 ms of a start
 
     if name := os.path.realpath(path).partition("zoneinfo/")[2]:
@@ -130,7 +135,8 @@ def read_zone(name: str) -> ZoneInfo:
     except (KeyError, ValueError, OSError):
         if not _ZONE_RULE.match(name):
             raise
-    # a file of one type and no changes, which ends with the rule; a summer time without dates has America's
+    # A zone file with one type and no changes, which ends with the rule. A summer time without dates has
+    # those of the United States.
     summer = _ZONE_RULE.sub("", name, count=1)
     rule = f"{name},M3.2.0,M11.1.0" if summer and "," not in summer else name
     table = b"TZif2" + bytes(15) + struct.pack(">6l", 0, 0, 0, 0, 1, 4) + bytes(6) + b"UTC\0"
@@ -138,7 +144,7 @@ def read_zone(name: str) -> ZoneInfo:
 
 
 def local_time(moment: datetime, zone: str = "") -> datetime:
-    """Return a time in a zone, or in the owner's if none is named. The zone must exist."""
+    """Convert a time to `zone`, which must exist, or by default to the owner's zone."""
     zone = zone or _read_owner_zone()
     if not zone and set(time.tzname) == {"UTC"}:
         return moment.astimezone(UTC)
@@ -157,12 +163,12 @@ def local_minute(moment: str) -> str:
 
 
 def local_day(moment: str) -> str:
-    """Return the owner's day of a stored time (ISO, UTC), as 2026-11-21."""
+    """Return the day of a stored time (ISO, UTC) in the owner's time zone, as 2026-11-21."""
     return local_minute(moment)[:10]
 
 
 def midnight_before(moment: datetime) -> datetime:
-    """Return when the day of a moment began in the local zone."""
+    """Return when the day of a time began in the owner's zone."""
     return local_time(moment).replace(hour=0, minute=0, second=0, microsecond=0)
 
 

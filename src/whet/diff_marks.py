@@ -45,7 +45,8 @@ _KINDS: tuple[tuple[str, CodeKind], ...] = (
 
 
 def number_rows(rows: Sequence[Row]) -> list[int]:
-    """Return the line of each row in its file: the old one of a removed line, otherwise the new one; or 0."""
+    """Return each row's line number: in the old file if it was removed, else in the new file; 0 if it has
+    none."""
     numbers: list[int] = []
     old = new = 0
     for row in rows:
@@ -65,13 +66,13 @@ def find_changed_words(rows: Sequence[Row]) -> dict[int, list[Stretch]]:
     stretches: dict[int, list[Stretch]] = {}
     at = pairs = 0
     while at < len(rows) and pairs < _MAX_PAIRS:
-        first_added = _run_end(rows, at, "removed")
-        end = _run_end(rows, first_added, "added")
+        first_added = _find_run_end(rows, at, "removed")
+        end = _find_run_end(rows, first_added, "added")
         for removed, added in zip(range(at, first_added), range(first_added, end), strict=False):
             pairs += 1
             old, new = rows[removed].text, rows[added].text
             if max(len(old), len(new)) <= _MAX_MARKED_CHARS:
-                stretches[removed], stretches[added] = _differences(old, new)
+                stretches[removed], stretches[added] = _compare_words(old, new)
         at = max(end, at + 1)
     return stretches
 
@@ -93,7 +94,7 @@ def find_row_code(rows: Sequence[Row], path: str) -> dict[int, list[CodeStretch]
     for at, row in enumerate(rows):
         if row.kind in ("file", "hunk", "fold"):
             read_hunk()
-            path = _path_of(row.text, path) if row.kind == "file" else path
+            path = _parse_path(row.text, path) if row.kind == "file" else path
         if row.kind in ("removed", "same", "exact"):
             old.append(at)
         if row.kind in ("added", "same"):
@@ -103,8 +104,8 @@ def find_row_code(rows: Sequence[Row], path: str) -> dict[int, list[CodeStretch]
 
 
 def find_code(text: str, *, path: str = "", language: str = "") -> list[CodeStretch]:
-    """Return the kinds of source code in a text, in order; empty for an unknown language or a very long text.
-    The language is that of the file name `path`, or the one that a Markdown fence names."""
+    """Return the kinds of source code in a text, in order. The language follows from the file name `path`, or
+    is the one that a Markdown fence names. Returns nothing for an unknown language or a very long text."""
     if not text or len(text) > _MAX_CODE_CHARS or text.count("\n") >= _MAX_CODE_LINES:
         return []
     if max(map(len, text.split("\n"))) > 10 * _MAX_MARKED_CHARS:
@@ -130,8 +131,8 @@ def _find_lexer(path: str, language: str) -> Lexer | None:
     return None if lexer_class is None else lexer_class()
 
 
-def _path_of(text: str, path: str) -> str:
-    """Return the path that the row of a file names: `PATH  (...)`, or the `+++` line of a unified diff."""
+def _parse_path(text: str, path: str) -> str:
+    """Return the path in a row of kind "file": `PATH  (...)`, or the `+++` line of a unified diff."""
     if text.startswith("+++ "):
         return text[4:].partition("\t")[0].removeprefix("b/")
     return path if text.startswith("--- ") else text.rpartition("  (")[0]
@@ -157,13 +158,13 @@ def _read_side(
     stretches.update(by_row)
 
 
-def _run_end(rows: Sequence[Row], at: int, kind: str) -> int:
+def _find_run_end(rows: Sequence[Row], at: int, kind: str) -> int:
     while at < len(rows) and rows[at].kind == kind:
         at += 1
     return at
 
 
-def _differences(old: str, new: str) -> tuple[list[Stretch], list[Stretch]]:
+def _compare_words(old: str, new: str) -> tuple[list[Stretch], list[Stretch]]:
     old_words, new_words = _WORDS.findall(old[1:]), _WORDS.findall(new[1:])
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
     if matcher.ratio() < _MIN_ALIKE:

@@ -1,8 +1,8 @@
 """Match regular expressions that a model, a repository or a server wrote, within a limit of time.
 
-Python's matcher tries every way to fit a text and holds the interpreter's lock while it does: `(a+)+$` on
-forty letters never ends, and nothing else in the process runs. An expression whose worst case is small is
-matched here; any other one in a child process, which is killed at the limit.
+Python's matcher may try exponentially many ways to match, and holds the interpreter's lock meanwhile:
+`(a+)+$` on forty letters never ends, and nothing else in the process runs. An expression whose worst case is
+small is matched in this process, any other one in a child process, which is killed at the limit.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ _too_slow: set[str] = set()
 
 
 class RegexTooSlow(Exception):
-    """An expression was not decided within the limit of time."""
+    """Matching an expression took longer than the limit of time."""
 
 
 def regex_matches(pattern: str, text: str, *, whole: bool = False) -> bool:
-    """Return whether an expression matches in a text, or with `whole` all of it.
+    """Return whether an expression matches somewhere in a text, or with `whole` the whole text.
 
-    Blocks for a second of CPU time at most, and on a busy machine for ten seconds, once for each expression
-    that takes longer. Raises RegexTooSlow, and re.error if it is not an expression.
+    Blocks for at most one second of CPU time, and for at most ten seconds on a busy machine. An expression
+    that was too slow once is refused at once afterwards. Raises RegexTooSlow, and re.error if the expression
+    is invalid.
     """
     if pattern in _too_slow:
         raise RegexTooSlow(pattern)
@@ -61,10 +62,10 @@ def _matches(pattern: str, text: str, whole: bool) -> bool:
 
 
 def _worst_steps(pattern: str, length: int) -> int:
-    """Return a bound for the matcher's steps, too high rather than too low.
+    """Return an upper bound of the matcher's steps.
 
-    Each repetition may end at every place of the text, and so may the search begin; each alternative in a
-    group doubles the ways. A group that is repeated, looks around or is named multiplies without a bound.
+    The search may begin, and each repetition end, at every position of the text. Each alternative in a group
+    doubles the number of ways. A group that is repeated, named or a lookaround has no bound here.
     """
     plain = re.sub(r"\\.", "x", pattern, flags=re.DOTALL).replace("(?:", "(")
     if re.search(r"\)[*+?{]|\(\?", plain):
@@ -77,7 +78,7 @@ def _worst_steps(pattern: str, length: int) -> int:
 def _ask_child(pattern: str, text: str, whole: bool) -> bool:
     command = (sys.executable or "python3", "-I", "-S", "-c", _CHILD)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             input=json.dumps([pattern, text, whole, _CPU_S]).encode(),
             stdout=subprocess.DEVNULL,
@@ -88,9 +89,9 @@ def _ask_child(pattern: str, text: str, whole: bool) -> bool:
     except subprocess.TimeoutExpired as error:
         _too_slow.add(pattern)
         raise RegexTooSlow(pattern) from error
-    if done.returncode == _OUT_OF_TIME:
+    if process.returncode == _OUT_OF_TIME:
         _too_slow.add(pattern)
         raise RegexTooSlow(pattern)
-    if done.returncode not in (0, _NO_MATCH):
-        raise re.error(f"it could not be matched (exit {done.returncode})")
-    return done.returncode == 0
+    if process.returncode not in (0, _NO_MATCH):
+        raise re.error(f"it could not be matched (exit {process.returncode})")
+    return process.returncode == 0

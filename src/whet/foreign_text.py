@@ -29,7 +29,7 @@ def clean(text: str) -> str:
 
 
 def find_orders(text: str) -> str:
-    """Return a part that reads like an order to the assistant, or an empty string. Look-alike letters and
-    spaces don't hide it."""
+    """Return the first words that read like an order to the assistant, or an empty string. Orders written
+    with look-alike letters or extra spaces are recognised, too."""
     match = _ORDERS.search(re.sub(r"[ \t]+", " ", to_latin(clean(text))))
     return match[0][:80] if match else ""

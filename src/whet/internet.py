@@ -1,4 +1,4 @@
-"""Which addresses are of the public internet, and which are at least another machine's.
+"""Decide whether an IP address belongs to the public internet, or at least to another machine.
 
 The address blocks are those of IANA's special-purpose registries, 2026.
 """
@@ -25,9 +25,7 @@ _CLOSED_V6 = tuple(
     for block in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "2620:4f:8000::/48")
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-
-
-# Where clouds give a machine its own credentials, in blocks that are private or local otherwise.
+# Addresses at which clouds hand a machine its own credentials. The blocks around them are private or local.
 _METADATA = tuple(
     ipaddress.ip_network(block)
     for block in ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::/32")
@@ -35,11 +33,10 @@ _METADATA = tuple(
 
 
 def is_other_machine(address: str) -> bool:
-    """Return whether an IP address can be another machine's, also of a private network.
+    """Return whether an IP address can be another machine's, also in a private network.
 
-    False for loopback, link-local, multicast and unspecified addresses, for those at which clouds give a
-    machine its credentials, and for text that is not an address. This machine's own interfaces are not
-    known here.
+    Returns False for loopback, link-local, multicast, unspecified and cloud metadata addresses, and for text
+    that is not an address. Addresses of this machine's own interfaces are not recognised.
     """
     try:
         parsed = ipaddress.ip_address(address)
@@ -73,8 +70,11 @@ def is_public(address: str) -> bool:
 
 
 def canonical_host(host: str) -> str:
-    """Return the host as it is connected to: `127.1`, `2130706433` and a host with full-width letters or dots
-    are other spellings of it, and the unspecified address (`0`, `::`) connects to this machine."""
+    """Return the one spelling of a host that all its spellings connect to.
+
+    `127.1` and `2130706433` are spellings of 127.0.0.1, letters and dots may be full-width, and the
+    unspecified address (`0`, `::`) connects to this machine.
+    """
     host = _plain_host(host)
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 

@@ -1,8 +1,8 @@
-"""The only crossings between the event loop and threads.
+"""Run synchronous functions on threads, and call the event loop from threads.
 
-`ToolPool` runs synchronous tool functions. Plugin lanes and the store lane keep pools of their own: a hook
-may wait for the model, and in a shared pool it could block the very call it waits for. Python can't kill a
-thread, so an abandoned call keeps its worker until it returns.
+`ToolPool` runs tools. A lane is one thread with a queue: `PluginLane` runs a plugin's code. Lanes are
+separate, because a hook may wait for the model, and in a shared pool it could block the call it waits for.
+Python can't kill a thread, so an abandoned call keeps its thread until it returns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class ToolPool:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `function` on a thread and return its result. After a cancel the thread finishes on its own."""
+        """Run `function` on a thread and return its result. If cancelled, the thread still runs to its
+        end."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="tool")
         loop = asyncio.get_running_loop()
@@ -61,10 +62,7 @@ class LaneOutcome(msgspec.Struct, Generic[T], frozen=True):
 
 
 def attempt(function: Callable[[], T]) -> LaneOutcome[T]:
-    """Call foreign code. Any exception becomes part of the outcome and goes no further.
-
-    This is the boundary to plugins: even SystemExit and CancelledError stop here.
-    """
+    """Call foreign code and return its result or its exception, even SystemExit and CancelledError."""
     try:
         return LaneOutcome(function())
     except BaseException as error:  # noqa: BLE001 the plugin-hook boundary; the caller shows it
@@ -72,7 +70,7 @@ def attempt(function: Callable[[], T]) -> LaneOutcome[T]:
 
 
 class LaneTimeout(Exception):
-    """A call passed its deadline, or an earlier one still occupies the lane."""
+    """A call passed its deadline, or an abandoned call still runs on the lane."""
 
 
 class PluginLane:
@@ -93,8 +91,7 @@ class PluginLane:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs or waits here, so that a call on another thread would not overlap with one of
-        the lane's."""
+        """Whether no call runs or is queued, so that a call on another thread would not overlap with one."""
         self._forget_done()
         return not self._pending and not self._closed
 
@@ -104,9 +101,9 @@ class PluginLane:
         return self._given_up is not None and not self._given_up.done()
 
     def submit(self, function: Callable[[], T]) -> Future[LaneOutcome[T]]:
-        """Queue a call; its outcome need not be waited for."""
+        """Queue a call and return a future for its outcome."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._run_jobs, name=self._name, daemon=True)
             self._thread.start()
         future: Future[LaneOutcome[T]] = Future()
         self._forget_done()
@@ -117,8 +114,8 @@ class PluginLane:
     async def run(self, function: Callable[[], T], deadline_s: float) -> LaneOutcome[T]:
         """Run `function` after the queued calls and return its outcome.
 
-        Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck. After a cancel, a call
-        that has begun finishes on its own.
+        Raises LaneTimeout after `deadline_s`, and at once while the lane is stuck or after `close`. If
+        cancelled, a call that has begun still runs to its end.
         """
         if self.stuck or self._closed:
             raise LaneTimeout
@@ -136,7 +133,7 @@ class PluginLane:
         raise LaneTimeout
 
     def close(self) -> None:
-        """Let the queued calls run, then end the thread. Later calls are refused."""
+        """Let the queued calls run, then end the thread. A later `run` raises LaneTimeout."""
         self._closed = True
         if self._thread is not None:
             self._jobs.put(None)
@@ -145,7 +142,7 @@ class PluginLane:
         while self._pending and self._pending[0].done():
             self._pending.popleft()
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             future, function = job
             self._running = future

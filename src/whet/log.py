@@ -1,8 +1,7 @@
-"""Structured records in `logs/whet.log`, one JSON object a line, with secrets masked.
+"""Write log records to `logs/whet.log`, one JSON object a line, and mask secrets in every text.
 
-All masking is done by `mask`: logs, exports, notifications and error texts pass through it. It knows the
-values that were loaded as secrets (`protect`) and the shapes of common keys. It does not know what a
-record is about.
+Logs, exports, notifications and error texts pass through `mask`. It replaces the values that were loaded as
+secrets (`protect`), and text that has the form of a common key.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SHAPES = (
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
 WAITS = "whet.waits"
-"""The logger of lines that a person at a terminal must see while they wait."""
+"""The logger of messages that a person at a terminal sees while they wait."""
 _QUIET_S = 30.0
 MIN_KEY_CHARS = 15
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -48,8 +47,8 @@ _sources: list[Callable[[], Iterable[str]]] = []
 
 
 def protect(values: Iterable[str]) -> None:
-    """Mask these values wherever they occur from now on, also as JSON writes them, as JSON within JSON does
-    (a call's arguments in an export), and in base64. Values shorter than 8 characters are not masked."""
+    """Mask these values from now on, also in JSON, in JSON within JSON (a call's arguments in an export) and
+    in base64. Values shorter than 8 characters are not masked."""
     for value in values:
         if len(value) >= 8:
             escaped = json.dumps(value, ensure_ascii=False)[1:-1]
@@ -58,8 +57,8 @@ def protect(values: Iterable[str]) -> None:
 
 
 def protect_keys(values: Iterable[str]) -> None:
-    """Mask these keys of the person in the model's answers, too. Text that is only shaped like a key stays:
-    a program may have asked for it."""
+    """Mask these keys of the person, in the model's answers, too. In answers, text that only has the form of
+    a key is not masked: a program may have asked for it."""
     keys = [value for value in values if len(value) >= MIN_KEY_CHARS]
     protect(values)
     _keys.update(keys)
@@ -74,16 +73,16 @@ def mask_keys(text: str) -> str:
 
 
 class AnswerMask:
-    """Masks the person's keys in a text that comes in pieces. The beginning of a key is held back until the
+    """Masks the person's keys in a text that arrives in pieces. The beginning of a key is held back until the
     next piece."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Add a piece, and return the text that can be no part of a key any more."""
+        """Add a piece, and return the masked text that can't belong to a key any more."""
         text = mask_keys(self._held + piece)
-        count = max((_count_begun(text, key) for key in _keys), default=0)
+        count = max((_count_key_start(text, key) for key in _keys), default=0)
         self._held = text[len(text) - count :]
         return text[: len(text) - count]
 
@@ -93,8 +92,8 @@ class AnswerMask:
         return text
 
 
-def _count_begun(text: str, key: str) -> int:
-    """Return how many characters at the end of a text begin a key."""
+def _count_key_start(text: str, key: str) -> int:
+    """Return how many characters at the end of a text are the beginning of `key`."""
     at = text.find(key[0], max(0, len(text) - len(key) + 1))
     while at >= 0:
         if key.startswith(text[at:]):
@@ -109,34 +108,36 @@ def protect_later(source: Callable[[], Iterable[str]]) -> None:
 
 
 def forget_secrets() -> None:
-    """Stop masking the loaded values, for a process that changes to another home."""
+    """Stop masking the protected values, for a process that changes to another home."""
     _protected.clear()
     _keys.clear()
     _sources.clear()
 
 
 def _base64_forms(value: str) -> set[str]:
-    """Return how base64 writes a value wherever it begins in what is encoded, without the characters that
-    depend on what is before or after it. Empty if that is too short to be told from a word."""
+    """Return the texts that occur in base64 of any data that contains `value`.
+
+    There is one for each offset of the value in a group of three bytes, without the characters at its ends
+    that depend on the data around it. Texts that are too short to distinguish them from words are left out.
+    """
     data = value.encode("utf-8", "surrogateescape")
     forms: set[str] = set()
     for skipped in range(3):
         text = b64encode(bytes(skipped) + data).decode("ascii")
-        whole = (skipped + len(data)) * 4 // 3  # the last of these takes bits of the value alone
-        core = text[-(-skipped * 4 // 3) : whole]
+        end = (skipped + len(data)) * 4 // 3  # the character before it encodes bits of the value alone
+        core = text[-(-skipped * 4 // 3) : end]
         forms.update((core, core.translate(_URL_SAFE)) if len(core) >= MIN_KEY_CHARS else ())
     return forms
 
 
 def mask(text: str) -> str:
-    """Return `text` with every known secret and every run shaped like a key replaced."""
+    """Return `text` with every protected value, and all text that has the form of a key, replaced."""
     while _sources:
         protect(_sources.pop()())
     for value in sorted(_protected, key=len, reverse=True):
         if value in text:
             text = text.replace(value, MASK)
-    # Except for these two shapes, a key is longer than most words; matching every text would take longer than
-    # this test.
+    # Except for URLs and PEM blocks, a key is longer than most words. This test is faster than matching.
     if "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= MIN_KEY_CHARS:
         return _shapes().sub(MASK, text)
     return text
@@ -193,36 +194,36 @@ class _LogFile(logging.Handler):
 
 
 class _Lines(logging.Handler):
-    """Shows lines about waits, at most one in half a minute: several threads may wait for the same."""
+    """Shows messages about waits, at most one in half a minute: several threads may wait for the same."""
 
-    def __init__(self, say: Callable[[str], object]) -> None:
+    def __init__(self, write: Callable[[str], object]) -> None:
         super().__init__()
-        self._say = say
+        self._write = write
         self._quiet_until_s = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.created >= self._quiet_until_s:
             self._quiet_until_s = record.created + _QUIET_S
-            self._say(f"{mask(record.getMessage())}\n")
+            self._write(f"{mask(record.getMessage())}\n")
 
 
-def show_waits(say: Callable[[str], object]) -> None:
-    """Pass the lines about waits of this process to `say`, on the threads that wait, besides the log."""
-    logging.getLogger(WAITS).handlers[:] = [_Lines(say)]
+def show_waits(write: Callable[[str], object]) -> None:
+    """Pass this process's messages about waits to `write`, besides the log. It is called on the threads that
+    wait."""
+    logging.getLogger(WAITS).handlers[:] = [_Lines(write)]
 
 
 def start_logging(folder: Path) -> None:
     """Write records of our packages' loggers to `folder`/whet.log, at most 3 files of 5 MB.
 
-    If the folder can't be written, logging stays off: a log must not stop the work. Does nothing if
-    logging was started before.
+    Does nothing if the folder can't be made, or if logging was started before.
     """
     loggers = [logging.getLogger(name) for name in PACKAGES]
     if loggers[0].handlers:
         return
     handler: logging.Handler = _LogFile(folder / "whet.log")
     try:
-        for directory in (folder.parent, folder):  # `parents` would make the home readable by all
+        for directory in (folder.parent, folder):  # `parents` alone would make the home readable by all
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:
         handler = logging.NullHandler()

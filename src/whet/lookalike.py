@@ -1,9 +1,8 @@
-"""Find and mark characters that a reader may take for others, using their Unicode properties.
+"""Find and mark characters that a reader may take for others, and find files by names that look like theirs.
 
-Covered are words that mix two scripts, words of another script that could be read as Latin among Latin
-words, other forms of ASCII characters, separate accents, signs in place of ASCII signs, and blanks that
-push text out of sight. Text in its own script is not changed. A marked character stays, followed by its
-code. Files are found by names that only look like theirs.
+Marked are letters in words that mix two scripts, words among Latin words that look Latin but are not, other
+forms of ASCII characters, separate accents, and signs in place of ASCII signs. A marked character stays, and
+its code follows. Long runs of blanks, which push text out of sight, are replaced by their count.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ _MAX_FOLDERS = 20  # folders with names that look the same
 
 
 def to_latin(text: str) -> str:
-    """Return the text with Latin letters in place of look-alikes from other scripts, for finding phrases."""
+    """Return the text with Latin letters in place of look-alikes from other scripts."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_READ_AS)
 
 
 def mark_lookalikes(text: str) -> str:
-    """Return the text with each look-alike's code after it, and long blanks counted. Applying it twice
-    changes nothing."""
+    """Return the text with each look-alike's code after it, and long blanks replaced by their count. Applying
+    it twice has the effect of applying it once."""
     if not text.isascii():
         parts: list[str] = []
         begin = 0
@@ -91,8 +90,9 @@ def _count_blanks(match: re.Match[str]) -> str:
 def _classify(character: str) -> str:
     """Classify a character for the check of its neighbours.
 
-    Returns "" if it is never read as an ASCII character, "divider" if it may seem to end a host's name, and
-    "odd" if it always is read as one: wide, mathematical and small forms, ligatures and phonetic letters.
+    Returns "" if it is never read as an ASCII character, and "odd" if it always is: wide, mathematical and
+    small forms, ligatures and phonetic letters. An "accent", a "digit", a "sign" or a "divider", which may
+    seem to end a host's name, depends on its neighbours.
     """
     kind = unicodedata.category(character)
     if kind in ("Mn", "Me"):
@@ -110,23 +110,23 @@ def _classify(character: str) -> str:
 
 
 def _is_form_of_ascii(character: str) -> bool:
-    made_of = unicodedata.decomposition(character)
+    decomposition = unicodedata.decomposition(character)
     plain = unicodedata.normalize("NFKC", character)
     if plain != character and plain.isascii() and plain.isprintable() and plain.strip():
-        return not made_of.startswith(("<super>", "<sub>", "<circle>", "<fraction>", "<square>"))
-    return not made_of and character > "\u024f" and unicodedata.name(character, "").startswith("LATIN ")
+        return not decomposition.startswith(("<super>", "<sub>", "<circle>", "<fraction>", "<square>"))
+    return not decomposition and character > "\u024f" and unicodedata.name(character, "").startswith("LATIN ")
 
 
 def is_ideograph(letter: str) -> bool:
-    """Return whether a letter is Chinese, Japanese or Korean. Two in three letters of Unicode are, and none
-    is read as another."""
+    """Return whether a letter is Chinese, Japanese or Korean: two in three letters of Unicode, none of which
+    looks like a Latin letter."""
     return "\u3400" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7a3" or letter >= "\U00020000"
 
 
 def _find_odd_signs(text: str, doubts: Mapping[str, str]) -> Iterator[int]:
     """Find characters that are odd by themselves or next to their neighbours: a separate accent on an ASCII
     character, a foreign digit in a number, a non-ASCII sign within an ASCII word."""
-    # the position of the character that the current run of accents follows, and the length of the run
+    # `base` is the position of the character before the current run of accents, `run` its length
     base = run = -1
     for at, character in enumerate(text):
         doubt = doubts.get(character)
@@ -198,17 +198,17 @@ def _find_odd_letters(line: str, scripts: Mapping[str, str]) -> Iterator[int]:
             )
         elif has_latin and word.can_pass and word.scripts and word.scripts != _LATIN:
             near = words[max(0, number - _NEAR) : number + 1 + _NEAR]
-            is_natural = any(each.scripts == word.scripts and not each.can_pass for each in near)
-            # Part of a token with ASCII letters: in a path, a host or a file name.
+            is_natural = any(other.scripts == word.scripts and not other.can_pass for other in near)
+            # The token has ASCII letters if the word is part of a path, a host or a file name.
             if not is_natural or tokens[bisect(tokens, word.begin, key=itemgetter(0)) - 1][1]:
                 yield from range(word.begin, word.begin + len(word.text))
 
 
-def find_by_eye(folder: Path, name: str) -> list[Path]:
-    """Return the existing paths below `folder` that a reader takes for `name`, or the exact one alone.
+def find_similar_paths(folder: Path, name: str) -> list[Path]:
+    """Return the path `name` below `folder` if it exists, else the existing paths whose names look the same.
 
     Accents may be composed or not, and spaces of any kind are equal: macOS puts U+202F into the names of
-    screenshots. The names of the results are as the file system has them.
+    screenshots. The results have the spelling of the file system.
     """
     parts = Path(name).parts
     candidates = [Path(parts[0])] if parts and os.path.isabs(parts[0]) else [folder]
@@ -220,15 +220,15 @@ def find_by_eye(folder: Path, name: str) -> list[Path]:
 def _entries(folder: Path, name: str) -> list[Path]:
     if name == ".." or os.path.lexists(folder / name):
         return [folder / name]
-    wanted = _as_seen(name)
+    normal_name = _normalize(name)
     try:
-        return [folder / entry for entry in sorted(os.listdir(folder)) if _as_seen(entry) == wanted]
+        return [folder / entry for entry in sorted(os.listdir(folder)) if _normalize(entry) == normal_name]
     except OSError:
         return []
 
 
-def _as_seen(name: str) -> str:
-    """Return a name with one form of accents and of spaces."""
+def _normalize(name: str) -> str:
+    """Return a name with composed accents and plain spaces."""
     if name.isascii():
         return name
     folded = "".join(" " if unicodedata.category(char) == "Zs" else char for char in name)

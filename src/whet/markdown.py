@@ -1,4 +1,4 @@
-"""Put text into Markdown so that a reader sees its characters and none of them is markup."""
+"""Escape text for Markdown, so that every character is shown and none is markup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _MARKUP = frozenset("\\`*_~|>#[]<")
 
 
 def code_block(text: str) -> str:
-    """Put text into a code block with a fence that is longer than any in the text."""
+    """Return text in a code block whose fence is longer than any in the text."""
     fence = "```"
     if "`" * _MAX_FENCE in text:
         text = escape_fences(text)
@@ -17,7 +17,7 @@ def code_block(text: str) -> str:
 
 
 def code_span(text: str) -> str:
-    """Put one line into a code span whose fence is longer than any run of backticks in it."""
+    """Return one line in a code span whose fence is longer than any run of backticks in it."""
     fence = "`"
     while fence in text:
         fence += "`"
@@ -26,11 +26,11 @@ def code_span(text: str) -> str:
 
 
 def escape_fences(text: str, sign: str = "<U+0060>") -> str:
-    """Write the third backtick of a run as its code point, so that text can't end a code block of exactly
-    three backticks, as Discord and Slack know it."""
+    """Replace the third backtick of a run, so that the text can't end a code block. Discord and Slack end one
+    at any three backticks."""
     return text.replace("```", f"``{sign}")
 
 
 def escape_markdown(text: str) -> str:
-    """Put a backslash in front of what is markup within a line (CommonMark 0.31, 2.4)."""
+    """Put a backslash in front of characters that are markup within a line (CommonMark 0.31, 2.4)."""
     return "".join(f"\\{c}" if c in _MARKUP else c for c in text)

@@ -1,10 +1,9 @@
 """Turn an approval request into text for a person: what would be written or run, why the person is asked, and
 what an approval would cover.
 
-It is built once from the gate's request, for every interface: rows that a terminal colours, a page marks
-up and a chat quotes. It can be shown whole, or folded if there is little room. The text is exact: secrets
-are masked, and characters that hide or reorder text are written as codes. It does not know how a row is
-drawn, nor how an answer is sent.
+A terminal colours the rows, a page marks them up, and a chat quotes them. The text can be shown whole, or
+folded if there is little room. It is exact, except that secrets are masked, and characters that hide or
+reorder text are written as codes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.contract.changes import REPLACES, FileEdit, TextChange
+from whet.contract.changes import REPLACES, FileEdit, TextChange, split_lines
 from whet.contract.protocols import ApprovalRequest, GrantScope
 from whet.contract.tags import BUILT_IN
 from whet.contract.texts import plural
@@ -49,17 +48,17 @@ _TAIL_SHARE = 4
 _MAX_NAMED_FILES, _MAX_QUOTED_CHARS = 3, 60
 FOLDED_ROWS = 40
 TAKE_BACK = "take back: whet approvals"
-"""What ends an "always", wherever it can be chosen."""
+"""How to revoke an "always"; shown next to that choice."""
 NO_COMMANDS = " (covers no shell commands)"
-"""The end of what a lasting yes to a file covers."""
+"""The end of the scope of a lasting yes to files."""
 ANY_ARGUMENTS = " with any arguments"
-"""What a lasting yes to the first words of a command says after them."""
+"""Follows the first words of a command in the scope of a lasting yes to them."""
 IN_WORKSPACE = " in the workspace"
-"""Where a lasting yes to a command holds; a dangerous one holds in its own folder only."""
+"""Where a lasting yes to a command holds. One to a dangerous command holds in its own folder only."""
 NOTHING_ELSE = " (covers nothing else that a command does)"
-"""The end of what a lasting yes to a part of a command covers."""
+"""The end of the scope of a lasting yes to a part of a command."""
 LABELS: dict[RowKind, str] = {"folder": "Runs in", "reason": "Why asked", "undo": "To undo"}
-"""What stands before the notes of each kind, in every interface."""
+"""The label in front of a note of each kind."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -76,15 +75,15 @@ class QuestionText(msgspec.Struct, frozen=True):
     body: tuple[Row, ...]
     notes: tuple[Row, ...]
 
-    def fold_rows(self, most: int = FOLDED_ROWS) -> tuple[Row, ...]:
-        """Return at most `most` rows of the body: its beginning, a row that says how many are left out, and
-        its end. A long row says how much of its middle is cut."""
+    def fold_rows(self, max_rows: int = FOLDED_ROWS) -> tuple[Row, ...]:
+        """Return at most `max_rows` rows of the body: its beginning, a row that counts the omitted ones, and
+        its end. The middle of a long row is replaced by a count of its characters."""
         rows = tuple(map(_fold_text, self.body))
-        if len(rows) <= most:
+        if len(rows) <= max_rows:
             return rows
-        tail = len(rows) - most // _TAIL_SHARE
+        tail = len(rows) - max_rows // _TAIL_SHARE
         header = _continue_hunk(rows[: tail + 1])
-        head = most - (len(rows) - tail) - len(header) - 1
+        head = max_rows - (len(rows) - tail) - len(header) - 1
         return (*rows[:head], fold_row(tail - head), *header, *rows[tail:])
 
 
@@ -96,17 +95,17 @@ def build_question(request: ApprovalRequest) -> QuestionText:
     else:
         body = tuple(Row("exact", line) for line in request.subject.split("\n"))
         title = f"Whet wants to {visible_line(request.intent or f'use the tool {request.tool}')}:"
-    return QuestionText(title, body, tuple(_notes(request)))
+    return QuestionText(title, body, tuple(_list_notes(request)))
 
 
 def label_note(row: Row) -> str:
-    """Return a note with what it is about in front of it."""
+    """Return a note's text with the label of its kind in front."""
     return f"{LABELS[row.kind]}: {row.text}" if row.kind in LABELS else row.text
 
 
 def _continue_hunk(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the header of a hunk that begins with the last of these rows, so that it and later rows have
-    their line numbers. Returns nothing if it is not a row of a hunk."""
+    """Return the header of a hunk that begins with the last of `rows`, for the line numbers after a fold.
+    Returns nothing if that row is not in a hunk."""
     first = next((at for at in range(len(rows) - 1, -1, -1) if rows[at].kind == "hunk"), len(rows) - 1)
     match = HUNK.match(rows[first].text)
     if match is None or rows[-1].kind not in _KINDS.values():
@@ -118,7 +117,7 @@ def _continue_hunk(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def describe_scope(scope: GrantScope) -> str:
-    """Return what a lasting yes lets Whet do, as the end of "don't ask again to"."""
+    """Return what a lasting yes covers, as the end of the sentence "don't ask again to"."""
     if scope.words:
         return visible_line(scope.words)
     tags = tags_of(scope.tool)
@@ -155,7 +154,7 @@ def count_changed_lines(changes: Sequence[TextChange]) -> tuple[int, int]:
 
 
 def list_edits(changes: Sequence[TextChange]) -> tuple[FileEdit, ...]:
-    """Return changes for an event, with line counts and a diff that is cut if it is long."""
+    """Return changes for an event, each with line counts and a diff, which is cut if it is long."""
     edits: list[FileEdit] = []
     for change in changes:
         rows, added, removed = _compare(change, 2)
@@ -174,7 +173,7 @@ def parse_row(line: str) -> Row:
 
 
 def fold_row(omitted: int) -> Row:
-    """Return the row that counts lines which are left out."""
+    """Return the row that counts omitted lines."""
     return Row("fold", f"… {omitted:,} more line{'' if omitted == 1 else 's'}")
 
 
@@ -185,8 +184,8 @@ def count_folded_lines(row: Row) -> int:
 
 
 def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
-    """Return the commands that patterns cover: by their first words, and files of output.
-    `is_call`: only the same command in the same folder; else in any folder of the workspace."""
+    """Describe the commands that patterns cover, by their first words and their files of output. With
+    `is_call`, they cover one folder, otherwise the workspace."""
     begins = [unescape(text.removesuffix(" *")) for text in patterns if has_wildcard(text)]
     same = [unescape(text) for text in patterns if not has_wildcard(text)]
     outputs = [text for text in same if _OUTPUT.match(text)]
@@ -204,7 +203,7 @@ def _describe_commands(patterns: Sequence[str], *, is_call: bool) -> str:
 
 
 def _describe_outputs(outputs: Sequence[str]) -> str:
-    """Return which files get the output of any command."""
+    """Describe the files that may get the output of any command."""
     verbs = dict.fromkeys("add to" if ">>" in text.partition(" ")[0] else "overwrite" for text in outputs)
     files = dict.fromkeys(text.partition(" ")[2] for text in outputs)
     return f"{' or '.join(verbs)} {' and '.join(files)} with any command's output"
@@ -221,7 +220,7 @@ def _describe_file(pattern: str) -> str:
 
 
 def _describe_changes(changes: Sequence[TextChange]) -> str:
-    """Return one sentence that says what happens to which files."""
+    """Describe in one sentence what happens to which files."""
     added, removed = count_changed_lines(changes)
     if len(changes) > 1:
         return f"Whet wants to {_list_files(changes)} ({_describe_lines(added, removed)})"
@@ -240,10 +239,10 @@ def _describe_changes(changes: Sequence[TextChange]) -> str:
 
 
 def _describe_replaced(change: TextChange, added: int, removed: int) -> str:
-    """Return what a file holds of which nothing stays, or an empty string if something does."""
+    """Describe the content of a file that is replaced completely, or return an empty string."""
     if change.note.startswith(REPLACES) and change.new is not None:
         return visible_line(change.note.removeprefix(REPLACES))
-    is_all = added and removed > 1 and removed == len(_split_lines(change.old))
+    is_all = added and removed > 1 and removed == len(split_lines(change.old))
     return plural(removed, "line") if is_all else ""
 
 
@@ -255,7 +254,7 @@ def _describe_lines(added: int, removed: int) -> str:
 
 
 def _list_files(changes: Sequence[TextChange]) -> str:
-    """Return what happens to several files: their names if they are few, or their number."""
+    """Describe what happens to several files, with their names if they are few, else with their number."""
     paths: dict[str, list[str]] = {}
     for change in changes:
         paths.setdefault(_verb_of(change), []).append(visible_line(change.path))
@@ -283,7 +282,7 @@ def _is_deleted(change: TextChange) -> bool:
 
 
 def _describe_counts(change: TextChange, added: int, removed: int) -> str:
-    """Return a link that leads to the file, whether it is emptied, the counts of lines, and the note."""
+    """Describe a change in brief: the link to the file, whether it is emptied, line counts, and the note."""
     parts = [f"through {visible_line(change.through)}"] if change.through else []
     if _verb_of(change) == "empty":
         parts.append("leaves it empty")
@@ -291,7 +290,7 @@ def _describe_counts(change: TextChange, added: int, removed: int) -> str:
     return ", ".join((*parts, visible_line(change.note)) if change.note else parts)
 
 
-def _notes(request: ApprovalRequest) -> list[Row]:
+def _list_notes(request: ApprovalRequest) -> list[Row]:
     rows: list[Row] = []
     if any("\r\n" in text for change in request.changes for text in (change.old, change.new) if text):
         rows.append(Row("note", "\\r at the end of a line is a Windows line end"))
@@ -307,7 +306,7 @@ def _notes(request: ApprovalRequest) -> list[Row]:
 
 
 def _compare(change: TextChange, context: int) -> tuple[list[Row], int, int]:
-    old, new = _split_lines(change.old), _split_lines(change.new)
+    old, new = split_lines(change.old), split_lines(change.new)
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
         head += 1
@@ -321,12 +320,12 @@ def _compare(change: TextChange, context: int) -> tuple[list[Row], int, int]:
         rows = [Row("hunk", f"@@ -{head + 1},{len(cores[0])} +{head + 1},{len(cores[1])} @@")]
         rows += [_row("-", line) for line in cores[0]] + [_row("+", line) for line in cores[1]]
     else:
-        rows = _rows(before, after, start, context)
+        rows = _compare_lines(before, after, start, context)
     added = sum(row.kind == "added" for row in rows)
     return rows, added, sum(row.kind == "removed" for row in rows)
 
 
-def _rows(before: list[str], after: list[str], start: int, context: int) -> list[Row]:
+def _compare_lines(before: list[str], after: list[str], start: int, context: int) -> list[Row]:
     from difflib import SequenceMatcher  # noqa: PLC0415 - .5 ms that only an edit needs
 
     rows: list[Row] = []
@@ -361,18 +360,9 @@ def _clip_row(row: Row) -> Row:
 
 
 def _fold_text(row: Row) -> Row:
-    """Return a row with its beginning and end if it is long."""
+    """Return a row; a long one without its middle."""
     omitted = len(row.text) - _FOLDED_CHARS
     if omitted <= 0:
         return row
     head, end = row.text[: _FOLDED_CHARS - _END_CHARS], row.text[-_END_CHARS:]
     return Row(row.kind, f"{head} [… {omitted:,} more characters …] {end}")
-
-
-def _split_lines(text: str | None) -> list[str]:
-    """Split into lines with their ends. Only a line feed ends a line, so that a carriage return is shown."""
-    if not text:
-        return []
-    parts = text.split("\n")
-    lines = [f"{part}\n" for part in parts[:-1]]
-    return [*lines, parts[-1]] if parts[-1] else lines

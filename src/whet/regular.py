@@ -1,5 +1,4 @@
-"""Read files that any command may have created, safely enough for Whet to read them without showing them
-first.
+"""Read regular files that any command may have created.
 
 A pipe under a known name would block the reader for ever, a device or a file of many gigabytes would fill
 its memory, and a link could bring a secret key into text that a model reads.
@@ -18,8 +17,8 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def read_regular(path: str | Path, max_bytes: int, within: Path | None = None) -> bytes:
-    """Return the first `max_bytes` of a regular file. Raises OSError for anything else and, with `within`,
-    for a file outside that folder, even if links lead to it."""
+    """Return the first `max_bytes` of a regular file. Raises OSError for anything else, and for a file that
+    is outside the folder `within` after its links are followed."""
     with open_regular(path, within) as file:
         return file.read(max_bytes)
 

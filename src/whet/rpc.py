@@ -1,8 +1,7 @@
-"""JSON-RPC over stdio as MCP hosts speak it to our servers: one message a line, calls run concurrently.
+"""Serve JSON-RPC on standard input and output as MCP hosts speak it: one message a line, calls concurrent.
 
-It also holds the parts that the MCP client and servers share: protocol versions, error codes, reading a
-message. While serving, standard output belongs to the protocol and other output goes to standard error. It
-does not know what any method does.
+While serving, standard output belongs to the protocol, and other output goes to standard error. The MCP
+client uses the versions, the error codes and the parser of messages, too.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ def read_message(line: bytes) -> dict[str, Any] | None:
 def find_message(line: bytes) -> dict[str, Any] | None:
     """Return the message in a line that also holds other output, such as a progress bar, or None.
 
-    After a carriage return any message counts. Elsewhere a call with an id does not: it may be the log of a
-    call that the other side received.
+    A call with an id counts only after a carriage return: elsewhere it may be the log of a call that the
+    other side received.
     """
     after_return = line.rstrip().rpartition(b"\r")[2]
     if (message := read_message(after_return)) is not None and "jsonrpc" in message:
@@ -94,14 +93,14 @@ def find_message(line: bytes) -> dict[str, Any] | None:
     return None
 
 
-def answer_initialize(params: dict[str, Any], name: str, *has: str) -> dict[str, Any]:
-    """Answer `initialize` for a server with tools and the further capabilities in `has`."""
+def answer_initialize(params: dict[str, Any], name: str, *capabilities: str) -> dict[str, Any]:
+    """Answer `initialize` for a server with tools and these further capabilities."""
     from importlib.metadata import version  # noqa: PLC0415 - 10 ms, and only a server needs it
 
     requested = params.get("protocolVersion")
     return {
         "protocolVersion": requested if requested in VERSIONS else VERSIONS[0],
-        "capabilities": {"tools": {}, **{part: {} for part in has}},
+        "capabilities": {"tools": {}, **{capability: {} for capability in capabilities}},
         "serverInfo": {"name": name, "version": version("whet-agent")},
     }
 
@@ -112,8 +111,8 @@ def text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
 
 
 async def serve_stdio(answer: Answer) -> None:
-    """Answer until stdin ends; calls that run then get a second more. A call that the client cancels gets no
-    answer."""
+    """Answer calls until stdin ends, then cancel those that still run after another second. A call that the
+    client cancels gets no answer."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=_LINE_LIMIT)
     pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -122,7 +121,7 @@ async def serve_stdio(answer: Answer) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             running: dict[str, asyncio.Task[None]] = {}
-            while (line := await _line(reader)) is not None:
+            while (line := await _read_line(reader)) is not None:
                 _handle_line(line, answer, out, group, running)
             if running:
                 await asyncio.wait([*running.values()], timeout=_GRACE_S)
@@ -133,7 +132,7 @@ async def serve_stdio(answer: Answer) -> None:
         out.close()
 
 
-async def _line(reader: asyncio.StreamReader) -> bytes | None:
+async def _read_line(reader: asyncio.StreamReader) -> bytes | None:
     """Return the next line, an empty one if it is too long, or None at the end."""
     try:
         return await reader.readuntil(b"\n")
@@ -154,26 +153,26 @@ def _handle_line(
     if not line.strip():
         return
     message = read_message(line) or {}
-    if (off := parse_cancellation(message)) is not None:
-        if task := running.get(off):
+    call_id = message.get("id")
+    if (cancelled_key := parse_cancellation(message)) is not None:
+        if task := running.get(cancelled_key):
             task.cancel()
-    elif message.get("id") is not None or message.get("method") is None:
-        key = call_key(call_id := message.get("id"))
+    elif call_id is not None or message.get("method") is None:
+        key = call_key(call_id)
         if call_id is not None and key in running:  # otherwise the first call could no longer be cancelled
             error = {"code": INVALID_REQUEST, "message": "a call with this id is under way"}
             return _write(out, {"jsonrpc": "2.0", "id": call_id, "error": error})
-        running[key] = task = group.create_task(_answer_on(out, message, answer))
+        running[key] = task = group.create_task(_answer_call(out, message, answer))
         task.add_done_callback(lambda _done: running.pop(key, None))
 
 
 async def reply_to(message: dict[str, Any], answer: Answer, notify: Notify) -> dict[str, Any]:
-    """Return the whole reply to a message that is a call, or should have been one."""
-    method, raw_params = str(message.get("method") or ""), message.get("params")
-    params = as_object(raw_params)
+    """Return the reply to a call, which is an error if the message has no method."""
+    method, params = str(message.get("method") or ""), as_object(message.get("params"))
     reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
     try:
         if not method:
-            raise BadCall(INVALID_REQUEST, "this is not JSON-RPC call")
+            raise BadCall(INVALID_REQUEST, "this is not a JSON-RPC call")
         reply["result"] = {} if method == "ping" else await answer(RpcCall(method, params, notify))
     except BadCall as error:
         reply["error"] = {"code": error.code, "message": error.message}
@@ -191,23 +190,23 @@ def parse_cancellation(message: dict[str, Any]) -> str | None:
 
 
 def call_key(call_id: object) -> str:
-    """Return a key that distinguishes calls; 1 is not "1"."""
+    """Return a key for a call's id. The ids 1 and "1" have different keys."""
     return repr(call_id)
 
 
-async def _answer_on(out: BinaryIO, message: dict[str, Any], answer: Answer) -> None:
-    def notify(name: str, facts: dict[str, Any]) -> None:
-        _write(out, {"jsonrpc": "2.0", "method": name, "params": facts})
+async def _answer_call(out: BinaryIO, message: dict[str, Any], answer: Answer) -> None:
+    def notify(method: str, params: dict[str, Any]) -> None:
+        _write(out, {"jsonrpc": "2.0", "method": method, "params": params})
 
     _write(out, await reply_to(message, answer, notify))
 
 
 def _write(out: BinaryIO, message: dict[str, Any]) -> None:
-    """Write a whole line. Gives up if the client has exited or reads nothing for half a minute."""
+    """Write a message as one line. Stops if the client has exited or reads nothing for half a minute."""
     remaining = memoryview(msgspec.json.encode(message) + b"\n")
     with contextlib.suppress(OSError):
         while remaining:
-            written = out.write(remaining)  # None if the pipe is non-blocking, as stdin's may be, and is full
+            written = out.write(remaining)  # None if the pipe is full and non-blocking, as stdin's may be
             remaining = remaining[written or 0 :]
             if not written and not select.select([], [out], [], _STUCK_S)[1]:
                 return

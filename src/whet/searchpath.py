@@ -1,8 +1,7 @@
-"""Find the programs that Whet itself runs with all of the user's rights, ignoring folders that agent commands
-can write to.
+"""Find the programs that Whet itself runs, ignoring folders of the search path that commands can write to.
 
-If Whet is started in an active virtual environment, a folder of the workspace comes first on the search
-path, and a command may write there.
+Whet runs them with all of the user's rights. If it is started in an active virtual environment of the
+workspace, a folder to which commands may write comes first on the search path.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ def find_shell(*untrusted: str | Path) -> str:
 
 
 def find_program_inside(name: str, workspace: str) -> str:
-    """Return the path of the program that a shell runs by this name if it lies in the workspace or its
-    repository, or an empty string."""
+    """Return the path of the program that a shell in `workspace` runs by this name, or an empty string if it
+    is outside the workspace and its repository."""
     tops = _find_roots([workspace])
     for folder in os.get_exec_path():
         path = os.path.join(workspace, folder, name)
@@ -52,8 +51,8 @@ def find_program_inside(name: str, workspace: str) -> str:
 
 
 def _find_roots(folders: Iterable[str | Path]) -> list[str]:
-    """Return the folders and the repositories around each, below the home. The caller must add folders that
-    lie elsewhere, such as git's linked working trees."""
+    """Return the folders, and the repositories around each of them below the home. The caller must add
+    folders elsewhere, such as git's linked working trees."""
     home = os.path.realpath(os.path.expanduser("~"))
     roots: list[str] = []
     for start in folders:

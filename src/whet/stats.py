@@ -1,10 +1,9 @@
-"""Intervals and tests for small samples: for a rate, a difference and a paired comparison.
+"""Confidence intervals and tests for small samples: for a rate, a difference and a paired comparison.
 
-Pure functions on counts and lists. Randomness comes in as a seed, so that the same data gives the same
-interval. It does not know what was counted. Sources: Wilson (1927) for one rate; Newcombe (1998), method
-10, for the difference of two; McNemar's exact test on the discordant pairs; Hartigan (1969), typical
-values, for the centre of paired differences; Student's t for a ratio over clusters; Waudby-Smith and
-Ramdas (2024), betting, for a test that may be repeated.
+All functions are pure; randomness comes from a seed. Sources: Wilson (1927) for one rate; Newcombe (1998),
+method 10, for the difference of two; McNemar's exact test on the discordant pairs; Hartigan (1969), typical
+values, for the centre of paired differences; Student's t for a ratio over clusters; Waudby-Smith and Ramdas
+(2024), betting, for a test that may be repeated.
 """
 
 from __future__ import annotations
@@ -17,6 +16,11 @@ from functools import lru_cache
 import msgspec
 
 _BETS = (0.25, 0.9)
+_CONFIDENCE = 0.95
+_EXACT_UP_TO = 12
+# The share of the error level that is used: 4.3 % of 5 %. The rest allows for data that is not quite
+# symmetric, and lets a simulation distinguish a kept level from a missed one.
+_USED_SHARE = 0.85
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -44,7 +48,7 @@ def wilson(hits: int, total: int, confidence: float = 0.95) -> Interval:
         raise ValueError(f"{hits} of {total} is not a rate")
     if total == 0:
         return Interval(0.0, 0.0, 1.0)
-    z = _z(confidence)
+    z = _normal_quantile(confidence)
     rate = hits / total
     spread = 1.0 + z * z / total
     centre = (rate + z * z / (2 * total)) / spread
@@ -67,16 +71,9 @@ def rate_difference(
     return Interval(gap, low, high)
 
 
-_CONFIDENCE = 0.95
-_EXACT_UP_TO = 12
-# The share of the error level that is used: 4.3 % of 5 %. The rest allows for data that is not quite
-# symmetric, and lets a simulation distinguish a kept level from a missed one.
-_USED_SHARE = 0.85
-
-
 def typical_mean(values: Sequence[float], *, seed: int = 0) -> Interval:
-    """Return the mean and a 95 % interval that keeps its level in small samples. For a paired
-    comparison pass differences.
+    """Return the mean and a 95 % interval that holds its level in small samples. For a paired comparison pass
+    the differences.
 
     The interval lies between the outer means of subsets. If there is no effect, a paired difference is
     equally likely to have either sign, and zero falls into each gap between those means equally often: a
@@ -132,7 +129,7 @@ def student_t(freedom: int, confidence: float = 0.95) -> float:
         return math.tan(math.pi * confidence / 2)
     if freedom == 2:
         return confidence * math.sqrt(2 / (1 - confidence * confidence))
-    z, n = _z(confidence), float(freedom)
+    z, n = _normal_quantile(confidence), float(freedom)
     # The expansion of Fisher and Cornish in 1/n, four terms.
     terms = (
         (z**3 + z) / 4,
@@ -147,10 +144,11 @@ def ratio_difference(first: Sequence[tuple[int, int]], second: Sequence[tuple[in
     """Return the rate of `first` minus that of `second`; each pair is (hits, total) of one cluster.
 
     Observations within a cluster are not independent, so clusters are the unit: the linearised variance of
-    each ratio, with Student's t for the smaller sample. With fewer than two clusters in either, the
-    interval is -1 to 1.
+    each ratio, with Student's t for the smaller sample. If either has fewer than two clusters or no
+    observations, the interval is -1 to 1.
     """
-    if min(len(first), len(second)) < 2 or not all(sum(n for _, n in some) for some in (first, second)):
+    has_totals = any(total for _, total in first) and any(total for _, total in second)
+    if min(len(first), len(second)) < 2 or not has_totals:
         return Interval(0.0, -1.0, 1.0)
     (rate_a, spread_a), (rate_b, spread_b) = _ratio(first), _ratio(second)
     half = student_t(min(len(first), len(second)) - 1, _CONFIDENCE) * math.sqrt(spread_a + spread_b)
@@ -168,7 +166,7 @@ def _ratio(clusters: Sequence[tuple[int, int]]) -> tuple[float, float]:
 def mcnemar(only_a: int, only_b: int) -> float:
     """Return the two-sided exact p-value of a paired yes/no comparison.
 
-    `only_a` pairs were won by a alone, `only_b` by b alone; ties don't count. 1.0 without such pairs.
+    `only_a` pairs were won by a alone, `only_b` by b alone; ties don't count. Returns 1.0 if both are 0.
     """
     total = only_a + only_b
     if total == 0:
@@ -185,8 +183,8 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def sum_evidence(gaps: Iterable[float]) -> float:
     """Return the strongest evidence so far that gaps, each at least -1, have a mean above zero.
 
-    If their mean is at most zero, it ever exceeds N with a probability of at most 1 / N, so that it may be
-    looked at after every gap (a mixture of bets; Ville's inequality).
+    If the true mean is at most zero, the evidence exceeds N at any time with a probability of at most 1 / N.
+    So it may be tested after every gap (a mixture of bets; Ville's inequality).
     """
     wealths = [1.0] * len(_BETS)
     best = 1.0
@@ -196,7 +194,7 @@ def sum_evidence(gaps: Iterable[float]) -> float:
     return best
 
 
-def _z(confidence: float) -> float:
+def _normal_quantile(confidence: float) -> float:
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence is between 0 and 1, not {confidence}")
     if confidence == 0.95:

@@ -1,5 +1,7 @@
-"""The certificates that servers are checked against: SSL_CERT_FILE and SSL_CERT_DIR, or the system's; and
-those of REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE, which give other programs a company's authority."""
+"""Create TLS contexts that trust the certificates of SSL_CERT_FILE and SSL_CERT_DIR, or else the system's.
+
+Those of REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE, by which companies add their own authority, are trusted, too.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,10 @@ _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_BUNDLES)
 
 
 def context_for_url(url: str) -> ssl.SSLContext:
-    """Return the TLS context for an address without a proxy. If the address is not https, the context has no
-    certificates and costs nothing to create."""
-    return (
-        create_trusted_context()
-        if url.lower().startswith("https:")
-        else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    )
+    """Return the TLS context for a URL. If the URL is not https, no certificates are loaded, which would take
+    time. Raises ConfigError if certificates can't be read."""
+    is_https = url.lower().startswith("https:")
+    return create_trusted_context() if is_https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def create_trusted_context() -> ssl.SSLContext:
@@ -44,11 +43,10 @@ def create_trusted_context() -> ssl.SSLContext:
 
 def _load_context() -> ssl.SSLContext:
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
-    context = (
-        ssl.create_default_context(cafile=file or None, capath=folder or None)
-        if file or folder
-        else _system_context()
-    )
+    if file or folder:
+        context = ssl.create_default_context(cafile=file or None, capath=folder or None)
+    else:
+        context = _system_context()
     for path in {os.environ.get(name, "") for name in _BUNDLES} - {file, folder}:
         if os.path.isdir(path):
             context.load_verify_locations(capath=path)

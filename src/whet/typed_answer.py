@@ -1,9 +1,9 @@
-"""The rule for answers to a permission question: which text is an option, and when a yes counts.
+"""Parse the answer to a permission question: which text is an option, and when a yes counts.
 
-An option is a single key alone, or a whole line that is exactly one of the option's names. Every other text
+A text is an option if it is the option's key alone, or a line with exactly one of its names. Every other text
 is a no, and the model reads the text as the reason. A single key never grants anything that lasts: `session`
 needs Enter, and `always` has no key and must be typed out. A yes counts only if the person was shown all of
-the question (`may_count`). It does not read input, and does not know how an option is carried out.
+the question (`may_count`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _REASON = re.compile(
 
 
 class AnswerOption(msgspec.Struct, frozen=True):
-    """One answer that is offered: its name, the key for it (empty if it must be typed out), other texts that
-    mean exactly it, whether it grants more than the one call, and its number in a list of answers."""
+    """One answer that is offered: its name, its key (empty if it must be typed out), other names, whether it
+    grants more than the one call, and its number in a list of answers."""
 
     name: str
     key: str = ""
@@ -34,7 +34,7 @@ class AnswerOption(msgspec.Struct, frozen=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The single keys for it."""
+        """The single keys that choose this option."""
         return tuple(key for key in (self.key, self.number) if key)
 
     def is_named(self, line: str) -> bool:
@@ -53,8 +53,8 @@ _ALLOWING = frozenset((ONCE.name, SESSION.name, ALWAYS.name))
 
 
 class TypedAnswer(msgspec.Struct, frozen=True):
-    """The option that a text names, or "no" with the text as the reason in `words`; `stops` if the person
-    asks to stop the turn."""
+    """The option that a text names, or "no" with the text as the reason in `words`. `stops` is set if the
+    person asks to stop the turn."""
 
     option: str
     words: str = ""
@@ -75,8 +75,8 @@ def read_line(text: str, options: Sequence[AnswerOption]) -> TypedAnswer:
 
 
 def may_count(option: str, *, is_shown_whole: bool) -> bool:
-    """Return whether an answer may be taken. A yes may only if the person was shown everything that would
-    run or be written; an interface that showed a part has to show the rest and ask again. A no always may."""
+    """Return whether an answer may be accepted. A no always is. A yes is if the person was shown everything
+    that would run or be written; an interface that showed a part has to show the rest and ask again."""
     return is_shown_whole or option.partition(" ")[0] not in _ALLOWING
 
 

@@ -1,8 +1,7 @@
-"""Make text safe to show to a person before a decision: exact, whole up to a limit, with nothing hidden in
-it.
+"""Make text safe to show to a person before a decision: exact, complete up to a limit, with nothing hidden.
 
-The approval gate, the confirmation page and every message to a person use it. It does not know how the
-text is shown; escaping for HTML, Markdown or a vendor is done by the sender.
+The approval gate, the confirmation page and every message to a person use it. The caller escapes the result
+for HTML, Markdown or a chat platform.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _EMOJI_FORM = late_pattern(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  
 
 
 def visible(text: str, limit: int = MAX_CHARS, *, masks: bool = True) -> str:
-    """Write `text` for a person: secrets are masked (unless `masks` is False), characters that are invisible
-    or reorder text are written as codes, and text after `limit` characters is cut with a note."""
+    """Return `text` for a person: with secrets masked if `masks` is set, with codes in place of characters
+    that are invisible or reorder text, and with a note in place of the text after `limit` characters."""
     text = mask(text) if masks else text
     cut = len(text) - limit
     if cut > 0:
@@ -34,17 +33,15 @@ def visible(text: str, limit: int = MAX_CHARS, *, masks: bool = True) -> str:
 
 
 def visible_line(text: str, limit: int = WHOLE) -> str:
-    r"""Write `text` for a person on one line: like `visible`, with line feeds as `\n` and the rest after
-    `limit` characters replaced by an ellipsis."""
+    r"""Return `text` for a person on one line: like `visible`, with line feeds as `\n`, and with an ellipsis
+    in place of the text after `limit` characters."""
     line = visible(text, WHOLE).replace("\n", "\\n")
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def escape_characters(text: str, keeps: str = "\n") -> str:
-    """Write characters that are invisible, reorder text or look like others as their code, or with it.
-
-    Characters in `keeps` stay as they are: a line of code at a terminal keeps its tabs, too.
-    """
+    """Replace characters that are invisible or reorder text by their codes, and put the codes of look-alikes
+    after them. Characters in `keeps` stay: a line of code at a terminal keeps its tabs, too."""
     if _PLAIN.fullmatch(text) is None:
         text = _EMOJI_FORM.sub("", text)
         text = text.translate({ord(c): _escape(c) for c in set(text) if c not in keeps and is_hidden(c)})
@@ -60,8 +57,8 @@ def find_odd_characters(text: str) -> set[str]:
 
 
 def list_hidden_codes(text: str) -> list[str]:
-    r"""Return the codes that `escape_characters` writes in place of hidden characters, each once. Tabs, line
-    feeds and the carriage return of a Windows line end hide nothing."""
+    r"""Return the codes by which `escape_characters` replaces hidden characters, each once. Tabs, line feeds
+    and the carriage return of a Windows line end don't count."""
     if _PLAIN.fullmatch(text) is not None:
         return []
     text = _EMOJI_FORM.sub("", text.replace("\r\n", "\n"))

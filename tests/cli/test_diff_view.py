@@ -14,7 +14,7 @@ from whet.terminal.pager import find_pager, is_long
 from whet.terminal.permission_question import TerminalDecision, shorten_choice
 from whet.terminal.themes import find_theme
 from whet.terminal.typed_keys import TypedKeys
-from whet.terminal.wording import columns, cut_middle
+from whet.terminal.wording import count_columns, cut_middle
 from whet.typed_answer import answers_alone, grants_alone, read_line
 
 EXACT = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -87,7 +87,7 @@ def test_a_narrow_terminal_breaks_rows_and_loses_nothing(width: int) -> None:
     row = Row("added", "+" + "word日" * 30)
     [painted] = paint_rows([Row("hunk", "@@ -0,0 +7,1 @@"), row], find_theme("dark", EXACT))
     lines = [bare(line) for line in painted.to_lines(width)]
-    assert {columns(line) for line in lines} <= {width, width - 1} and len(lines) > 2
+    assert {count_columns(line) for line in lines} <= {width, width - 1} and len(lines) > 2
     assert [line[:6] for line in lines] == ["  7 | ", *["    | "] * (len(lines) - 1)]
     assert "".join(line[6:] for line in lines).replace(" ", "") == row.text
 
@@ -169,7 +169,7 @@ def test_lasting_answers_of_one_row_differ_at_every_width(width: int) -> None:
     for scopes in pairs:
         decision = TerminalDecision(request(scopes=scopes), find_theme("dark", NONE))
         _, first, second, no = [shorten_choice(text, width) for _, text in decision.choices()]
-        assert first != second and max(map(columns, (first, second, no))) <= width, (first, second)
+        assert first != second and max(map(count_columns, (first, second, no))) <= width, (first, second)
         assert first.startswith("Yes, ") and no.startswith("No: ")
 
 

@@ -22,7 +22,7 @@ from whet.contract.messages import Usage
 from whet.terminal.live import Surface, TerminalTurnView
 from whet.terminal.render import Painter
 from whet.terminal.signs import Marks
-from whet.terminal.wording import columns
+from whet.terminal.wording import count_columns
 from whet.terminal.wrapping import wrap_lines
 
 
@@ -108,7 +108,7 @@ def test_asides_come_after_the_text_before_them() -> None:
     lines = paper.text.split("\n")
     assert lines[1] == "half a sen"
     assert "stream broke (connection lost)" in lines[2]
-    assert all(columns(line) <= 50 for line in lines)
+    assert all(count_columns(line) <= 50 for line in lines)
     assert "120k to 30.0k tokens" in " ".join(lines)
 
 

@@ -14,7 +14,7 @@ from whet.contract.events import StepFinished
 from whet.contract.messages import Usage
 from whet.contract.texts import encode_output
 from whet.terminal.output import Column, ProgressLine, age, cost, emit, emit_rows, size, table, wrap_text
-from whet.terminal.wording import columns, printable_styled
+from whet.terminal.wording import count_columns, printable_styled
 
 SHAPE: list[Column[list[str]]] = [
     Column("id", itemgetter(0)),
@@ -47,7 +47,7 @@ def test_what_a_command_prints_drives_no_terminal_and_keeps_its_colours(
 def test_a_table_fits_its_width(width: int) -> None:
     lines = table(ROWS, SHAPE, width=width).splitlines()
     assert len(lines) == 4
-    assert all(columns(line) <= max(width, 28) for line in lines)
+    assert all(count_columns(line) <= max(width, 28) for line in lines)
     assert all(line.startswith(("id", "0123456789abcde")) for line in lines)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.test_blocks import ANSWER, cut
 from whet.terminal.render import Painter
-from whet.terminal.wording import columns
+from whet.terminal.wording import count_columns
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 COLOUR = {"TERM": "xterm-256color"}
@@ -28,7 +28,7 @@ def rendered(environ: dict[str, str], width: int, text: str = ANSWER) -> str:
 def test_no_line_is_wider_than_the_terminal(width: int, extra: str) -> None:
     for line in rendered(COLOUR, width, ANSWER + "\n" + extra + "word " * 60).split("\n"):
         bare = _STYLE.sub("", line)
-        assert columns(bare) <= width
+        assert count_columns(bare) <= width
         assert bare == bare.rstrip(), "trailing blanks break when the window shrinks"
 
 

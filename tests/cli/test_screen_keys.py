@@ -22,7 +22,7 @@ from whet.terminal.pasted_text import dropped_images, fold_pastes
 from whet.terminal.plan import plan_rows
 from whet.terminal.prompt import FileFinder, InputCompleter, PasteParser, rank
 from whet.terminal.render import Painter
-from whet.terminal.wording import columns
+from whet.terminal.wording import count_columns
 from whet.tools.todo import TodoItem
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
@@ -231,7 +231,7 @@ FACTS = StatusFacts(
 def test_the_status_line_keeps_what_matters_where_it_is_narrow() -> None:
     parts = UiSettings().status_line
     for width in (120, 80, 40, 20):
-        assert columns(status_line(FACTS, parts, width)) <= width
+        assert count_columns(status_line(FACTS, parts, width)) <= width
     assert status_line(FACTS, parts, 120).startswith(
         "plan · large-model-4 · feature/x · ~/orders · ▰▰▱▱▱ 42%"
     )
@@ -289,7 +289,7 @@ def test_files_are_found_by_letters_in_order(folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     finder = FileFinder()
-    finder.look(folder)
+    finder.update(folder)
     finder.wait()
     assert finder.find("repl.py", 5) == ["src/pkg/repl.py"]
     assert finder.find("spr", 5) == ["src/pkg/repl.py"]

@@ -18,7 +18,7 @@ from whet.cli.sessions import sessions
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import wrap_in_tag
-from whet.terminal.wording import columns
+from whet.terminal.wording import count_columns
 
 LUNCH = Said("Where is the lunch list?", "It is in menu.txt.", "cat menu.txt", "soup\nbread\nfish")
 BROKEN = Said("Run it", "It failed.", "make", "make: *** no rule", "exit")
@@ -93,7 +93,7 @@ def test_the_list_has_the_latest_first_and_fits_the_terminal(home: Path, clock: 
         lines = output.splitlines()
         assert lines[1].startswith(hidden)
         assert "[private] evil" in lines[1]
-        assert all(columns(line) <= width for line in lines), output
+        assert all(count_columns(line) <= width for line in lines), output
         assert "\x1b" not in output
         assert "Lunch" in lines[3]
     assert "last active" in run(home, "list").output

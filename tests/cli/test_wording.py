@@ -28,7 +28,7 @@ def test_exact_marks_what_looks_like_something_else() -> None:
 def test_clip_keeps_to_the_width(width: int) -> None:
     for text in ("plain words " * 20, "日本語" * 30, "e\u0301" * 50, "a\n\tb   c", ""):
         line = wording.clip(text, width)
-        assert wording.columns(line) <= width
+        assert wording.count_columns(line) <= width
         assert "\n" not in line
     assert wording.clip("short  text", 20) == "short text"
     assert wording.clip("日本語日本語", 8) == "日本語…"
@@ -36,7 +36,7 @@ def test_clip_keeps_to_the_width(width: int) -> None:
 
 def test_call_line_fits_and_names_the_tail() -> None:
     line = wording.call_line("terminal", "pytest -q " * 20, 40, mark="●", tail="1.2 s")
-    assert wording.columns(line) <= 40
+    assert wording.count_columns(line) <= 40
     assert line.startswith("● terminal  pytest")
     assert line.endswith("1.2 s")
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.support import each
-from whet.config.fields import fields, find_nearest, format_value, help_texts, read_text, sections, split_list
+from whet.config.fields import fields, find_nearest, format_value, help_texts, read_text, sections
 from whet.config.schema import Settings
 
 
@@ -36,12 +36,6 @@ def test_a_default_reads_back_from_its_own_text() -> None:
         assert read_text(field, format_value(field.default)) == field.default, field.key
 
 
-def test_numbers_are_written_without_loss() -> None:
-    assert format_value(123456789.5) == "123456789.5"
-    assert format_value(120.0) == "120"
-    assert format_value(("a", "b")) == "a, b"
-
-
 def test_choices_and_limits_are_known() -> None:
     assert fields()["model.format"].choices == ("chat_completions", "anthropic_messages", "responses", "auto")
     assert fields()["agent.max_steps"].minimum == 1
@@ -64,11 +58,6 @@ def test_no_number_is_taken_that_the_schema_refuses() -> None:
             msgspec.convert(number, kind)  # raises if the schema refuses what was read
     with pytest.raises(ValueError, match=r"a number, at least 0, at most 0\.5"):
         read_text(fields()["memory.holdout_share"], "0.9")
-
-
-def test_lists_split_outside_parentheses_only() -> None:
-    assert split_list(" a , ,b(c, d),e ") == ("a", "b(c, d)", "e")
-    assert split_list("") == ()
 
 
 def test_the_nearest_name() -> None:

@@ -29,7 +29,7 @@ def run_together(write: Callable[[int], object]) -> None:
 
 def test_settings_and_tables_of_parallel_writers_are_all_kept(home: Path) -> None:
     def write(number: int) -> None:
-        edit.set_part(Home(home), "mcp.servers", f"s{number}", {"command": "true"})
+        edit.set_table_entry(Home(home), "mcp.servers", f"s{number}", {"command": "true"})
         edit.change_list(Home(home), "tools.disabled", add=(f"tool{number}",))
 
     run_together(write)

@@ -10,6 +10,11 @@ import pytest
 from whet.config.secrets import find_proxy
 
 
+def _unset_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+
+
 @pytest.mark.parametrize(
     ("scheme", "host", "proxy"),
     [
@@ -41,16 +46,24 @@ def test_a_proxy_is_taken_from_the_environment(
 
 
 def test_without_a_setting_the_way_is_direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+    _unset_proxies(monkeypatch)
     assert find_proxy("https", "api.example.com") == ""
+
+
+def test_a_proxy_for_one_scheme_is_not_taken_for_another_and_one_for_all_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _unset_proxies(monkeypatch)
+    monkeypatch.setenv("HTTP_PROXY", "proxy.lan:3128")
+    assert find_proxy("http", "example.com") == "http://proxy.lan:3128"
+    assert find_proxy("https", "example.com") == ""
+    monkeypatch.setenv("ALL_PROXY", "socks5://p:1")
+    assert find_proxy("https", "example.com") == "socks5://p:1"
 
 
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="the system has settings of its own")
 def test_what_goes_round_no_proxy_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
+    _unset_proxies(monkeypatch)
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setitem(sys.modules, "urllib.request", None)  # to import it fails
     assert find_proxy("https", "api.example.com") == ""

@@ -20,12 +20,15 @@ SINGLE='a $b \\n'  # comment
 TRAILING=value # comment
 HASH=a#b
 EMPTY=
+COMMENT=#none
+ESCAPES="x\\n\\t\\"\\q" #
 TWICE=1
 TWICE=2
 not a line
 =novalue
 BAD="open
 1X=2
+NUL=a\0b
 """
 
 
@@ -38,9 +41,11 @@ def test_the_lines_people_write_are_understood() -> None:
         "TRAILING": "value",
         "HASH": "a#b",
         "EMPTY": "",
+        "COMMENT": "",
+        "ESCAPES": 'x\n\t"q',
         "TWICE": "2",
     }
-    assert parsed.bad_lines == (10, 11, 12, 13)
+    assert parsed.bad_lines == (12, 13, 14, 15, 16)
 
 
 def test_windows_line_ends_and_byte_order_mark(home: Path) -> None:
@@ -62,17 +67,15 @@ def test_the_environment_wins_but_an_empty_variable_does_not(home: Path) -> None
 
 
 def test_names_that_say_secret() -> None:
-    for name in (
-        "OPENAI_API_KEY",
-        "GITHUB_TOKEN",
-        "DB_PASSWORD",
-        "MY_SECRET_2",
-        "OPENAI_API_KEY_2",
-        "APIKEY",
-    ):
-        assert is_secret_name(name), name
-    for name in ("PATH", "PWD", "KEYBOARD", "MONKEY", "OPENAI_BASE_URL", "TOKENIZERS_PARALLELISM"):
-        assert not is_secret_name(name), name
+    secret = (
+        *("OPENAI_API_KEY", "GITHUB_TOKEN", "TOKEN", "DB_PASSWORD", "MY_SECRET_2", "OPENAI_API_KEY_2"),
+        *("APIKEY", "api_key_2", "KEY1"),
+    )
+    plain = (
+        *("PATH", "PWD", "KEYBOARD", "MONKEY", "OPENAI_BASE_URL", "TOKENIZERS_PARALLELISM", "TOKENS_USED"),
+    )
+    assert [name for name in secret if not is_secret_name(name)] == []
+    assert [name for name in plain if is_secret_name(name)] == []
 
 
 def test_a_value_is_masked_as_json_writes_it_too(home: Path) -> None:

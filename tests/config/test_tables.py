@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.config.edit import remove_part, set_part, set_value
+from whet.config.edit import remove_table_entry, set_table_entry, set_value
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings
@@ -52,18 +52,18 @@ def test_a_table_is_read_with_its_types(mine: Home) -> None:
 
 def test_an_entry_is_added_replaced_and_removed_and_the_rest_stays(mine: Home) -> None:
     part = {"command": "go", "env": {"A": "1", "B": "${C}"}, "timeout_s": 2.5, "enabled": False}
-    assert not set_part(mine, KEY, "three", part)
+    assert not set_table_entry(mine, KEY, "three", part)
     assert servers(mine)["three"] == McpServerSettings(
         command="go", env={"A": "1", "B": "${C}"}, timeout_s=2.5, enabled=False
     )
     added = mine.config.read_text()
     assert [line for line in MINE.splitlines() if line not in added] == []
-    assert set_part(mine, KEY, "three", {"url": "https://z"})
+    assert set_table_entry(mine, KEY, "three", {"url": "https://z"})
     assert servers(mine)["three"] == McpServerSettings(url="https://z")
-    assert remove_part(mine, KEY, "three") and mine.config.read_text() == MINE
-    assert remove_part(mine, KEY, "one") and "# mine" in mine.config.read_text()
-    assert list(servers(mine)) == ["two"] and not remove_part(mine, KEY, "one")
-    assert remove_part(mine, KEY, "two") and servers(mine) == {}
+    assert remove_table_entry(mine, KEY, "three") and mine.config.read_text() == MINE
+    assert remove_table_entry(mine, KEY, "one") and "# mine" in mine.config.read_text()
+    assert list(servers(mine)) == ["two"] and not remove_table_entry(mine, KEY, "one")
+    assert remove_table_entry(mine, KEY, "two") and servers(mine) == {}
     assert load(mine, environ={}).settings.agent.max_steps == 7
 
 
@@ -73,9 +73,9 @@ def test_an_entry_is_added_replaced_and_removed_and_the_rest_stays(mine: Home) -
 def test_an_entry_can_be_added_to_any_file(home: Path, text: str) -> None:
     home.mkdir()
     (home / "config.yaml").write_text(text)
-    set_part(Home(home), KEY, "new", {"command": "x: y", "args": ["#1", "", "true", "é"]})
+    set_table_entry(Home(home), KEY, "new", {"command": "x: y", "args": ["#1", "", "true", "é"]})
     assert servers(Home(home))["new"] == McpServerSettings(command="x: y", args=("#1", "", "true", "é"))
-    set_part(Home(home), KEY, "next", {"command": "z"})
+    set_table_entry(Home(home), KEY, "next", {"command": "z"})
     assert "next" in servers(Home(home)) and "new" in servers(Home(home))
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_written_where_the_edit_would_change_anything_else(
     values = {"agent.max_steps": "9", "tools.web_allow_private": "true"}
     with pytest.raises(ConfigError, match="can't be edited by line"):
         if key == KEY:
-            set_part(mine, KEY, "two", {"command": "go"})
+            set_table_entry(mine, KEY, "two", {"command": "go"})
         else:
             set_value(mine, key, values[key])
     assert mine.config.read_text() == text

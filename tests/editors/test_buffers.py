@@ -27,7 +27,7 @@ class Silent:
 async def test_an_editor_that_never_answers_is_given_up_on_after_two_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(buffers, "ANSWER_S", 0.01)
+    monkeypatch.setattr(buffers, "ANSWER_LIMIT_S", 0.01)
     silent, told = Silent(), list[str]()
     editor = Editor(cast(Client, silent))
     editor.reads = editor.writes = True

@@ -215,11 +215,11 @@ async def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_a
     one = Conversation(rig.parts, Failing([]), chat_id, resume=False)
     for text, said in (("/no", "not now (later)"), ("/odd", "⚠️ something went wrong; the log has it")):
         rig.received(place(), text, text)
-        await one.work()
+        await one.process()
         assert rig.texts() == [said] and rig.state(text) == "done"
     rig.received(place(), "/store", "/store")
     with pytest.raises(StoreBusy):
-        await one.work()
+        await one.process()
     assert rig.texts() == []
 
 
@@ -246,7 +246,7 @@ async def test_a_store_that_fails_is_left_alone_for_a_while(rig: Rig) -> None:
 async def test_a_message_is_taken_once_however_often_the_inbox_is_looked_at(rig: Rig) -> None:
     rig.received(place(), "u1", "hello")
     one = await rig.conversation(place())
-    work = asyncio.create_task(one.work())
+    work = asyncio.create_task(one.process())
     while not work.done():
         one.wake.set()
         await asyncio.sleep(0)
@@ -258,7 +258,7 @@ async def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(
     rig.received(place("44"), "u1")
     one = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
     one.closing = True
-    await one.work()
+    await one.process()
     assert rig.state("u1") == "waiting" and rig.texts() == []
 
 
@@ -281,8 +281,8 @@ async def test_a_turn_begins_once_although_the_store_fails_beside_it(rig: Rig, r
     rig.received(place(), "/store", "/store")
     one = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
     with pytest.raises(StoreBusy):
-        await one.work()
-    await one.work()
+        await one.process()
+    await one.process()
     assert len(rig.texts()) == 1 and not one.is_running
 
 
@@ -312,8 +312,8 @@ async def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_
     if state == "waiting":
         rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = 'waiting'"))
     with pytest.raises(StoreBusy):
-        await one.work()
-    await one.work()
+        await one.process()
+    await one.process()
     assert len(rig.texts()) == answers
 
 
@@ -331,7 +331,7 @@ async def test_more_commands_than_are_read_at_a_time_are_all_run(rig: Rig) -> No
             chats.add_update(db, place(), f"u{number}", body, 0)
 
     rig.app.database.write_now(receive)
-    await Conversation(rig.parts, Idle([]), rig.chat(place()).id, resume=False).work()
+    await Conversation(rig.parts, Idle([]), rig.chat(place()).id, resume=False).process()
     assert rig.state(f"u{MAX_WAITING}") == "done"
 
 
@@ -348,7 +348,7 @@ async def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_ru
     async with rig.parts.hosted.using(await one.record.session_id(ben)):  # no turn can begin
         for update_id in ("u1", "u2"):
             rig.received(place(), update_id, "hello")
-        work = asyncio.create_task(one.work())
+        work = asyncio.create_task(one.process())
         while not one.is_running:
             await asyncio.sleep(0)
         await rig.app.database.append(lambda db: db.execute("SELECT 1").fetchone())
@@ -361,5 +361,5 @@ async def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_ru
 async def test_what_somebody_wrote_who_is_not_let_in_any_more_is_dropped(rig: Rig) -> None:
     rig.received(place("44"), "u1", "hello")
     one = await rig.conversation(place("44"))
-    await one.work()
+    await one.process()
     assert rig.state("u1") == "dropped" and rig.texts() == [] and not one.is_running

@@ -98,7 +98,7 @@ def sent(
         deliveries.wake(chat)
         async with asyncio.timeout(20):
             if not (failures and failures[-1].is_barred):
-                await deliveries.idle(chat)
+                await deliveries.wait_until_sent(chat)
             else:  # it waits for a new token, longer than this test
                 while failures or await database.read(state) == "sending":
                     await asyncio.sleep(0)
@@ -267,7 +267,7 @@ def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
         for _ in range(2):
             deliveries.wake(chat)
             async with asyncio.timeout(20):
-                await deliveries.idle(chat)
+                await deliveries.wait_until_sent(chat)
             await database.append(lambda db: outbox.resend_missing(db, chat, clock.unix_ms()))
         await deliveries.drain(0)
         return [one.text for one in board.said]

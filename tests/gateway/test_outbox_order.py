@@ -79,7 +79,7 @@ class Post:
         """Send what can be sent now."""
         self.deliveries.wake(chat)
         async with asyncio.timeout(20):
-            await self.deliveries.idle(chat)
+            await self.deliveries.wait_until_sent(chat)
 
     async def until(self, done: Callable[[], bool]) -> None:
         """Let things happen until this holds."""

@@ -15,9 +15,9 @@ from benchmarks.hermes_db import BEGAN_S, HermesDb, fill
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
-from whet.moving.carry import ImportCounts, import_sessions, preview_sessions
 from whet.moving.copies import open_copy
 from whet.moving.hermes_sessions import HermesSessions
+from whet.moving.importing import ImportCounts, import_sessions, preview_sessions
 from whet.store import jobs, search, session_deletion, sessions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript

@@ -285,7 +285,7 @@ def test_a_second_run_changes_nothing_and_what_was_taken_away_stays_away(home: P
     assert {name: text for name, text in tree(home).items() if not name.startswith("state.db")} == first
     for part in ("settings", "keys", "persona", "mcp", "chats", "schedules"):
         assert set(how(again, part).values()) <= {"kept", "left"}, part
-    edit.remove_part(Home(home), "mcp.servers", "echo")
+    edit.remove_table_entry(Home(home), "mcp.servers", "echo")
     edit.set_value(Home(home), "agent.instructions", "mine")
     edit.unset_value(Home(home), "agent.instructions")
     (home / "gateway.toml").unlink()
@@ -304,7 +304,7 @@ def test_a_second_run_changes_nothing_and_what_was_taken_away_stays_away(home: P
 
 def test_what_a_person_has_here_is_never_touched(home: Path, theirs: Path) -> None:
     mine = Home(home)
-    edit.set_part(mine, "mcp.servers", "echo", {"command": "mine"})
+    edit.set_table_entry(mine, "mcp.servers", "echo", {"command": "mine"})
     edit.set_value(mine, "agent.instructions", "mine")
     secrets.set_secret(mine, "TELEGRAM_BOT_TOKEN", "my-own-token")
     (home / "gateway.toml").write_text('[[channel]]\nkind = "webhook"\n')

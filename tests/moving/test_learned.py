@@ -209,7 +209,7 @@ def test_what_came_with_the_program_stays_there_unless_it_was_changed(tmp_path: 
         file.write("3. Think.\n")
     ready, left = read(find_folders(root), read_bundled_hashes(root))
     assert [one.name for one in ready] == ["changed"]
-    assert [row.what for row in left] == ["stock"]
+    assert [row.item for row in left] == ["stock"]
 
 
 @pytest.mark.slow

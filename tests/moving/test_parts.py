@@ -89,7 +89,7 @@ def test_how_a_call_ended_is_read_from_fields_not_from_words(
 def test_torn_and_overlong_lines_are_counted_and_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'1\n{torn\n\n2\n"' + b"x" * 30 + b'"\n3')
-    lines = JsonLines(path, msgspec.json.Decoder(int), longest_bytes=20)
+    lines = JsonLines(path, msgspec.json.Decoder(int), max_bytes=20)
     assert list(lines) == [1, 2, 3] and lines.bad == 2
     with pytest.raises(OSError, match="not a plain file"):
         list(JsonLines(tmp_path, msgspec.json.Decoder(int)))

@@ -1,1 +1,1 @@
-"""Chat platforms, implemented once for the gateway and the confirmation service."""
+"""Connect to chat platforms, for the gateway and the confirmation service."""

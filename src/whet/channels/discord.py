@@ -1,9 +1,9 @@
-"""Discord: a bot that receives over the gateway's websocket and sends over REST.
+"""Connect a Discord bot, which receives over the gateway's websocket and sends over REST.
 
 Discord does not repeat messages that were sent while the bot was disconnected. So the last message of each
-channel is stored, and later ones are fetched on every new session. The bot asks only for events that
-concern it: private messages, and messages in servers, whose text Discord includes if the bot is mentioned.
-Mentions are disabled in everything that is sent, and other people's text is put into a card's code blocks.
+channel is stored, and later ones are fetched on every new session. The bot requests events about messages
+and reactions only. Discord includes the text of a message in a server only if it mentions the bot. Mentions
+are disabled in everything that is sent. A card has other people's text in code blocks.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from whet.markdown import escape_fences
 from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read
 
-# messages and reactions in servers, private messages and reactions to them
+# Messages and reactions in servers, private messages and reactions to them.
 _INTENTS = 1 << 9 | 1 << 10 | 1 << 12 | 1 << 13
 _SILENT, _NO_PREVIEWS = 1 << 12, 1 << 2
 _STYLES = {"good": 3, "bad": 4, "plain": 2}
 _LINK = 5
 _COLORS = {"open": 0xD97706, "good": 0x15803D, "bad": 0xB91C1C, "plain": 0x6B7280}
-_WRITTEN = (0, 19)  # a message, a reply
+_MESSAGE_TYPES = (0, 19)  # a message, a reply
 _PAGE = 100
 _MAX_CONTENT_CHARS = 2_000
 _MAX_EMBED_CHARS = 4_096
 _MAX_QUOTED_CHARS = 4_000
 _EPOCH_MS = 1_420_070_400_000  # 2015, the start of Discord's time
-_REMEMBERED = 2_000
+_MAX_REMEMBERED = 2_000
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 30.0
 _LOG = logging.getLogger(__name__)
 
 
 class DiscordSettings(msgspec.Struct, frozen=True):
-    """The settings of a Discord channel in the file."""
+    """The settings of a Discord `[[channel]]` in gateway.toml."""
 
     token_env: str = "DISCORD_BOT_TOKEN"
     base_url: str = ""
@@ -101,20 +101,20 @@ class Discord:
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Receive until cancelled. Raises SendFailed if Discord refuses the bot for good."""
-        hears = "message" in wants
-        missed = _Backlog(self, take, memo)
+        wants_messages = "message" in wants
+        backlog = _Backlog(self, take, memo)
 
-        async def event(kind: str, data: bytes) -> None:
+        async def handle(kind: str, data: bytes) -> None:
             if kind == "READY":
                 self._me = (read(data, _Ready) or _Ready()).user
                 await take([])
-                if hears:
-                    await missed.begin()
+                if wants_messages:
+                    await backlog.begin()
             else:
-                await self._handle_event(kind, data, missed)
+                await self._handle_event(kind, data, backlog)
 
-        gateway = DiscordGateway(self.name, self._api, event, intents=_INTENTS if hears else 0)
-        tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(missed.fetch_all())]
+        gateway = DiscordGateway(self.name, self._api, handle, intents=_INTENTS if wants_messages else 0)
+        tasks = [asyncio.create_task(gateway.run()), asyncio.create_task(backlog.fetch_all())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -125,13 +125,13 @@ class Discord:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Post a message, or files with it; the key is Discord's nonce."""
+        """Post a message, with its files if it has any. The key is Discord's nonce."""
         path = f"/channels/{place.chat}/messages"
-        body = {**_body(message), "nonce": key[:25], "enforce_nonce": True}
+        body = {**_message_fields(message), "nonce": key[:25], "enforce_nonce": True}
         if not message.file:
             answer = await self._api.call("POST", path, body)
         else:
-            files = {f"files[{at}]": file for at, file in enumerate(await read_files(message))}
+            files = {f"files[{number}]": file for number, file in enumerate(await read_files(message))}
             content, kind = encode_form({"payload_json": msgspec.json.encode(body).decode()}, files)
             answer = await self._api.upload(path, content, kind)
         sent = read(answer, _Message)
@@ -139,7 +139,7 @@ class Discord:
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Change a message, buttons included."""
-        await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _body(message))
+        await self._api.call("PATCH", f"/channels/{place.chat}/messages/{ref}", _message_fields(message))
 
     async def typing(self, place: ChatPlace) -> None:
         """Show the typing indicator for ten seconds."""
@@ -158,82 +158,80 @@ class Discord:
         await self._api.aclose()
 
     async def read_history(self, chat: _ReadPosition, take: Take) -> _ReadPosition | None:
-        """Take one page of a channel's messages since the last read one. Returns the new position, or None at
-        the end.
+        """Take one page of a channel's messages after the last one that was read.
 
-        Raises SendFailed, StoreError.
+        Returns the new position, or None if there are no more messages. Raises SendFailed, StoreError.
         """
         path = f"/channels/{chat.channel}/messages?after={chat.last}&limit={_PAGE}"
         page = read(await self._api.call("GET", path), list[_Message]) or []
-        messages = sorted(page, key=lambda one: int(one.id))
-        # The history does not include a channel's server; the events did.
-        complete_messages = [msgspec.structs.replace(one, guild_id=chat.guild) for one in messages]
-        await take(
-            [
-                update
-                for one in complete_messages
-                if (update := self._incoming(one, is_edit=False)) is not None
-            ]
-        )
+        messages = sorted(page, key=lambda message: int(message.id))
+        updates: list[Incoming] = []
+        for message in messages:
+            # Unlike the events, the history does not include a channel's server.
+            message.guild_id = chat.guild
+            update = self._parse_message(message, is_edit=False)
+            if update is not None:
+                updates.append(update)
+        await take(updates)
         return msgspec.structs.replace(chat, last=messages[-1].id) if messages else None
 
     async def take_message(self, message: _Message, take: Take, memo: Memo) -> None:
-        """Take a message and store that its channel was read up to it. Raises StoreError."""
-        update = self._incoming(message, is_edit=False)
+        """Take a message and store its id as the channel's read position. Raises StoreError."""
+        update = self._parse_message(message, is_edit=False)
         if update is None:
             return
         update = await self._add_root(update)
         self._seen[message.id] = update.place
-        while len(self._seen) > _REMEMBERED:
+        while len(self._seen) > _MAX_REMEMBERED:
             self._seen.popitem(last=False)
         await take([update])
-        await memo.set(
-            _ReadPosition(message.channel_id, message.id, message.guild_id).text, message.channel_id
-        )
+        position = _ReadPosition(message.channel_id, message.id, message.guild_id)
+        await memo.set(position.text, message.channel_id)
 
-    async def _handle_event(self, kind: str, data: bytes, missed: _Backlog) -> None:
+    async def _handle_event(self, kind: str, data: bytes, backlog: _Backlog) -> None:
         """Handle a press, a reaction, or a message that was sent, edited or deleted."""
         if kind == "INTERACTION_CREATE":
             press = read(data, Interaction)
             if press is not None and press.type == COMPONENT:
-                await missed.take([self._press(press)])
+                await backlog.take([self._parse_press(press)])
         elif kind in ("MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE"):
             is_removed = kind.endswith("REMOVE")
-            await missed.take(list_reactions(self.name, self._me.id, data, is_removed=is_removed))
+            await backlog.take(list_reactions(self.name, self._me.id, data, is_removed=is_removed))
         elif kind == "MESSAGE_DELETE_BULK":
-            await missed.take(self._list_deletions(list_deleted_ids(data)))
+            await backlog.take(self._list_deletions(list_deleted_ids(data)))
         elif (message := read(data, _Message)) is not None:
-            await self._handle_message(kind, message, missed)
+            await self._handle_message(kind, message, backlog)
 
-    async def _handle_message(self, kind: str, message: _Message, missed: _Backlog) -> None:
-        """Handle a new, edited or deleted message."""
-        if kind == "MESSAGE_CREATE" and not missed.hold_back(message):
-            await self.take_message(message, missed.take, missed.memo)
+    async def _handle_message(self, kind: str, message: _Message, backlog: _Backlog) -> None:
+        if kind == "MESSAGE_CREATE" and not backlog.hold_back(message):
+            await self.take_message(message, backlog.take, backlog.memo)
         elif kind == "MESSAGE_UPDATE" and message.edited_timestamp:  # otherwise Discord has added a preview
-            update = self._incoming(message, is_edit=True)
-            await missed.take([update] if update is not None else [])
+            update = self._parse_message(message, is_edit=True)
+            await backlog.take([update] if update is not None else [])
         elif kind == "MESSAGE_DELETE":
-            await missed.take(self._list_deletions([message.id]))
+            await backlog.take(self._list_deletions([message.id]))
 
     def _list_deletions(self, message_ids: list[str]) -> list[Incoming]:
-        places = {number: place for number in message_ids if (place := self._seen.pop(number, None))}
-        return [
-            Incoming(place, f"x{number}", "edit", ref=number, mentions_us=True)
-            for number, place in places.items()
-        ]
+        """Return an update for each message that this process has seen."""
+        updates: list[Incoming] = []
+        for message_id in message_ids:
+            place = self._seen.pop(message_id, None)
+            if place is not None:
+                updates.append(Incoming(place, f"x{message_id}", "edit", ref=message_id, mentions_us=True))
+        return updates
 
     async def _add_root(self, update: Incoming) -> Incoming:
-        """Add the message that a thread began with, or the thread's name, to a person's first message in
-        it."""
+        """Add a thread's first message, or the thread's name, to a person's first message in it."""
         thread = update.place.chat
         if not update.place.is_group or not self._threads.is_first(update, thread):
             return update
         root, name = await read_thread_root(self._api, thread)
         return add_root(update, self._quote(root) or name)
 
-    def _incoming(self, message: _Message, *, is_edit: bool) -> Incoming | None:
+    def _parse_message(self, message: _Message, *, is_edit: bool) -> Incoming | None:
+        """Return the update for a message, or None if a person did not write it."""
         author = message.author
-        if author is None or author.bot or message.type not in _WRITTEN:
+        if author is None or author.bot or message.type not in _MESSAGE_TYPES:
             return None
         quoted = message.referenced_message
         is_named = any(user.id == self._me.id for user in message.mentions)
@@ -257,14 +255,14 @@ class Discord:
         )
 
     def _quote(self, quoted: QuotedMessage | None) -> str:
-        """Return the words that a message answers, after the name of their author, or an empty string."""
+        """Return the author and the text of a quoted message, or "" if there is none."""
         text = all_text(quoted) if quoted is not None else ""
         if quoted is None or not text:
             return ""
         author = "you" if quoted.author.id == self._me.id else quoted.author.username
         return f"{author}: {text[:_MAX_QUOTED_CHARS]}"
 
-    def _press(self, press: Interaction) -> Incoming:
+    def _parse_press(self, press: Interaction) -> Incoming:
         user = press.presser
         return Incoming(
             ChatPlace(self.name, press.channel_id, "", user.id, bool(press.guild_id)),
@@ -278,7 +276,7 @@ class Discord:
 
 
 class _ReadPosition(msgspec.Struct, frozen=True):
-    """The position up to which a channel was read, and its server; as text `last` or `last:guild`."""
+    """The last message that was read in a channel, and the channel's server."""
 
     channel: str
     last: str
@@ -286,6 +284,7 @@ class _ReadPosition(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        """The position as it is stored: `last` or `last:guild`."""
         return f"{self.last}:{self.guild}" if self.guild else self.last
 
     @classmethod
@@ -295,10 +294,9 @@ class _ReadPosition(msgspec.Struct, frozen=True):
 
 
 class _Backlog:
-    """The messages that were missed while disconnected: fetched channel by channel, in parallel to the
-    events.
+    """Fetches the messages that were missed while disconnected, channel by channel, while events arrive.
 
-    Until a channel has caught up, its new messages are held back, so that they do not overtake older ones.
+    New messages of a channel are held back until its missed ones were taken, so that the order stays.
     """
 
     def __init__(self, discord: Discord, take: Take, memo: Memo) -> None:
@@ -307,13 +305,13 @@ class _Backlog:
         self.memo = memo
         self._behind: dict[str, _ReadPosition] = {}
         self._held: dict[str, list[_Message]] = {}
-        self._work = asyncio.Event()
+        self._is_behind = asyncio.Event()
 
     async def begin(self) -> None:
         """Start to catch up with every known channel."""
         positions = await self.memo.all()
         self._behind = {channel: _ReadPosition.parse(channel, text) for channel, text in positions.items()}
-        self._work.set()
+        self._is_behind.set()
 
     def hold_back(self, message: _Message) -> bool:
         """Hold a message back if earlier ones must be fetched first. Returns whether it was."""
@@ -325,8 +323,8 @@ class _Backlog:
     async def fetch_all(self) -> None:
         """Fetch missed messages, now and after each new session, until cancelled. Raises StoreError."""
         while True:
-            await self._work.wait()
-            self._work.clear()
+            await self._is_behind.wait()
+            self._is_behind.clear()
             wait_s = _RETRY_S
             while channels := list(self._behind):
                 caught_up = [channel for channel in channels if await self._catch_up(channel)]
@@ -335,8 +333,7 @@ class _Backlog:
                     await asyncio.sleep(wait_s)
 
     async def _catch_up(self, channel: str) -> bool:
-        """Take the missed messages of a channel, then those held back. Returns False if it must be tried
-        again."""
+        """Take the missed messages of a channel, then those held back. Returns False to try again later."""
         if not await self._fetch(channel):
             return False
         while messages := self._held.pop(channel, []):
@@ -346,6 +343,7 @@ class _Backlog:
         return True
 
     async def _fetch(self, channel: str) -> bool:
+        """Take all missed messages of a channel. Returns False to try again later."""
         while (chat := self._behind.get(channel)) is not None:
             try:
                 read_to = await self._discord.read_history(chat, self.take)
@@ -354,7 +352,7 @@ class _Backlog:
                 if error.is_final:
                     _LOG.warning("channel %s: %s can't be read: %s", name, channel, error.reason)
                     break
-                _LOG.warning("channel %s: what was missed comes later: %s", name, error.reason)
+                _LOG.warning("channel %s: missed messages come later: %s", name, error.reason)
                 if error.retry_after_s is None:
                     return False
                 await asyncio.sleep(error.retry_after_s)
@@ -366,18 +364,20 @@ class _Backlog:
         return True
 
 
-PLATFORM = Platform(DiscordSettings, lambda name, given, tokens: Discord(name, tokens[0], given.base_url))
+PLATFORM = Platform(
+    DiscordSettings, lambda name, settings, tokens: Discord(name, tokens[0], settings.base_url)
+)
 
 
-def _sent_at_s(number: str) -> float:
-    """Return the time at which a message was sent; its id contains it."""
-    return ((int(number) >> 22) + _EPOCH_MS) / 1000 if number.isdecimal() else 0.0
+def _sent_at_s(message_id: str) -> float:
+    """Return the time at which a message was sent, which its id contains."""
+    return ((int(message_id) >> 22) + _EPOCH_MS) / 1000 if message_id.isdecimal() else 0.0
 
 
-def _body(message: Outgoing) -> dict[str, Any]:
+def _message_fields(message: Outgoing) -> dict[str, Any]:
     if message.card is not None and len(_describe_card(message.card)) > _MAX_EMBED_CHARS:
         message = message.without_approval()
-    buttons = [_component(button) for button in message.buttons]
+    buttons = [_button_fields(button) for button in message.buttons]
     if message.card is not None:
         content: dict[str, Any] = {"content": "", "embeds": [_embed_fields(message.card)]}
     else:
@@ -393,7 +393,7 @@ def _body(message: Outgoing) -> dict[str, Any]:
     }
 
 
-def _component(button: MessageButton) -> dict[str, Any]:
+def _button_fields(button: MessageButton) -> dict[str, Any]:
     fields = {"type": 2, "label": button.label[:80]}
     if button.url:
         return {**fields, "style": _LINK, "url": button.url}
@@ -404,8 +404,8 @@ def _describe_card(card: MessageCard) -> str:
     lines = [block(card.subject)]
     if card.deadline:
         # Discord shows these in the reader's own time, the second as a countdown.
-        at = int(card.at_s)
-        lines.append(card.deadline.format(f"<t:{at}:T> (<t:{at}:R>)"))
+        at_s = int(card.at_s)
+        lines.append(card.deadline.format(f"<t:{at_s}:T> (<t:{at_s}:R>)"))
     lines += map(plain, card.lines)
     if card.warning:
         lines.append(f"**{card.warning}**")
@@ -430,12 +430,12 @@ def plain(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """Put text into a code block that it can't end: the third backtick of a run becomes its code point."""
-    # A backtick at either end would join the fence.
+    """Put text into a code block that it can't end."""
+    # A backtick at either end of the text would join the fence without the line breaks.
     return f"```\n{escape_fences(text)}\n```"
 
 
-def _without_mention(text: str, us: str) -> str:
-    for mention in (f"<@{us}>", f"<@!{us}>"):
+def _without_mention(text: str, user_id: str) -> str:
+    for mention in (f"<@{user_id}>", f"<@!{user_id}>"):
         text = text.replace(mention, "")
     return text.strip()

@@ -1,4 +1,4 @@
-"""What a Discord message holds besides its own text: files, cards, stickers, polls, quoted messages."""
+"""Parse the contents of a Discord message: its text, files, cards, stickers and poll, and quoted messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MessageSnapshot(msgspec.Struct):
 
 
 def describe(message: DiscordContents) -> str:
-    """Return a line for each part that is neither text nor a file, in tags, as it is data and no request."""
+    """Return a line for each sticker and poll, in tags that mark it as data and not a request."""
     lines = [wrap_in_tag("sticker", sticker.name) for sticker in message.sticker_items]
     if (poll := message.poll) is not None:
         texts = (poll.question.text, *(answer.poll_media.text for answer in poll.answers))
@@ -69,7 +69,8 @@ def describe(message: DiscordContents) -> str:
 
 
 def all_text(message: DiscordContents) -> str:
-    """Return the text of another person's message: its words, cards and other parts, or its files' names."""
+    """Return all text of a message: its own, and that of cards, stickers and polls, or else its files'
+    names."""
     cards = [text for embed in message.embeds for text in (embed.title, embed.description)]
     text = "\n".join(filter(None, (message.content, *cards, describe(message))))
     return text or ", ".join(file.filename for file in message.attachments)

@@ -1,4 +1,4 @@
-"""Discord's events about messages that exist: reactions, deletions of many, and the beginning of a thread."""
+"""Parse Discord's events about reactions and deletions, and read the first message of a thread."""
 
 from __future__ import annotations
 
@@ -63,9 +63,11 @@ def list_deleted_ids(data: bytes) -> list[str]:
 
 
 async def read_thread_root(api: DiscordApi, channel_id: str) -> tuple[QuotedMessage | None, str]:
-    """Return the message that a thread began with, if it may be read, and a name for the thread, which is
-    empty if the channel is not a thread."""
-    with suppress(SendFailed):  # a message is more important than the name of its thread
+    """Return a thread's first message and a name for the thread.
+
+    The message is None if it can't be read. The name is "" if the channel is not a thread or can't be read.
+    """
+    with suppress(SendFailed):  # the person's message must not be lost for this
         channel = read(await api.call("GET", f"/channels/{channel_id}"), _Channel) or _Channel()
         if channel.type not in _THREAD_TYPES:
             return None, ""

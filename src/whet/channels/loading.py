@@ -1,8 +1,7 @@
 """Find and open the platform that a `[[channel]]` names, and contain its failures.
 
-Our own platforms are in a table. Others come from installed packages, through entry points in the group
-`whet.channels`. If a package is not installed, can't be loaded or raises, only its channel is off, with the
-reason.
+Our own platforms are modules of this folder. Others come from installed packages, by entry points in the
+group `whet.channels`. If a package is missing, can't be loaded or raises, only its channel is off.
 """
 
 from __future__ import annotations
@@ -36,18 +35,13 @@ from whet.log import mask
 
 T = TypeVar("T")
 GROUP = "whet.channels"
-_CALL_S = 180.0  # an upload of ours may take 120
+_CALL_LIMIT_S = 180.0  # an upload of ours may take 120
 _LOG = logging.getLogger(__name__)
 
 
-# Each is a module of this folder with a `PLATFORM`. Only what is configured is imported: Discord and Slack
-# need an extra, the webhook uvicorn.
-_OURS = (
-    "telegram",
-    "discord",
-    "slack",
-    "webhook",
-)
+# Each is a module of this folder with a `PLATFORM`. Only configured ones are imported: Discord and Slack
+# need an extra, and the webhook needs uvicorn.
+_OURS = ("telegram", "discord", "slack", "webhook")
 
 
 def kinds() -> list[str]:
@@ -65,11 +59,11 @@ def open_channel(
 ) -> tuple[IsolatedChannel, tuple[str, ...]]:
     """Open a channel with its platform's own fields from the file. Returns the channel and its tokens.
 
-    Raises ConfigError if the platform or a field is unknown, or a token is not set. If a package fails or an
-    extra is not installed, the returned channel is off.
+    If a package fails or an extra is not installed, the returned channel is off. Raises ConfigError if the
+    platform or a field is unknown, or a token is not set.
     """
     try:
-        platform = _load_ours(kind) if kind in _OURS else _load_platform(kind)
+        platform = _load_platform(kind)
     except SendFailed as error:
         return IsolatedChannel(name, error.reason), ()
     settings = _read_settings(name, platform.settings, fields)
@@ -86,10 +80,12 @@ def open_channel(
 
 
 def platform_secrets(kind: str) -> tuple[str, ...]:
-    """Return the variables that hold a platform's tokens unless the file names others. Raises ConfigError if
-    the platform is unknown, needs an extra, or its package fails."""
+    """Return the variables that hold a platform's tokens unless the file names others.
+
+    Raises ConfigError if the platform is unknown, needs an extra, or its package fails.
+    """
     try:
-        platform = _load_ours(kind) if kind in _OURS else _load_platform(kind)
+        platform = _load_platform(kind)
     except SendFailed as error:
         raise ConfigError(f"{kind} can't be used: {error.reason}") from error
     fields = msgspec.structs.fields(platform.settings)
@@ -97,21 +93,12 @@ def platform_secrets(kind: str) -> tuple[str, ...]:
 
 
 def account_of(kind: str, fields: Mapping[str, object], tokens: Sequence[str]) -> tuple[object, ...]:
-    """Return a key for a channel's account on its platform.
+    """Return a key that is equal for two channels of the same account on a platform.
 
-    Two channels of the same account can't both listen: the platform would send each update to one of them,
-    or to both.
+    Such channels can't both listen: the platform would send each update to one of them, or to both.
     """
     other_fields = sorted((name, repr(value)) for name, value in fields.items() if not name.endswith("_env"))
     return (kind, *tokens, *other_fields)
-
-
-def _load_ours(kind: str) -> Platform:
-    """Load a platform of Whet's own. Raises SendFailed if it needs an extra."""
-    try:
-        return importlib.import_module(f"whet.channels.{kind}").PLATFORM
-    except ImportError as error:
-        raise missing_extra(str(error.name), kind) from error
 
 
 def missing_extra(package: str, extra: str) -> SendFailed:
@@ -122,8 +109,15 @@ def missing_extra(package: str, extra: str) -> SendFailed:
 
 
 def _load_platform(kind: str) -> Platform:
-    """Load an installed package's platform. Raises ConfigError if no package has it, SendFailed for any
-    failure of the package."""
+    """Load a platform of ours or of an installed package.
+
+    Raises ConfigError if it is unknown, SendFailed if it needs an extra or its package fails.
+    """
+    if kind in _OURS:
+        try:
+            return importlib.import_module(f"whet.channels.{kind}").PLATFORM
+        except ImportError as error:
+            raise missing_extra(str(error.name), kind) from error
     for entry in entry_points(group=GROUP, name=kind):
         with _contain_errors(kind):
             platform: object = entry.load()
@@ -134,28 +128,30 @@ def _load_platform(kind: str) -> Platform:
 
 
 def missing_package(kind: str) -> ConfigError:
-    """Return the error for a platform that is not Whet's own and that no installed package brings."""
+    """Return the error for a platform that neither Whet nor an installed package has."""
     return ConfigError(
         f"there is no platform {kind!r}: no package with it is installed beside Whet",
         hint=f"kind is {', '.join(kinds())}; or install the package with the entry point {GROUP} {kind!r}",
     )
 
 
-def _read_settings(name: str, shape: type[msgspec.Struct], fields: Mapping[str, object]) -> msgspec.Struct:
-    field_names = {field.encode_name for field in msgspec.structs.fields(shape)}
+def _read_settings(
+    name: str, settings_type: type[msgspec.Struct], fields: Mapping[str, object]
+) -> msgspec.Struct:
+    field_names = {field.encode_name for field in msgspec.structs.fields(settings_type)}
     for field in fields:
         if field not in field_names:
             raise ConfigError(
                 f"channel {name}: unknown field `{field}`", hint=f"it takes {', '.join(sorted(field_names))}"
             )
     try:
-        return from_values(fields, shape)
+        return from_values(fields, settings_type)
     except msgspec.ValidationError as error:
         raise ConfigError(f"channel {name}: {error}") from error
 
 
 def read_secret(channel: str, variable: str, secrets: Mapping[str, str]) -> str:
-    """Return the value of an environment variable. Raises ConfigError if it is not set."""
+    """Return the value of an environment variable. Raises ConfigError if it is not set or not plain ASCII."""
     secret = secrets.get(variable, "").strip()
     if not secret or not secret.isprintable() or not secret.isascii():
         raise ConfigError(
@@ -169,7 +165,7 @@ def _contain_errors(name: str, *, is_final: bool = True, maybe_sent: bool = Fals
     """Convert any exception of a platform's code into a SendFailed and log the traceback."""
     try:
         yield
-    except (SendFailed, WhetError):  # as agreed; a WhetError is ours, from `take`
+    except (SendFailed, WhetError):  # the contract's error, and our own errors from `take`
         raise
     except Exception as error:
         _LOG.error("channel %s broke", name, exc_info=error)
@@ -178,9 +174,9 @@ def _contain_errors(name: str, *, is_final: bool = True, maybe_sent: bool = Fals
 
 
 class IsolatedChannel:
-    """A channel whose calls end in time and raise only SendFailed.
+    """A channel whose calls have a time limit and raise only SendFailed, or a WhetError from `take`.
 
-    If the channel could not be opened, every call raises the reason, and messages wait in the outbox.
+    `channel` is the reason if the channel could not be opened. Then every call raises it.
     """
 
     def __init__(self, name: str, channel: Channel | str) -> None:
@@ -191,7 +187,7 @@ class IsolatedChannel:
 
     @property
     def failure(self) -> str:
-        """The reason why the channel is off, or an empty string."""
+        """The reason why the channel is off, or ""."""
         return self._opened if isinstance(self._opened, str) else ""
 
     @property
@@ -201,7 +197,7 @@ class IsolatedChannel:
         return self._opened
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Take only the updates that are wanted."""
+        """Receive until cancelled. `take` gets only the updates that are wanted."""
 
         async def filter_and_take(updates: Sequence[Incoming]) -> None:
             selected = [update for update in updates if update.verb in wants]
@@ -236,7 +232,7 @@ class IsolatedChannel:
         with suppress(SendFailed):
             await self._call(lambda: self._channel.aclose())
 
-    async def _call(self, work: Callable[[], Awaitable[T]], *, maybe_sent: bool = False) -> T:
+    async def _call(self, call: Callable[[], Awaitable[T]], *, maybe_sent: bool = False) -> T:
         with _contain_errors(self.name, is_final=False, maybe_sent=maybe_sent):
-            async with asyncio.timeout(_CALL_S):
-                return await work()
+            async with asyncio.timeout(_CALL_LIMIT_S):
+                return await call()

@@ -1,8 +1,7 @@
-"""Convert Markdown for the platforms: Telegram's HTML and Slack's mrkdwn. Discord reads Markdown itself.
+"""Convert Markdown to Telegram's HTML, Slack's mrkdwn and Discord's Markdown.
 
-Only markup that both sides know is converted: headings, bold, italics, strike-through, code, links, lists
-and quotes. Everything else is escaped literally, so that no text becomes markup, a mention or a command.
-This module does no I/O.
+Telegram and Slack get headings, bold, italics, strike-through, code, links and lists. Everything else is
+escaped, so that no text becomes markup, a mention or a command by accident. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -30,8 +29,11 @@ _SLACK_MARK = re.compile(r"<([^<>|\s][^<>|]*)(?:\|([^<>]*))?>")
 
 
 def discord_markdown(text: str, limit: int) -> str:
-    """Convert Markdown to Discord's, which knows no code blocks of more than three backticks: what is inside
-    can't end one. If the result is longer than `limit`, replace backticks by a similar character instead."""
+    """Convert Markdown to Discord's, whose code blocks have fences of exactly three backticks.
+
+    Backticks inside that would end a block are replaced by their code point, or by a similar character if
+    the result would otherwise be longer than `limit`.
+    """
     if not _shows_something(text):
         return "…" if text else ""
     for sign in ("<U+0060>", "\u02cb"):
@@ -48,8 +50,8 @@ def telegram_html(text: str) -> str:
     """Convert Markdown to the HTML that Telegram accepts."""
     return _convert_blocks(
         text,
-        lambda code, language: f"<pre>{_html(code)}</pre>",
-        lambda line: _convert_line(line, _html, _HTML_MARKS),
+        lambda code, language: f"<pre>{_escape_html(code)}</pre>",
+        lambda line: _convert_line(line, _escape_html, _HTML_MARKS),
         lambda title: f"<b>{title}</b>",
     )
 
@@ -58,8 +60,8 @@ def slack_mrkdwn(text: str) -> str:
     """Convert Markdown to Slack's mrkdwn."""
     return _convert_blocks(
         text,
-        lambda code, language: f"```\n{escape_fences(_slack(code))}\n```",
-        lambda line: _convert_line(line, _slack, _SLACK_MARKS),
+        lambda code, language: f"```\n{escape_fences(_escape_slack(code))}\n```",
+        lambda line: _convert_line(line, _escape_slack, _SLACK_MARKS),
         lambda title: f"*{title}*",
     )
 
@@ -74,11 +76,11 @@ class _Marks(msgspec.Struct, frozen=True):
     link: Callable[[str, str], str]
 
 
-def _html(text: str) -> str:
+def _escape_html(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _slack(text: str) -> str:
+def _escape_slack(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -98,7 +100,7 @@ _NO_MARKS = _Marks(("", ""), ("", ""), ("", ""), ("", ""), lambda label, url: la
 
 
 def _shows_something(text: str) -> bool:
-    """Return whether a person sees any character of a text; the platforms refuse other messages as empty."""
+    """Return whether a text has a visible character. Platforms refuse a message without one as empty."""
     rows = (
         row if is_code else _convert_line(_HEADING.sub(r"\1", row), str, _NO_MARKS)
         for row, is_code, _ in _split_blocks(text)
@@ -111,41 +113,39 @@ def _convert_blocks(
 ) -> str:
     if not _shows_something(text):
         return "…" if text else ""
-    out: list[str] = []
+    rows: list[str] = []
     for row, is_code, language in _split_blocks(text):
         if is_code:
-            out.append(code(row, language))
+            rows.append(code(row, language))
         elif title := _HEADING.match(row):
-            out.append(heading(line(title[1].replace("**", ""))))
+            rows.append(heading(line(title[1].replace("**", ""))))
         else:
-            out.append(line(_BULLET.sub(r"\1• ", row)))
-    return "\n".join(out)
+            rows.append(line(_BULLET.sub(r"\1• ", row)))
+    return "\n".join(rows)
 
 
 def _split_blocks(text: str) -> Iterator[tuple[str, bool, str]]:
-    """Yield the lines of a text, and each code block as one text with its language."""
-    inside: list[str] | None = None
+    """Yield each line outside of code, and each code block as one text: (text, is code, language)."""
+    code_lines: list[str] | None = None
     fence = language = ""
     for row in text.replace("\x00", "").split("\n"):
         match = _FENCE.match(row)
-        if inside is not None:
-            closes = match is not None and match[1].startswith(fence) and not match[2]
-            if closes:
-                yield "\n".join(inside) or " ", True, language
-                inside = None
+        if code_lines is None:
+            if match is None:
+                yield row, False, ""
             else:
-                inside.append(row)
-        elif match is not None:
-            inside, fence, language = [], match[1], match[2]
+                code_lines, fence, language = [], match[1], match[2]
+        elif match is not None and match[1].startswith(fence) and not match[2]:
+            yield "\n".join(code_lines) or " ", True, language
+            code_lines = None
         else:
-            yield row, False, ""
-    if inside is not None:
-        yield "\n".join(inside) or " ", True, language
+            code_lines.append(row)
+    if code_lines is not None:
+        yield "\n".join(code_lines) or " ", True, language
 
 
 def _convert_line(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
-    """Convert one line. Finished parts are replaced by numbered placeholders, so that they are not converted
-    again."""
+    """Convert one line. Numbered placeholders replace finished parts, which must not be converted again."""
     finished: list[str] = []
 
     def add_placeholder(text: str) -> str:
@@ -171,11 +171,12 @@ def _convert_line(row: str, escape: Callable[[str], str], marks: _Marks) -> str:
 
 
 def _restore(finished: list[str], index: int) -> str:
+    """Return a finished part with the finished parts inside it."""
     return _PLACEHOLDER.sub(lambda m: _restore(finished, int(m[1])), finished[index])
 
 
 def read_mrkdwn(text: str) -> str:
-    """Return a text that Slack sent as it was typed: links, channels and people without Slack's marks."""
+    """Return a text from Slack as the person typed it, without Slack's marks for links and mentions."""
     plain = _SLACK_MARK.sub(lambda match: _read_mark(match[1], match[2] or ""), text)
     return plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 

@@ -1,8 +1,8 @@
-"""Slack: an app that receives in Socket Mode and sends over the Web API.
+"""Connect a Slack app, which receives in Socket Mode and sends over the Web API.
 
 Slack repeats an event until it is acknowledged, so an event is stored first. A message that begins with ! is
-a command, because Slack reserves /; so is the text of the app's slash command. In a card, text of other
-people goes into `rich_text_preformatted` elements, in which Slack parses no links, mentions or markup.
+a command, because Slack reserves /. The text of the app's slash command is a command, too. A card has other
+people's text in `rich_text_preformatted` elements, in which Slack parses no links, mentions or markup.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress, user_from
 
-# The subtypes of messages that a person wrote, including replies also sent to the channel, and `/me`.
+# The subtypes of messages that a person wrote. thread_broadcast is a reply that is also in the channel.
 _MESSAGE_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
 _STYLES = {"good": {"style": "primary"}, "bad": {"style": "danger"}, "plain": {}}
-# Slack's limit for a section, the length at which a text is split, and the length below which a smaller
-# split is not tried.
+# Slack's limit for a section, the first length at which a text is split, and the last one that is tried.
 _MAX_SECTION_CHARS, _SPLIT_CHARS, _MIN_SPLIT_CHARS = 3_000, 2_900, 500
 
 
@@ -108,7 +107,7 @@ class _Slash(msgspec.Struct):
 
 
 class Slack:
-    """One app: a bot token (xoxb-) for sending, an app token (xapp-) for receiving."""
+    """One app, with a bot token (xoxb-) for sending and an app token (xapp-) for receiving."""
 
     limits: PlatformLimits = PlatformLimits(
         _SPLIT_CHARS,
@@ -158,7 +157,7 @@ class Slack:
         await self._api.receive_envelopes(handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Post a message or share a file. If the thread was deleted, it is posted in the channel."""
+        """Post a message or share its files. If the thread was deleted, post it in the channel."""
         try:
             return await self._send(place, message)
         except SendFailed as error:
@@ -170,14 +169,18 @@ class Slack:
         if message.file:
             return await self._share(place, message)
         thread = {"thread_ts": place.thread} if place.thread else {}
-        result = await self._api.call("chat.postMessage", {"channel": place.chat, **thread, **_body(message)})
+        result = await self._api.call(
+            "chat.postMessage", {"channel": place.chat, **thread, **_message_fields(message)}
+        )
         # Slack accepts a channel's name for posting, but needs its id for editing.
         return result.ts if result.channel in ("", place.chat) else f"{result.channel}/{result.ts}"
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Edit a message, buttons included."""
         chat, _, stamp = ref.rpartition("/")
-        await self._api.call("chat.update", {"channel": chat or place.chat, "ts": stamp, **_body(message)})
+        await self._api.call(
+            "chat.update", {"channel": chat or place.chat, "ts": stamp, **_message_fields(message)}
+        )
 
     async def typing(self, place: ChatPlace) -> None:
         """Do nothing: apps can't show a typing indicator."""
@@ -295,7 +298,7 @@ class Slack:
             files,
             mentions_us=is_named,
             ref=message.ts,
-            at_s=_seconds(message.ts) if verb == "message" else 0.0,
+            at_s=_parse_time_s(message.ts) if verb == "message" else 0.0,
         )
 
     async def _share(self, place: ChatPlace, message: Outgoing) -> str:
@@ -337,7 +340,7 @@ def _list_shared_texts(message: _Event) -> list[str]:
     ]
 
 
-def _seconds(stamp: str) -> float:
+def _parse_time_s(stamp: str) -> float:
     try:
         return float(stamp)
     except ValueError:
@@ -348,7 +351,7 @@ def _is_group(chat: str) -> bool:
     return not chat.startswith("D")
 
 
-def _body(message: Outgoing) -> dict[str, Any]:
+def _message_fields(message: Outgoing) -> dict[str, Any]:
     if message.card is not None:
         if len(_card_text(message.card)) > _MAX_SECTION_CHARS:
             message = message.without_approval()
@@ -397,10 +400,10 @@ def _card_blocks(card: MessageCard) -> list[dict[str, Any]]:
     alarm = f"  :warning: {card.alarm}" if card.alarm else ""
     return [
         {"type": "header", "text": _plain_text(f"{card.title}{alarm}"[:150])},
-        {"type": "rich_text", "elements": [_verbatim(card.subject)]},
+        {"type": "rich_text", "elements": [_preformatted_block(card.subject)]},
         _section_block(_card_text(card)[:_MAX_SECTION_CHARS]),
         {"type": "context", "elements": [_plain_text(card.mark)]},
-        {"type": "rich_text", "elements": list(map(_verbatim, card.quoted))},
+        {"type": "rich_text", "elements": list(map(_preformatted_block, card.quoted))},
         {"type": "context", "elements": [{"type": "mrkdwn", "text": footer, "verbatim": True}]},
     ]
 
@@ -413,7 +416,7 @@ def _plain_text(text: str) -> dict[str, str]:
     return {"type": "plain_text", "text": text}
 
 
-def _verbatim(text: str) -> dict[str, Any]:
+def _preformatted_block(text: str) -> dict[str, Any]:
     return {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}
 
 

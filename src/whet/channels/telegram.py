@@ -1,9 +1,8 @@
-"""Telegram: a bot that receives by long polling and sends Telegram's HTML.
+"""Connect a Telegram bot, which receives by long polling and sends Telegram's HTML.
 
-Long polling needs no address that is reachable from the internet. An update is acknowledged (by the next
-poll's offset) only after it was stored. Sending is not idempotent here, so a message that may have arrived
-is not sent again. HTML has three special characters; other people's text goes into a card's `<pre>`, in
-which Telegram makes no links, mentions or commands.
+Long polling needs no address that the internet can reach. The next poll's offset acknowledges an update, so
+it is stored before. Telegram can't recognise a repeated message, so one that may have arrived is not sent
+again. A card has other people's text in `<pre>`, in which Telegram makes no links, mentions or commands.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ _WANTED: dict[Verb, str] = {
     "press": "callback_query",
     "reaction": "message_reaction",
 }
-# 4096 UTF-16 units without markup; the rest of the room is for escapes and entities.
+# Telegram allows 4096 UTF-16 units without markup. The difference is room for escapes and entities.
 _MAX_CHARS = 3_500
 _MAX_SHOWN_UNITS = 4_096
 _MOVED = "moved:"
 
 
 class TelegramSettings(msgspec.Struct, frozen=True):
-    """The settings of a Telegram channel in the file."""
+    """The settings of a Telegram `[[channel]]` in gateway.toml."""
 
     token_env: str = "TELEGRAM_BOT_TOKEN"
     base_url: str = ""
@@ -112,24 +111,24 @@ class _MovedChats:
         self._memo: Memo | None = None
 
     async def load(self, memo: Memo) -> None:
-        """Read what was stored, and store there from now on."""
+        """Read the stored ids from `memo`, and store new ones there from now on."""
         self._memo = memo
         for name, new in (await memo.all()).items():
             if name.startswith(_MOVED):
                 old = name.removeprefix(_MOVED)
                 self._new[old], self._old[new] = new, old
 
-    def current(self, chat: str) -> str:
-        """Return the id to send to."""
+    def current_id(self, chat: str) -> str:
+        """Return the id that Telegram uses now."""
         return self._new.get(chat, chat)
 
-    def first(self, chat: str) -> str:
-        """Return the id of the conversation."""
+    def first_id(self, chat: str) -> str:
+        """Return the id that the conversation began with."""
         return self._old.get(chat, chat)
 
-    async def note(self, old: str, new: str) -> None:
-        """Store a new id. Durable on return once `load` was called."""
-        old = self.first(old)
+    async def store(self, old: str, new: str) -> None:
+        """Store a chat's new id. It is durable on return if `load` was called."""
+        old = self.first_id(old)
         if self._new.get(old) == new:
             return
         self._new[old], self._old[new] = new, old
@@ -159,7 +158,7 @@ class Telegram:
         self._moved = _MovedChats()
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
-        """Poll until cancelled. A failure waits and tries again; a wrong token ends it."""
+        """Poll until cancelled, and again after failures. Raises SendFailed if the token is wrong."""
 
         async def ready() -> None:
             if not self._me.id and "message" in wants:
@@ -172,24 +171,26 @@ class Telegram:
             parsed_updates = [update for raw in updates if (update := read(raw, _Update)) is not None]
             for message in filter(None, (update.message for update in parsed_updates)):
                 if message.migrate_to_chat_id:
-                    await self._moved.note(str(message.chat.id), str(message.migrate_to_chat_id))
+                    await self._moved.store(str(message.chat.id), str(message.migrate_to_chat_id))
                 elif message.migrate_from_chat_id:
-                    await self._moved.note(str(message.migrate_from_chat_id), str(message.chat.id))
+                    await self._moved.store(str(message.migrate_from_chat_id), str(message.chat.id))
             await take([incoming for update in parsed_updates for incoming in self._list_incoming(update)])
 
         await self._api.poll([name for verb, name in _WANTED.items() if verb in wants], handle, ready)
 
     async def send(self, place: ChatPlace, message: Outgoing, key: str) -> str:
-        """Send a message, or files with it; to the supergroup that its group became meanwhile."""
+        """Send a message, with its files if it has any. If the group has become a supergroup, send it
+        there."""
         try:
             return await self._send_to(place, message)
         except ChatMoved as moved:
-            await self._moved.note(place.chat, moved.chat)
+            await self._moved.store(place.chat, moved.chat)
         return await self._send_to(place, message)
 
     async def _send_to(self, place: ChatPlace, message: Outgoing) -> str:
+        """Send to a chat's topic, or to the chat if the topic was deleted or closed."""
         where: dict[str, Any] = {
-            "chat_id": self._moved.current(place.chat),
+            "chat_id": self._moved.current_id(place.chat),
             "disable_notification": message.quiet,
         }
         if place.thread:
@@ -198,7 +199,7 @@ class Telegram:
             except SendFailed as error:
                 if not re.search("thread not found|TOPIC_DELETED|TOPIC_CLOSED", error.reason):
                     raise
-        return await self._send(where, message)  # also if its topic was deleted or closed
+        return await self._send(where, message)
 
     async def _send(self, where: dict[str, Any], message: Outgoing) -> str:
         if message.file:
@@ -209,7 +210,7 @@ class Telegram:
 
     async def edit(self, place: ChatPlace, ref: str, message: Outgoing) -> None:
         """Edit a message, buttons included."""
-        where = {"chat_id": self._moved.current(place.chat), "message_id": int(ref)}
+        where = {"chat_id": self._moved.current_id(place.chat), "message_id": int(ref)}
         try:
             await self._write("editMessageText", where, message)
         except SendFailed as error:
@@ -218,13 +219,13 @@ class Telegram:
 
     async def typing(self, place: ChatPlace) -> None:
         """Show the typing indicator for five seconds."""
-        body: dict[str, Any] = {"chat_id": self._moved.current(place.chat), "action": "typing"}
+        body: dict[str, Any] = {"chat_id": self._moved.current_id(place.chat), "action": "typing"}
         if place.thread:
             body["message_thread_id"] = int(place.thread)
         await self._api.call("sendChatAction", body)
 
     async def fetch(self, file: FileRef, max_bytes: int) -> bytes:
-        """Download a file; bots can get at most 20 MB."""
+        """Download a file. Telegram gives bots at most 20 MB."""
         file_info = read(await self._api.call("getFile", {"file_id": file.where}), _Path) or _Path()
         if not file_info.file_path:
             raise SendFailed("Telegram gave no path for the file", is_final=True)
@@ -244,19 +245,19 @@ class Telegram:
     def _list_incoming(self, update: _Update) -> list[Incoming]:
         if update.message_reaction is not None:
             chat = update.message_reaction.chat
-            chat = msgspec.structs.replace(chat, id=int(self._moved.first(str(chat.id))))
+            chat = msgspec.structs.replace(chat, id=int(self._moved.first_id(str(chat.id))))
             change = msgspec.structs.replace(update.message_reaction, chat=chat)
             return list_reactions(self.name, update.update_id, change)
-        incoming = self._incoming(update)
+        incoming = self._parse_update(update)
         return [] if incoming is None else [incoming]
 
-    def _incoming(self, update: _Update) -> Incoming | None:
+    def _parse_update(self, update: _Update) -> Incoming | None:
+        """Return a press, a message or an edit, or None if a person did nothing that concerns the bot."""
         if (query := update.callback_query) is not None:
             if query.message is None:
                 return None
-            chat_place = self._chat_place(query.message, query.user)
             return Incoming(
-                chat_place,
+                self._chat_place(query.message, query.user),
                 f"u{update.update_id}",
                 "press",
                 query.user.display_name,
@@ -268,39 +269,39 @@ class Telegram:
         if message is None or message.user is None or message.user.is_bot:
             return None
         if update.message is None and message.location is not None and message.location.live_period:
-            return None  # the person has moved, and edits nothing
+            return None  # the person's live location has changed, and nothing was edited
         text, files, described = message.typed_text, list_files(message), describe(message)
         if not (text or files or described):
-            return None  # Telegram tells of a pinned message, a new title, people who come and go
+            return None  # a service message: a pinned message, a new title, people who come and go
         reply = message.reply_to_message
         is_reply = reply is not None and reply.user is not None and reply.user.id == self._me.id
-        without = _without_name(text, self._me.username)
+        typed = _without_name(text, self._me.username)
         incoming = Incoming(
             self._chat_place(message, message.user),
             f"u{update.update_id}",
             "message" if update.message else "edit",
             message.user.display_name,
-            _join_text(message, without, described),
+            _join_text(message, typed, described),
             files,
-            mentions_us=is_reply or without != text or mentions(text, self._me.username),
+            mentions_us=is_reply or typed != text or mentions(text, self._me.username),
             ref=str(message.message_id),
             at_s=float(message.date if update.message else 0),
             quoted=self._quote(message),
             album=message.media_group_id,
             is_forward=message.forward_origin is not None,
         )
-        if reply is not None and reply.forum_topic_created is not None:  # so has each message of a topic
+        if reply is not None and reply.forum_topic_created is not None:  # true of each message in a topic
             is_first = self._topics.is_first(incoming, incoming.place.thread)
             topic = f"the topic {reply.forum_topic_created.name}" if is_first else ""
             incoming = msgspec.structs.replace(incoming, quoted=topic)
         return incoming
 
     def _quote(self, message: _Message) -> str:
-        """Return the words that a message answers, after the name of their author, or an empty string."""
-        reply, chosen = message.reply_to_message, message.quote.text if message.quote else ""
+        """Return the author and the text of the message that this one answers, or ""."""
+        reply, selected = message.reply_to_message, message.quote.text if message.quote else ""
         if reply is None:  # it answers a message of another chat
-            return f"?: {chosen}" if chosen else ""
-        text = quote_text(reply, chosen)
+            return f"?: {selected}" if selected else ""
+        text = quote_text(reply, selected)
         if not text:
             return ""
         is_ours = reply.user is not None and reply.user.id == self._me.id
@@ -311,7 +312,7 @@ class Telegram:
         thread = str(message.message_thread_id) if message.is_topic_message else ""
         return ChatPlace(
             self.name,
-            self._moved.first(str(message.chat.id)),
+            self._moved.first_id(str(message.chat.id)),
             thread,
             str(user.id),
             message.chat.type != "private",
@@ -321,7 +322,7 @@ class Telegram:
         """Send text as HTML, or as plain text if Telegram can't parse it."""
         if message.card is not None and _count_units(card_html(message.card)) > _MAX_SHOWN_UNITS:
             message = message.without_approval()
-        body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard(message)}
+        body = {**where, "link_preview_options": {"is_disabled": True}, **_keyboard_fields(message)}
         text = telegram_html(message.text) if message.card is None else card_html(message.card)
         try:
             return await self._api.call(method, {**body, "text": text or "…", "parse_mode": "HTML"})
@@ -343,10 +344,10 @@ class Telegram:
         self, fields: dict[str, str], caption: str, files: Sequence[tuple[str, bytes]]
     ) -> str:
         """Send files as one album, with the caption under the last one, where it is below all of them."""
-        media = [{"type": "document", "media": f"attach://file{at}"} for at in range(len(files))]
+        media = [{"type": "document", "media": f"attach://file{number}"} for number in range(len(files))]
         media[-1] |= {"caption": caption} if caption else {}
         fields = {**fields, "media": msgspec.json.encode(media).decode()}
-        content, kind = encode_form(fields, {f"file{at}": file for at, file in enumerate(files)})
+        content, kind = encode_form(fields, {f"file{number}": file for number, file in enumerate(files)})
         answer = await self._api.upload("sendMediaGroup", content, kind)
         try:
             messages = from_foreign_json(answer, list[_Message])
@@ -355,17 +356,19 @@ class Telegram:
         return str(messages[0].message_id) if messages else ""
 
 
-PLATFORM = Platform(TelegramSettings, lambda name, given, tokens: Telegram(name, tokens[0], given.base_url))
+PLATFORM = Platform(
+    TelegramSettings, lambda name, settings, tokens: Telegram(name, tokens[0], settings.base_url)
+)
 
 
 def _join_text(message: _Message, typed: str, described: str) -> str:
-    """Return the text of a message with lines for its other parts. All of a forwarded one is marked."""
+    """Return the text of a message with lines for its other parts, in a tag if it is forwarded."""
     text = "\n".join(filter(None, (typed, described)))
     return wrap_in_tag("forwarded", text) if message.forward_origin and text else text
 
 
-def _keyboard(message: Outgoing) -> dict[str, Any]:
-    """Two buttons in a row. Under a card, only approve and deny share a row; each reason has its own."""
+def _keyboard_fields(message: Outgoing) -> dict[str, Any]:
+    """Return the message's buttons, two in a row. Under a card, only approve and deny share a row."""
     buttons = message.buttons
     if not buttons:
         return {}
@@ -374,36 +377,36 @@ def _keyboard(message: Outgoing) -> dict[str, Any]:
     else:
         pair = 2 if buttons[0].style == "good" else 1
         rows = [buttons[:pair], *([button] for button in buttons[pair:])]
-    return {"reply_markup": {"inline_keyboard": [[_key(button) for button in row] for row in rows]}}
+    return {"reply_markup": {"inline_keyboard": [[_button_field(button) for button in row] for row in rows]}}
 
 
-def _key(button: MessageButton) -> dict[str, str]:
+def _button_field(button: MessageButton) -> dict[str, str]:
     return {"text": button.label, **({"url": button.url} if button.url else {"callback_data": button.data})}
 
 
 def card_html(card: MessageCard) -> str:
     """Write a card as Telegram's HTML."""
-    alarm = f"  ⚠️ {_e(card.alarm)}" if card.alarm else ""
-    lines = [f"<b>{_e(card.title)}</b>{alarm}", f"<code>{_e(card.subject)}</code>"]
+    alarm = f"  ⚠️ {_escape(card.alarm)}" if card.alarm else ""
+    lines = [f"<b>{_escape(card.title)}</b>{alarm}", f"<code>{_escape(card.subject)}</code>"]
     if card.deadline:
-        lines.append(_e(card.deadline).format(f"<b>{_e(card.at)}</b>"))
-    lines += map(_e, card.lines)
-    ids = " ".join(f"{_e(name)} <code>{_e(value)}</code>" for name, value in card.ids)
+        lines.append(_escape(card.deadline).format(f"<b>{_escape(card.at)}</b>"))
+    lines += map(_escape, card.lines)
+    ids = " ".join(f"{_escape(name)} <code>{_escape(value)}</code>" for name, value in card.ids)
     lines.append(f"{ids[:1].upper()}{ids[1:]}")
     if card.warning:
-        lines.append(f"<b>{_e(card.warning)}</b>")
+        lines.append(f"<b>{_escape(card.warning)}</b>")
     if card.address:
-        lines.append(_e(card.address))
-    lines += ["", f"<i>{_e(card.mark)}</i>", *(f"<pre>{_e(part)}</pre>" for part in card.quoted)]
+        lines.append(_escape(card.address))
+    lines += ["", f"<i>{_escape(card.mark)}</i>", *(f"<pre>{_escape(part)}</pre>" for part in card.quoted)]
     return "\n".join(lines)
 
 
 def _count_units(markup: str) -> int:
-    """Count the UTF-16 units of HTML after Telegram has parsed it, which is what its limit is about."""
+    """Return the UTF-16 units of HTML without its markup, which Telegram's limit counts."""
     return len(html.unescape(re.sub(r"<[^>]*>", "", markup)).encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _e(part: str) -> str:
+def _escape(part: str) -> str:
     return html.escape(part, quote=False)
 
 
@@ -413,7 +416,7 @@ def mentions(text: str, name: str) -> bool:
 
 
 def _without_name(text: str, name: str) -> str:
-    """Remove the bot's name from a command: in groups it is written /stop@name."""
+    """Remove the bot's name from a command, which groups write as /stop@name."""
     head, space, arguments = text.partition(" ")
     if name and head.startswith("/") and head.lower().endswith(f"@{name.lower()}"):
         head = head[: -len(name) - 1]

@@ -1,5 +1,7 @@
-"""What a Telegram message holds besides text: files, places, contacts, polls, stickers, quoted messages; and
-reactions to messages."""
+"""Parse the contents of a Telegram message besides its text, and reactions to messages.
+
+Contents are files, locations, contacts, polls, stickers, quoted messages and the like.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _MAX_QUOTED_CHARS = 4_000
 
 
 class TelegramFile(msgspec.Struct):
-    """A file of a message; `duration` is in seconds."""
+    """A file of a message. `duration` is in seconds."""
 
     file_id: str
     file_name: str = ""
@@ -109,7 +111,7 @@ class _Reaction(msgspec.Struct, frozen=True):
 
 
 class ReactionChange(msgspec.Struct):
-    """The reactions of a person to a message, before and now. A group may hide who reacts."""
+    """A person's reactions to a message, before and now. `user` is None if the group hides it."""
 
     chat: TelegramChat
     message_id: int
@@ -151,11 +153,11 @@ class TelegramContents(msgspec.Struct, kw_only=True):
 
 
 def list_files(message: TelegramContents) -> tuple[FileRef, ...]:
-    """Return the files of a message, with a name for those that have none."""
-    largest = message.photo[-1] if message.photo else None
+    """Return the files of a message, each with a name."""
+    largest_photo = message.photo[-1] if message.photo else None
     named = (
         (message.document or message.animation, "file"),
-        (largest, "photo.jpg"),
+        (largest_photo, "photo.jpg"),
         (message.voice, "voice.ogg"),
         (message.audio, "audio.mp3"),
         (message.video, "video.mp4"),
@@ -191,17 +193,17 @@ def list_reactions(channel: str, update_id: int, change: ReactionChange) -> list
 
 
 def describe(message: TelegramContents) -> str:
-    """Return a line for each part that is neither text nor a file, in tags, as it is data and no request."""
+    """Return a line for each part that is not text, in tags that mark it as data and not a request."""
     return "\n".join(wrap_in_tag(tag, " ".join(text.split())) for tag, text in _list_parts(message))
 
 
 def _list_parts(message: TelegramContents) -> Iterator[tuple[str, str]]:
-    place = message.location
-    where = f"{place.latitude}, {place.longitude}" if place else ""
+    location = message.location
+    coordinates = f"{location.latitude}, {location.longitude}" if location else ""
     if (venue := message.venue) is not None:
-        yield "location", ", ".join(filter(None, (venue.title, venue.address, where)))
-    elif where:
-        yield "location", where
+        yield "location", ", ".join(filter(None, (venue.title, venue.address, coordinates)))
+    elif coordinates:
+        yield "location", coordinates
     if (contact := message.contact) is not None:
         yield "contact", f"{contact.first_name} {contact.last_name} {contact.phone_number}"
     if (poll := message.poll) is not None:
@@ -211,9 +213,9 @@ def _list_parts(message: TelegramContents) -> Iterator[tuple[str, str]]:
     if message.dice is not None:
         yield "dice", f"{message.dice.emoji} {message.dice.value}"
     yield from _list_rare_parts(message)
-    for spoken, name in ((message.voice, "voice note"), (message.video_note, "video note")):
-        if spoken is not None:
-            yield "voice", f"a {name} of {spoken.duration} s"
+    for recording, name in ((message.voice, "voice note"), (message.video_note, "video note")):
+        if recording is not None:
+            yield "voice", f"a {name} of {recording.duration} s"
 
 
 def _list_rare_parts(message: TelegramContents) -> Iterator[tuple[str, str]]:
@@ -225,9 +227,9 @@ def _list_rare_parts(message: TelegramContents) -> Iterator[tuple[str, str]]:
             yield "message", f"of a kind that can't be read here: {kind}"
 
 
-def quote_text(reply: TelegramContents, chosen: str) -> str:
-    """Return the words of the message that is answered: the chosen part, or all of it, shortened."""
-    text = chosen or "\n".join(filter(None, (reply.typed_text, describe(reply))))
+def quote_text(reply: TelegramContents, selected: str) -> str:
+    """Return the text of an answered message, or the part that the person selected, shortened."""
+    text = selected or "\n".join(filter(None, (reply.typed_text, describe(reply))))
     if not text:
         text = ", ".join(file.name for file in list_files(reply))
     return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]} …"

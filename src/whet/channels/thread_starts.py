@@ -1,5 +1,7 @@
-"""The threads that a channel has received messages in since it started. The first message of a person in a
-thread carries the words that the thread began with."""
+"""Add the first message of a thread to each person's first message there, so that the agent knows the topic.
+
+Only threads since the channel's start are known.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,14 @@ MAX_QUOTED_CHARS = 4_000
 
 
 class ThreadStarts:
-    """The threads of one channel, for each person, because each has a conversation of their own there."""
+    """The threads of one channel that each person has written in. Each person has an own conversation
+    there."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     def is_first(self, update: Incoming, thread: str) -> bool:
-        """Return whether this is the first message of its person in the thread that is for the bot."""
+        """Return whether this is the person's first message for the bot in the thread. Remembers it."""
         place = update.place
         key = (place.chat, thread, place.user)
         if update.verb != "message" or (place.is_group and not update.mentions_us) or key in self._known:
@@ -33,7 +36,7 @@ class ThreadStarts:
 
 
 def add_root(update: Incoming, root: str) -> Incoming:
-    """Return a message with the words that its thread began with, after the name of their author."""
+    """Return a message with `root`, the author and text of its thread's first message, as its quote."""
     root = root[:MAX_QUOTED_CHARS]
     if not root or root == update.quoted:
         return update

@@ -1,4 +1,4 @@
-"""Files for platforms: read from disk, and encoded as a form."""
+"""Read the files of outgoing messages, and encode them as multipart forms."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ def form(fields: Mapping[str, str], name: str, file_name: str, data: bytes) -> t
 
 
 def encode_form(fields: Mapping[str, str], files: Mapping[str, tuple[str, bytes]]) -> tuple[bytes, str]:
-    """Encode fields and files, each with its name and contents, as multipart/form-data. Returns the body and
-    its content type."""
-    mark = secrets.token_hex(16)
+    """Encode fields and files (name, contents) as multipart/form-data. Returns the body and its content
+    type."""
+    boundary = secrets.token_hex(16)
     parts = [
-        f'--{mark}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'.encode()
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{value}\r\n'.encode()
         for field, value in fields.items()
     ]
     for field, (file_name, data) in files.items():
         safe_name = "".join(c if c.isprintable() and c not in '"\\' else "_" for c in file_name)
         head = (
-            f'--{mark}\r\nContent-Disposition: form-data; name="{field}"; filename="{safe_name}"\r\n'
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{safe_name}"\r\n'
             "Content-Type: application/octet-stream\r\n\r\n"
         )
         parts += [head.encode(), data, b"\r\n"]
-    return b"".join([*parts, f"--{mark}--\r\n".encode()]), f"multipart/form-data; boundary={mark}"
+    return b"".join([*parts, f"--{boundary}--\r\n".encode()]), f"multipart/form-data; boundary={boundary}"
 
 
 async def read_files(message: Outgoing) -> list[tuple[str, bytes]]:
-    """Read the files that go along with a message; return the name and contents of each. Raises SendFailed as
-    `read_file` does."""
+    """Return the name and the contents of each file of a message. Raises SendFailed as `read_file` does."""
     files = [(message.file_name or Path(message.file).name, await read_file(message))]
     for path in message.more_files:
         files.append((Path(path).name, await read_file(message, path)))
@@ -46,8 +45,10 @@ async def read_files(message: Outgoing) -> list[tuple[str, bytes]]:
 
 
 async def read_file(message: Outgoing, path: str = "") -> bytes:
-    """Read a file that goes along with a message, the first if `path` is empty. Raises SendFailed, also if a
-    command has put something else in its place."""
+    """Return the contents of a message's file, of the first one if `path` is "".
+
+    Raises SendFailed, also if a command has since replaced the file by a link out of its folder.
+    """
     path = path or message.file
     try:
         return await asyncio.to_thread(_read, path, message.bounds)

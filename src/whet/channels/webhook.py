@@ -1,8 +1,7 @@
-"""A signed webhook: any program can be a channel. It posts messages to us, and we post messages to its
-address.
+"""Connect any program as a channel by a signed webhook: it posts messages to us, and we post to its address.
 
-Both directions are signed according to Standard Webhooks 1.0, with one secret. A message is answered with
-202 after it was stored; the same `webhook-id` again is the same message. A repeated outgoing message keeps
+Both directions are signed according to Standard Webhooks 1.0, with one secret. A message is stored and then
+answered with 202. The same `webhook-id` means the same message. An outgoing message that is sent again keeps
 its id, so that the receiver can drop it.
 """
 
@@ -47,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class WebhookSettings(msgspec.Struct, frozen=True):
-    """The settings of a webhook in the file: the address to listen on, and the URL to post to."""
+    """The settings of a webhook `[[channel]]`: the address to listen on, and the URL to post to."""
 
     token_env: str = "GATEWAY_WEBHOOK_SECRET"
     listen: str = "127.0.0.1:6090"
@@ -82,7 +81,7 @@ class _Body(msgspec.Struct):
 
 
 class Webhook:
-    """One program at the other end."""
+    """A channel to one program."""
 
     limits: PlatformLimits = PlatformLimits(
         60_000,
@@ -103,14 +102,14 @@ class Webhook:
             raise ConfigError(
                 f"channel {name} needs listen and url", hint='listen = "127.0.0.1:6090", url = "https://..."'
             )
-        self._at = (host.strip("[]"), int(port))
+        self._address = (host.strip("[]"), int(port))
         self._take: Take | None = None
 
     async def listen(self, take: Take, memo: Memo, wants: frozenset[Verb]) -> None:
         """Serve until cancelled. Raises SendFailed if the address can't be used."""
         self._take = take
         try:
-            listener = listen(*self._at)
+            listener = listen(*self._address)
         except ConfigError as error:
             raise SendFailed(error.message, is_final=True) from error
         site = Starlette(routes=[Route("/", self._receive, methods=["POST"])])
@@ -174,23 +173,23 @@ class Webhook:
         async for chunk in request.stream():
             body += chunk
             if len(body) > _MAX_BYTES:
-                return _refusal_by_person(413, f"more than {_MAX_BYTES:,} bytes")
+                return _error_response(413, f"more than {_MAX_BYTES:,} bytes")
         headers = request.headers
         message_id = headers.get("webhook-id", "")
         if not self._is_signed(message_id, headers, bytes(body)):
-            return _refusal_by_person(401, "the signature is missing, wrong or too old")
+            return _error_response(401, "the signature is missing, wrong or too old")
         try:
             message = from_foreign_json(bytes(body), _Body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return _refusal_by_person(400, str(error)[:200])
+            return _error_response(400, str(error)[:200])
         if not message.data.conversation or not message.data.user:
-            return _refusal_by_person(400, "conversation and user may not be empty")
+            return _error_response(400, "conversation and user may not be empty")
         assert self._take is not None  # set before the socket listens
         try:
-            await self._take([self._incoming(message_id, message)])
+            await self._take([self._make_incoming(message_id, message)])
         except StoreError as error:
             _LOG.warning("channel %s: %s", self.name, error.message)
-            return _refusal_by_person(503, "it could not be stored; try again")
+            return _error_response(503, "it could not be stored; try again")
         return JSONResponse({"stored": True}, 202)
 
     def _is_signed(self, message_id: str, headers: Any, body: bytes) -> bool:
@@ -205,7 +204,7 @@ class Webhook:
             hmac.compare_digest(expected.encode(), signature.encode()) for signature in signatures[:10]
         )
 
-    def _incoming(self, message_id: str, message: _Body) -> Incoming:
+    def _make_incoming(self, message_id: str, message: _Body) -> Incoming:
         data = message.data
         return Incoming(
             ChatPlace(self.name, data.conversation[:200], data.thread[:200], data.user[:200], data.group),
@@ -223,8 +222,8 @@ class Webhook:
         )
 
 
-PLATFORM = Platform(WebhookSettings, lambda name, given, tokens: Webhook(name, tokens[0], given))
+PLATFORM = Platform(WebhookSettings, lambda name, settings, tokens: Webhook(name, tokens[0], settings))
 
 
-def _refusal_by_person(status: int, why: str) -> JSONResponse:
-    return JSONResponse({"error": why}, status)
+def _error_response(status: int, reason: str) -> JSONResponse:
+    return JSONResponse({"error": reason}, status)

@@ -1,4 +1,4 @@
-"""`whet agents`: every recent session of this home with its state; look into one, or stop its turn."""
+"""`whet agents`: list every recent session with its state, show one, or stop its turn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _list(home: Home, days: int, as_json: bool) -> None:
     if has_store(home):
         since = iso(now - timedelta(days=days))
         rows = stored.read(home, lambda db: session_states.list_states(db, since, now))
-    shape: list[Column[AgentRow]] = [
+    columns: list[Column[AgentRow]] = [
         Column("id", lambda row: row.id),
         Column("state", lambda row: row.state),
         Column("active", lambda row: age(row.last_active, now), rank=2),
@@ -52,7 +52,7 @@ def _list(home: Home, days: int, as_json: bool) -> None:
         Column("folder", lambda row: os.path.basename(row.workspace), rank=3),
         Column("what", _describe, grows=True, least=16),
     ]
-    emit_rows(rows, shape, {"agents": rows}, none=_NONE, as_json=as_json)
+    emit_rows(rows, columns, {"agents": rows}, none=_NONE, as_json=as_json)
     waiting = sum(row.state == "waiting" for row in rows)
     if waiting and not as_json:
         click.echo(f"{plural(waiting, 'session')} waiting for you; whet agents show ID says for what")
@@ -110,7 +110,7 @@ def _describe(row: AgentRow) -> str:
 
 
 def _can_stop(row: AgentRow) -> bool:
-    """Return whether a signal to the session's process stops its turn and nothing else."""
+    """Return whether a signal to the session's process would stop its turn and nothing else."""
     return row.source == "cli" and not row.parent and row.host == os.uname().nodename
 
 

@@ -37,7 +37,7 @@ def approvals(context: click.Context) -> None:
 def list_(home: Home, as_json: bool) -> None:
     """List every "always" answer that is in force."""
     rows = _use(home, lambda database: database.read_now(grants.list_grants)) or []
-    shape: list[Column[grants.GrantRow]] = [
+    columns: list[Column[grants.GrantRow]] = [
         Column("id", lambda grant: str(grant.id)),
         Column("tool", lambda grant: grant.tool),
         Column("pattern", lambda grant: printable(grant.pattern), grows=True),
@@ -45,7 +45,7 @@ def list_(home: Home, as_json: bool) -> None:
         Column("since", lambda grant: local_day(grant.created), rank=2),
     ]
     none = "Nothing was allowed for good. Rules are in: whet config get approval.allow"
-    emit_rows(rows, shape, {"grants": rows}, none=none, as_json=as_json)
+    emit_rows(rows, columns, {"grants": rows}, none=none, as_json=as_json)
     if rows and not as_json:
         click.echo("take one back: whet approvals revoke ID")
 
@@ -60,9 +60,9 @@ def revoke(home: Home, grant_id: int, as_json: bool) -> None:
     emit({"revoked": grant_id}, f"grant {grant_id} no longer holds", as_json=as_json)
 
 
-def _use(home: Home, work: Callable[[StateDatabase], T]) -> T | None:
-    """Run `work` on the store. Returns None if there is no store yet."""
+def _use(home: Home, operation: Callable[[StateDatabase], T]) -> T | None:
+    """Run `operation` on the store. Returns None if there is no store yet."""
     if not has_store(home):
         return None
     with stored.open_database(home) as database:
-        return work(database)
+        return operation(database)

@@ -1,8 +1,7 @@
 """`whet chat` and plain `whet`: a conversation at the terminal, or one question with -q.
 
-Only the options are defined here. `cli/oneshot.py` runs one question. `cli/interactive/repl.py` runs the
-terminal and is imported only when needed: rich and prompt_toolkit take longer to import than a single
-question may.
+This module defines the options. `cli/oneshot.py` runs one question. `cli/interactive/repl.py` runs the
+conversation and is imported only for it: importing rich and prompt_toolkit takes longer than a question may.
 """
 
 from __future__ import annotations
@@ -64,12 +63,12 @@ def chat(context: click.Context, /, **options: Any) -> None:
         raise click.UsageError("--resume picks a session in the chat; it goes with no other and with no -q")
     if options["as_json"] and options["stream_json"]:
         raise click.UsageError("--json and --stream-json exclude each other")
-    context.exit(run(_options(context.obj, options)))
+    context.exit(run(_build_options(context.obj, options)))
 
 
 def _read_words(options: dict[str, Any], words: tuple[str, ...]) -> None:
-    """Take the words of the command line as a question, after --resume first as a session. Raises UsageError
-    if they may mean something else."""
+    """Read the words of the command line as a question. After --resume, the first word is the session's id.
+    Raises UsageError if the words may mean something else."""
     if words and options["picks_session"] and not is_question(words[0]):
         options["session_id"], options["picks_session"], words = words[0], False, words[1:]
     if not words:
@@ -99,7 +98,7 @@ def run(options: ChatOptions) -> int:
     return oneshot.run(options)
 
 
-def _options(home: Home, options: dict[str, Any]) -> ChatOptions:
+def _build_options(home: Home, options: dict[str, Any]) -> ChatOptions:
     is_plan_mode = options["approvals"] == "plan"
     flags = model_flags(options) | {
         "approval.mode": None if is_plan_mode else options["approvals"],

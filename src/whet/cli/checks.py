@@ -1,7 +1,4 @@
-"""The checks of `whet doctor`. Each check returns findings and raises nothing, whatever else is broken.
-
-The database is opened without the store, which would migrate or refuse it. The checks only read.
-"""
+"""The checks of `whet doctor`. They only read, and a broken installation makes none of them raise."""
 
 from __future__ import annotations
 
@@ -87,8 +84,8 @@ def check_python() -> Iterator[DoctorFinding]:
 
 
 def _list_extras() -> list[str]:
-    """Return the installed packages of extras, each with its version and the extra. A package that is there
-    without the extra too, such as `httpx2[ws]`, is left out."""
+    """Return the installed packages of extras, each with its version and the extra. Packages that Whet needs
+    without an extra as well, such as httpx2, are left out."""
     rows: list[str] = []
     plain = read_dependencies()
     for line in _read_requirements():
@@ -99,14 +96,14 @@ def _list_extras() -> list[str]:
 
 
 def read_dependencies() -> list[str]:
-    """Return the packages that Whet depends on here, without those of extras."""
+    """Return the names of the packages that Whet depends on, without those of extras."""
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in _read_requirements() if ";" not in line]
 
 
 def _read_requirements() -> list[str]:
     try:
         return metadata.requires(_DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:  # run from its source
+    except metadata.PackageNotFoundError:  # Whet runs from its source and is not installed
         return ["apsw", "click", "msgspec"]
 
 
@@ -155,7 +152,9 @@ def check_config(home: Home, environ: Mapping[str, str]) -> tuple[list[DoctorFin
     changed = [name for name, origin in loaded.origins.items() if origin != "default"]
     source = str(home.config) if home.config.exists() else "no config.yaml"
     text = f"{source}, {len(changed)} of {len(loaded.origins)} settings changed"
-    findings = [DoctorFinding("config", "ok", ": ".join([text, *([", ".join(changed)] if changed else [])]))]
+    if changed:
+        text += f": {', '.join(changed)}"
+    findings = [DoctorFinding("config", "ok", text)]
     findings += [
         DoctorFinding("config", "warning", warning, "unset it or correct its name")
         for warning in loaded.warnings
@@ -211,7 +210,7 @@ def check_accounts(home: Home, settings: Settings, environ: Mapping[str, str]) -
 
 
 def check_dialects(home: Home, today: date) -> Iterator[DoctorFinding]:
-    """Say how servers that refused a request are asked since then."""
+    """List the servers that refused a request, and the dialect in which they are asked since then."""
     for key, learned in read_dialects(home.root / MEMORY_FILE, today).items():
         server = key.partition(" ")[2]
         text = f"{server}: {describe_dialect(learned)}; whet model probe --forget asks anew"
@@ -221,7 +220,7 @@ def check_dialects(home: Home, today: date) -> Iterator[DoctorFinding]:
 
 
 def check_prices(home: Home, clock: Clock) -> Iterator[DoctorFinding]:
-    """Say if the home's own price table can't be read: no chat starts then."""
+    """Check that the home's own price table can be read. No chat starts otherwise."""
     try:
         learn_prices(home, clock)
     except ConfigError as error:
@@ -313,7 +312,7 @@ def check_language_servers(home: Home, settings: Settings, workspace: Path) -> I
 
 
 def check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
-    """Name the engine that holds commands here. The first call in a process takes 0.2 s."""
+    """Name the sandbox that commands run in. The first call in a process takes 0.2 s."""
     if settings.sandbox.mode == "off":
         yield DoctorFinding("sandbox", "warning", "off: commands reach all that you reach", _SANDBOX_HINT)
     elif settings.sandbox.backend != "local":
@@ -325,7 +324,7 @@ def check_sandbox(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def check_file_rules(settings: Settings) -> Iterator[DoctorFinding]:
-    """Say how each deny rule for files is read, and warn if no sandbox holds programs to it."""
+    """List how each deny rule for files is interpreted, and warn if no sandbox enforces it on programs."""
     for rule in find_unknown(settings.approval.deny, BUILT_IN):
         text = f"deny {rule} names no tool of Whet's own; unless a plugin has it, the rule holds nothing"
         yield DoctorFinding("rule", "warning", text, DENY_HINT)
@@ -364,7 +363,8 @@ def check_confirmations(home: Home) -> Iterator[DoctorFinding]:
 
 
 def check_confirmation_channels(home: Home) -> Iterator[DoctorFinding]:
-    """Warn about channels of the confirmation service that can't be opened, as without their extra."""
+    """Warn about channels of the confirmation service that can't be opened, e.g. because an extra is
+    missing."""
     path = home.root / "confirm" / "channels.toml"
     if not os.path.isfile(path):
         return
@@ -383,7 +383,7 @@ def check_confirmation_channels(home: Home) -> Iterator[DoctorFinding]:
 
 
 def check_folders(home: Home) -> Iterator[DoctorFinding]:
-    """List plugins and the log."""
+    """List the plugins and the helpers' working trees, and report crashes in the log."""
     plugins = home.root / "plugins"
     names = sorted(entry.name for entry in plugins.iterdir() if entry.is_dir()) if plugins.is_dir() else []
     yield DoctorFinding("plugins", "ok", ", ".join(names) or "none")
@@ -407,7 +407,7 @@ class _LogRow(msgspec.Struct):
 
 
 def _read_crashes(log: Path) -> list[str]:
-    """Return time and error of commands that ended unexpectedly, from the end of the log."""
+    """Return the time and the error of each recent crash, from the end of the log."""
     since = (datetime.now() - timedelta(days=_CRASH_DAYS)).isoformat(timespec="seconds")
     try:
         with log.open("rb") as file:
@@ -422,25 +422,26 @@ def _read_crashes(log: Path) -> list[str]:
         try:
             row = from_json(line, _LogRow)
         except NOT_JSON:
-            continue  # the beginning was cut off, or something else wrote it
+            continue  # the line's beginning was cut off, or another program wrote it
         if row.logger == "whet.cli" and row.message.startswith("unexpected ") and row.time >= since:
             crashes.append(f"{row.time} {row.stack.splitlines()[-1] if row.stack else row.message}")
     return crashes
 
 
 def _check_trees(home: Home) -> Iterator[DoctorFinding]:
-    """List the working trees of helpers that are still there, if there are any."""
+    """Report how many working trees of helpers still exist and how large they are, if there are any."""
     folder = home.main_root.with_name(f"{home.main_root.name}-worktrees")
     trees = sorted(path for path in folder.glob("*/*") if path.is_dir())
     if not trees:
         return
     total_bytes = 0
-    for path in (path for tree in trees for path in tree.rglob("*")):
-        with suppress(OSError):  # a helper may be at work in it
-            total_bytes += path.lstat().st_size
-    count = f"{len(trees)} working tree{'s' if len(trees) > 1 else ''} of helpers"
-    state: State = "warning" if total_bytes >= _MANY_TREE_BYTES else "ok"
-    fix = (
-        "in the repository: git worktree list, then git worktree remove --force PATH" if state != "ok" else ""
-    )
-    yield DoctorFinding("trees", state, f"{count}, {size(total_bytes)}, in {folder}", fix)
+    for tree in trees:
+        for path in tree.rglob("*"):
+            with suppress(OSError):  # a helper may be at work in it
+                total_bytes += path.lstat().st_size
+    text = f"{plural(len(trees), 'working tree')} of helpers, {size(total_bytes)}, in {folder}"
+    if total_bytes < _MANY_TREE_BYTES:
+        yield DoctorFinding("trees", "ok", text)
+    else:
+        fix = "in the repository: git worktree list, then git worktree remove --force PATH"
+        yield DoctorFinding("trees", "warning", text, fix)

@@ -1,8 +1,8 @@
-"""The commands of `whet`, one line each. None of their modules is imported here."""
+"""The table of `whet`'s commands. Their modules are not imported here."""
 
 from __future__ import annotations
 
-# Name: (module:attribute, description). One line per command.
+# Name: (module:attribute, description)
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("whet.cli.chat:chat", "Talk to the agent; -q TEXT for a single question."),
     "sessions": ("whet.cli.sessions:sessions", "List, show, search, export and delete conversations."),

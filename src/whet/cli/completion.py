@@ -21,7 +21,7 @@ _INSTALL = {
 
 
 class _Bash(BashComplete):
-    # click starts bash to check its version; the person who asks for the script knows theirs
+    # click would start bash to check its version, which takes time
     @staticmethod
     def _check_version() -> None:
         return None

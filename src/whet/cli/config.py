@@ -36,7 +36,7 @@ _key = click.argument("key", shell_complete=complete_key)
 
 
 def _redact(key: str, value: Value) -> Value:
-    """Return a value that is safe to print: secrets that a person wrote into a table are masked."""
+    """Return a value that is safe to print. In a table, secrets that a person wrote there are masked."""
     return mask_secrets(str(value)) if fields()[key].kind == "table" else value
 
 
@@ -124,23 +124,20 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
 
 
 def _note_replaced(change: SettingChange) -> str:
-    """Return how to keep the items that a new list replaced, or an empty string if it has them all."""
+    """Return how to keep the items that a new list dropped, or an empty string if it dropped none."""
     before = change.before if isinstance(change.before, tuple) else ()
     after = change.after if isinstance(change.after, tuple) else ()
     dropped = [item for item in before if item not in after]
+    if not dropped:
+        return ""
     both = shlex.quote(",".join([*dropped, *after]))
-    return (
-        f"note: this is the whole list now; to keep both: whet config set {change.key} {both}"
-        if dropped
-        else ""
-    )
+    return f"note: this is the whole list now; to keep both: whet config set {change.key} {both}"
 
 
 def _refuse_unusable(home: Home, key: str, value: str) -> None:
-    """Raise ConfigError for a well-formed value that every chat would refuse: a missing folder or an unknown
-    tool.
+    """Raise ConfigError for a missing workspace or an unknown tool: every chat would refuse it.
 
-    If plugins or MCP servers are configured, tool names are not checked: only a chat knows those tools.
+    If plugins or MCP servers are configured, tool names are not checked: only a chat knows their tools.
     """
     if key == "tools.workspace" and value and not Path(value).expanduser().is_dir():
         raise ConfigError(f"tools.workspace can't be {value!r}: it is not a folder")
@@ -201,7 +198,7 @@ def why(home: Home, key: str, as_json: bool) -> None:
         loaded = _load(home)
         value, origin, overridden = loaded.value(key), loaded.origins[key], loaded.overridden[key]
     except ConfigError as error:
-        # The help for a key matters most when its value is wrong.
+        # The command still explains the key: its help matters most when its value is wrong.
         broken = error.message
     value = _redact(key, value)
     if as_json:
@@ -215,20 +212,20 @@ def why(home: Home, key: str, as_json: bool) -> None:
         }
         return emit_json(facts)
     click.echo(f"{style_text(key, 'bold')} = {printable(format_value(value)) or '(empty)'}")
-    _row("from", origin)
+    _print_row("from", origin)
     for setting in overridden:
-        _row(
+        _print_row(
             "overrides",
             f"{printable(format_value(_redact(key, setting.value))) or '(empty)'}, {setting.origin}",
         )
-    _row("allowed", field.allowed_text)
-    _row("variable", field.variable)
-    _row("meaning", help_texts()[key])
+    _print_row("allowed", field.allowed_text)
+    _print_row("variable", field.variable)
+    _print_row("meaning", help_texts()[key])
     if broken:
-        _row("wrong now", broken)
+        _print_row("wrong now", broken)
 
 
-def _row(label: str, text: str) -> None:
+def _print_row(label: str, text: str) -> None:
     click.echo(f"  {label:<11}" + wrap_text(text, indent=13)[13:])
 
 
@@ -239,7 +236,7 @@ def list_(home: Home, changed: bool, as_json: bool) -> None:
     """List every setting with its value and its origin."""
     loaded = _load(home)
     keys = [key for key in fields() if not changed or loaded.origins[key] != "default"]
-    shape: list[Column[str]] = [
+    columns: list[Column[str]] = [
         Column("setting", str),
         Column(
             "value", lambda key: format_value(_redact(key, loaded.value(key))) or "-", grows=True, least=8
@@ -248,7 +245,7 @@ def list_(home: Home, changed: bool, as_json: bool) -> None:
     ]
     facts = {key: {"value": _redact(key, loaded.value(key)), "origin": loaded.origins[key]} for key in keys}
     none = "Every setting has its default. Change one: whet config set KEY VALUE"
-    emit_rows(keys, shape, facts, none=none, as_json=as_json)
+    emit_rows(keys, columns, facts, none=none, as_json=as_json)
 
 
 @config.command("edit")

@@ -32,7 +32,7 @@ from whet.terminal.output import Column, emit, emit_json, home_and_json, table, 
 from whet.terminal.wording import aside, printable
 
 T = TypeVar("T")
-# Engines are listed even if no model is set yet; no request is sent to this address.
+# Lets engines be listed even if no model is set yet. No request is sent to this address.
 _NO_MODEL = {"model.provider": "practice", "model.base_url": "http://127.0.0.1:9/v1"}
 
 _session = click.option(
@@ -53,16 +53,18 @@ context: click.Group = click.Group(
 @home_and_json
 def engines(home: Home, as_json: bool) -> None:
     """List the engines that `context.engine` can name; * is the one in use."""
-    rows, warning = _with_app(home, _engines, flags=_NO_MODEL if needs_model(_settings(home)) else None)
+    rows, warning = _with_app(
+        home, _list_engines, flags=_NO_MODEL if needs_model(_load_settings(home)) else None
+    )
     if as_json:
         return emit_json({"engines": rows, "warning": warning})
-    shape: list[Column[dict[str, Any]]] = [
+    columns: list[Column[dict[str, Any]]] = [
         Column("", lambda row: "*" if row["active"] else ""),
         Column("engine", lambda row: row["name"]),
         Column("from", lambda row: row["source"], rank=1),
         Column("description", lambda row: printable(row["description"]), grows=True, least=20),
     ]
-    click.echo(table(rows, shape))
+    click.echo(table(rows, columns))
     if warning:
         click.echo(f"warning: {printable(warning)}", err=True)
 
@@ -72,8 +74,8 @@ def engines(home: Home, as_json: bool) -> None:
 @home_and_json
 def status(home: Home, session_id: str, as_json: bool) -> None:
     """Show how full a session's window is and what compactions saved."""
-    flags = _NO_MODEL if needs_model(_settings(home)) else None
-    row, lines = _with_app(home, lambda app: _status(app, session_id), flags=flags)
+    flags = _NO_MODEL if needs_model(_load_settings(home)) else None
+    row, lines = _with_app(home, lambda app: _read_status(app, session_id), flags=flags)
     emit(row, "\n".join(lines), as_json=as_json)
 
 
@@ -87,7 +89,7 @@ def compact(home: Home, session_id: str, focus: tuple[str, ...]) -> None:
     click.echo("\n".join(printable(mask(line)) for line in lines))
 
 
-async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
+async def _list_engines(app: App) -> tuple[list[dict[str, Any]], str]:
     chosen, warning = choose(app.services.contexts.engines, app.services.settings.context.engine)
     rows: list[dict[str, Any]] = [
         {
@@ -105,7 +107,7 @@ async def _engines(app: App) -> tuple[list[dict[str, Any]], str]:
     return rows, warning
 
 
-async def _status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]:
+async def _read_status(app: App, session_id: str) -> tuple[dict[str, Any], list[str]]:
     row = await _find_session(app, session_id)
     state = await app.sessions.context_status(row.id)
     sums = await app.database.read(lambda db: compactions.sum_compactions(db, row.id))
@@ -123,26 +125,27 @@ async def _compact(app: App, session_id: str, focus: str) -> list[str]:
     def show(event: Event) -> None:
         lines.append(aside(event))
 
-    done = await session.context.compact(focus, show)
-    return [stored.describe_session(row), *lines, *OUTCOMES[done]]
+    outcome = await session.context.compact(focus, show)
+    return [stored.describe_session(row), *lines, *OUTCOMES[outcome]]
 
 
 async def _find_session(app: App, session_id: str) -> SessionRow:
     return await app.database.read(lambda db: stored.find_session(db, session_id))
 
 
-def _settings(home: Home) -> Settings:
+def _load_settings(home: Home) -> Settings:
     return load(home, environ=os.environ).settings
 
 
 def _with_app(
-    home: Home, work: Callable[[App], Awaitable[T]], *, flags: Mapping[str, object] | None = None
+    home: Home, function: Callable[[App], Awaitable[T]], *, flags: Mapping[str, object] | None = None
 ) -> T:
+    """Start an App without a person, and return the result of `function`."""
     options = ChatOptions(home, flags or {})
     settings = load_settings(options, None)
 
     async def run() -> T:
         async with aclosing(await start_app(options, settings, NobodyPresent())) as app:
-            return await work(app)
+            return await function(app)
 
     return run_on_loop(run())

@@ -1,4 +1,4 @@
-"""`whet cost`: show the cost of model calls, a forecast for today, and how near the caps are."""
+"""`whet cost`: show the cost of model calls, a forecast for today, and the use of the caps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SATURDAY = 5
 
 
 class CapUse(msgspec.Struct, frozen=True):
-    """How much of a cap is spent or reserved."""
+    """A cap and the amount of it that is spent or reserved."""
 
     setting: str
     used: float
@@ -42,10 +42,10 @@ class CapUse(msgspec.Struct, frozen=True):
 class CostReport(msgspec.Struct, frozen=True):
     """The report of `whet cost`.
 
-    `forecast_usd` is the expected cost of the whole day. It and `today_usd` are None if today has turns
-    and none of them has a known price. `unsettled` counts the calls of the reported days that run now or that
-    a kill cut off; `unsettled_usd` and `unsettled_tokens` are the most that they can cost. `today_usd` holds
-    that of today's, as the caps do.
+    `forecast_usd` is the expected cost of the whole day. It and `today_usd` are None if today has turns but
+    the price of none is known. `unsettled` counts the calls of the reported days that still run or that a
+    kill cut off; `unsettled_usd` and `unsettled_tokens` are the most that they can cost. `today_usd` and the
+    caps include those of today.
     """
 
     today_usd: float | None
@@ -76,8 +76,8 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     cost_report = stored.read(home, lambda db: build_report(db, settings.wallet, now, days))
     if as_json:
         return emit_json(cost_report)
-    click.echo(table(cost_report.days, _shape("day")))
-    click.echo(table(cost_report.models, _shape("model")))
+    click.echo(table(cost_report.days, _make_columns("day")))
+    click.echo(table(cost_report.models, _make_columns("model")))
     click.echo(f"today {as_usd(cost_report.today_usd)}, by its end about {as_usd(cost_report.forecast_usd)}")
     if cost_report.unsettled:
         sums = f"{as_usd(cost_report.unsettled_usd)}, {cost_report.unsettled_tokens:,} tokens"
@@ -88,7 +88,7 @@ def cost(home: Home, days: int, as_json: bool) -> None:
     for cap in cost_report.caps:
         line = f"{cap.setting}: {cap.used:,.2f} of {cap.cap:,.2f}".replace(".00", "")
         click.echo(style_text(f"{line}, near its cap", "yellow") if cap.is_near else line)
-    if any(one.estimated_tokens for one in cost_report.models):
+    if any(spending.estimated_tokens for spending in cost_report.models):
         click.echo("~: the server reported no tokens or too few, so Whet estimated some of them")
     if cost_report.unpriced_turns:
         click.echo(
@@ -155,7 +155,7 @@ def _read_turns(
 
 def _read_caps(connection: apsw.Connection, settings: WalletSettings, midnight: datetime) -> list[CapUse]:
     scope = ("day", midnight.strftime("%Y-%m-%d"))
-    # Until the first call under a cap, what the day cost before is not in its sum.
+    # The cap's own sum lacks the day's cost before the first call under that cap.
     stored = wallet.read_stored_spending(connection, scope, iso(midnight))
     usd, tokens = map(max, wallet.read_spending(connection, scope), stored)
     rows = [("wallet.daily_usd", usd, settings.daily_usd)]
@@ -163,7 +163,7 @@ def _read_caps(connection: apsw.Connection, settings: WalletSettings, midnight: 
     return [CapUse(name, used, cap, used >= cap * settings.near) for name, used, cap in rows if cap]
 
 
-def _shape(title: str) -> list[Column[Spending]]:
+def _make_columns(title: str) -> list[Column[Spending]]:
     return [
         Column(title, lambda row: row.label, grows=True),
         Column("turns", lambda row: str(row.turns), right=True, rank=2),
@@ -173,7 +173,7 @@ def _shape(title: str) -> list[Column[Spending]]:
 
 
 def _cost_text(row: Spending) -> str:
-    """Format a group's cost; turns without a known price show as unknown, not as free."""
+    """Format a group's cost. Turns without a known price are shown as unknown, not as free."""
     if row.unpriced >= row.turns:
         return as_usd(None)
     text = as_usd(row.cost_usd, is_estimate=bool(row.estimated_tokens))

@@ -1,4 +1,4 @@
-"""`whet cron`: run the agent at set times, and show the results."""
+"""`whet cron`: schedule prompts for set times, and show the results of their runs."""
 
 from __future__ import annotations
 
@@ -128,21 +128,21 @@ def add(home: Home, expression: str | None, at: str | None, as_json: bool, **opt
 def list_(home: Home, as_json: bool) -> None:
     """List schedules with their next and last run."""
 
-    def work(db: apsw.Connection) -> list[_State]:
-        return [_state(db, schedule) for schedule in schedules.list_schedules(db)]
+    def read_states(db: apsw.Connection) -> list[_State]:
+        return [_read_state(db, schedule) for schedule in schedules.list_schedules(db)]
 
-    states = _read(home, work) or []
+    states = _read(home, read_states) or []
     now = SystemClock().now()
-    shape: list[Column[_State]] = [
+    columns: list[Column[_State]] = [
         Column("name", lambda row: printable(row[0].name), grows=True, least=10),
         Column("when", lambda row: row[0].expression or "once", rank=2),
-        Column("next", lambda row: _next(row[0], row[1]), rank=1),
+        Column("next", lambda row: _format_next(row[0], row[1]), rank=1),
         Column("last", lambda row: output.age(row[2].started, now) if row[2] else "-", rank=3),
-        Column("result", lambda row: _result(row[2]) if row[2] else "-"),
+        Column("result", lambda row: _format_result(row[2]) if row[2] else "-"),
         Column("to", lambda row: printable(row[0].target) or "-", grows=True, rank=4),
     ]
     facts = {"schedules": [_as_object(*row) for row in states]}
-    emit_rows(states, shape, facts, none=_NONE_YET, as_json=as_json)
+    emit_rows(states, columns, facts, none=_NONE_YET, as_json=as_json)
 
 
 @cron.command("show")
@@ -152,22 +152,22 @@ def list_(home: Home, as_json: bool) -> None:
 def show(home: Home, name: str, limit: int, as_json: bool) -> None:
     """Show a schedule, its next time and its latest runs."""
 
-    def work(db: apsw.Connection) -> tuple[_State, list[ScheduleRun]]:
+    def read_runs(db: apsw.Connection) -> tuple[_State, list[ScheduleRun]]:
         schedule = schedules.find(db, name)
-        return _state(db, schedule), schedules.list_runs(db, schedule.id, limit)
+        return _read_state(db, schedule), schedules.list_runs(db, schedule.id, limit)
 
-    state_and_runs = _read(home, work)
+    state_and_runs = _read(home, read_runs)
     if state_and_runs is None:
         raise NotFound(f"there is no schedule {name}", hint="`whet cron list` shows them")
     state, runs = state_and_runs
     if as_json:
         return emit_json(_as_object(*state) | {"runs": runs})
-    click.echo("\n".join(_lines(*state)))
+    click.echo("\n".join(_describe(*state)))
     click.echo("Runs:" if runs else "It has not run yet.")
     for run in runs:
         where = f"  session {run.session_id}" if run.session_id else ""
         note = f"  {printable(run.note)}" if run.note else ""
-        click.echo(f"  {_format_time(run.started, state[0])}  {_result(run)}{where}{note}")
+        click.echo(f"  {_format_time(run.started, state[0])}  {_format_result(run)}{where}{note}")
 
 
 @cron.command("run")
@@ -186,7 +186,7 @@ def run(ctx: click.Context, name: str, as_json: bool) -> None:
             click.echo(printable(row.text))
         if sys.stderr.isatty() or row.result != "answered":
             note = f": {printable(row.note)}" if row.note else ""
-            click.echo(f"{_result(row)} in session {row.session_id or '-'}{note}", err=True)
+            click.echo(f"{_format_result(row)} in session {row.session_id or '-'}{note}", err=True)
     ctx.exit(0 if row.result in ("answered", "budget") else 1)
 
 
@@ -214,7 +214,7 @@ def pause(home: Home, name: str) -> None:
 def resume(home: Home, name: str) -> None:
     """Resume a paused schedule; the times that passed are not made up."""
 
-    def work(db: apsw.Connection, row: Schedule, clock: Clock) -> None:
+    def resume_row(db: apsw.Connection, row: Schedule, clock: Clock) -> None:
         now = read_time(db, clock)
         if row.at and row.at <= iso(now):
             raise ConfigError(
@@ -226,7 +226,7 @@ def resume(home: Home, name: str) -> None:
             due = row.at or iso(timing.next_after(row, now))
             schedules.resume(db, row.id, due, clock)
 
-    schedule = _change(home, name, work)
+    schedule = _change(home, name, resume_row)
     due = _read(home, lambda db: schedules.find_next_due(db, schedule.id)) or ""
     click.echo(f"{printable(schedule.name)}: next {_format_time(due, schedule)}")
 
@@ -236,38 +236,38 @@ async def _run_now(home: Home, name: str) -> FinishedRun:
     settings = load(home, {}, environ=os.environ).settings
     with _open_store(home) as database:
 
-        def work(db: apsw.Connection) -> tuple[Schedule, str]:
+        def queue_run(db: apsw.Connection) -> tuple[Schedule, str]:
             row = schedules.find(db, name)
             if jobs.find_running_owner(db, schedules.KIND, row.id, clock):
                 raise WhetError(f"{row.name} is running now", hint=f"whet cron show {row.name}")
             return row, schedules.run_now(db, row.id, clock)
 
-        schedule, job_id = database.write_now(work)
-        worker = ScheduleWorker(home, database, clock, settings.schedules.catch_up_s, _silent)
+        schedule, job_id = database.write_now(queue_run)
+        worker = ScheduleWorker(home, database, clock, settings.schedules.catch_up_s, _ignore_run)
         finished = await worker.run_one(job_id)
     if finished is None:
         raise WhetError(f"another worker runs {schedule.name} now", hint=f"whet cron show {schedule.name}")
     return finished
 
 
-def _silent(finished: FinishedRun) -> None:
-    """Print nothing: the command prints the run itself."""
+def _ignore_run(finished: FinishedRun) -> None:
+    """Do nothing: the command itself prints the run."""
 
 
 def _read_goal(options: dict[str, Any]) -> ScheduleGoal | None:
     """Return the goal settings of a schedule's runs, or None if no option asks for a goal. Raises
     ConfigError."""
-    aim = ScheduleGoal(
+    goal = ScheduleGoal(
         options["verify"],
         parse_usd(options["budget"]),
         options["steps"],
         may_change=options["may_change"],
         until_achieved=options["until_achieved"],
     )
-    return aim if options["is_goal"] or aim != ScheduleGoal() else None
+    return goal if options["is_goal"] or goal != ScheduleGoal() else None
 
 
-def _state(db: apsw.Connection, schedule: Schedule) -> _State:
+def _read_state(db: apsw.Connection, schedule: Schedule) -> _State:
     runs = schedules.list_runs(db, schedule.id, 1)
     return schedule, schedules.find_next_due(db, schedule.id), runs[0] if runs else None
 
@@ -276,15 +276,15 @@ def _as_object(schedule: Schedule, due: str, last: ScheduleRun | None) -> dict[s
     return msgspec.to_builtins(schedule) | {"next": due, "last": last}
 
 
-def _next(schedule: Schedule, due: str) -> str:
-    return "paused" if schedule.paused else _format_time(due, schedule) if due else "-"
+def _format_next(schedule: Schedule, due: str) -> str:
+    return "paused" if schedule.paused else _format_time(due, schedule)
 
 
-def _lines(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[str]:
+def _describe(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[str]:
     when = schedule.expression or f"once, {_format_time(schedule.at, schedule)}"
     rows = {
         "when": f"{when} ({schedule.time_zone})",
-        "next": _next(schedule, due),
+        "next": _format_next(schedule, due),
         "says": clip(" ".join(printable(schedule.prompt).split()), max(output.terminal_width() - 10, 20)),
         "session": schedule.session_id or "a new one each time",
         "folder": schedule.workspace,
@@ -300,7 +300,7 @@ def _lines(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[str]:
     return [style_text(schedule.name, "bold"), *(f"  {key:8}{printable(text)}" for key, text in rows.items())]
 
 
-def _result(run: ScheduleRun) -> str:
+def _format_result(run: ScheduleRun) -> str:
     text = run.result or "running"
     colour = {"answered": "green", "running": "yellow", "budget": "yellow", "missed": "yellow"}.get(
         text, "red"
@@ -309,34 +309,32 @@ def _result(run: ScheduleRun) -> str:
 
 
 def _format_time(moment: str, schedule: Schedule) -> str:
-    """Format a stored time in the schedule's zone."""
+    """Format a stored time in the schedule's zone, or "-" if there is none."""
     if not moment:
         return "-"
-    return (
-        datetime.fromisoformat(moment)
-        .astimezone(timing.find_zone(schedule.time_zone))
-        .strftime("%Y-%m-%d %H:%M %Z")
-    )
+    local = datetime.fromisoformat(moment).astimezone(timing.find_zone(schedule.time_zone))
+    return local.strftime("%Y-%m-%d %H:%M %Z")
 
 
-def _change(home: Home, name: str, work: Callable[[apsw.Connection, Schedule, Clock], None]) -> Schedule:
+def _change(home: Home, name: str, change: Callable[[apsw.Connection, Schedule, Clock], None]) -> Schedule:
+    """Call `change` with the schedule of this name in a transaction, and return the schedule as it was."""
     clock = SystemClock()
 
-    def change(db: apsw.Connection) -> Schedule:
+    def find_and_change(db: apsw.Connection) -> Schedule:
         schedule = schedules.find(db, name)
-        work(db, schedule, clock)
+        change(db, schedule, clock)
         return schedule
 
     with _open_store(home) as database:
-        return database.write_now(change)
+        return database.write_now(find_and_change)
 
 
-def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T | None:
-    """Run `work` on the store. Returns None if there is no store yet."""
+def _read(home: Home, query: Callable[[apsw.Connection], T]) -> T | None:
+    """Return the result of `query`, or None if there is no store yet."""
     if not has_store(home):
         return None
     with _open_store(home) as database:
-        return database.read_now(work)
+        return database.read_now(query)
 
 
 def _open_store(home: Home) -> closing[StateDatabase]:

@@ -1,6 +1,6 @@
-"""`whet doctor`: check the installation, and say in one line each how to fix what fails.
+"""`whet doctor`: run every check of the installation, and print how to fix each problem.
 
-Exit code 1 if a check failed; warnings leave it at 0. The checks themselves are in `cli/checks.py`.
+The exit code is 1 if a check failed. The checks are in `cli/checks.py` and `cli/database_checks.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def doctor(ctx: click.Context, online: bool, full: bool, as_json: bool) -> None:
 
 
 def run_checks(home: Home, *, online: bool, full: bool = False) -> list[checks.DoctorFinding]:
-    """Run every check; a broken part hides none of the others."""
+    """Run every check and return the findings. If the settings can't be read, checks that need them are left
+    out."""
     config_findings, loaded = checks.check_config(home, os.environ)
     report = [*checks.check_python(), *checks.check_home(home), *checks.check_disk(home), *config_findings]
     report += checks.check_secrets(home)
@@ -56,8 +57,8 @@ def run_checks(home: Home, *, online: bool, full: bool = False) -> list[checks.D
         report.append(checks.check_provider(home, loaded.settings, os.environ))
         report += checks.check_accounts(home, loaded.settings, os.environ)
         if online and report[-1].state == "ok":
-            work = checks.check_online(home, loaded.settings, os.environ, SystemClock())
-            report.append(run_on_loop(work))
+            check = checks.check_online(home, loaded.settings, os.environ, SystemClock())
+            report.append(run_on_loop(check))
         report += checks.check_dialects(home, SystemClock().now().date())
         report += checks.check_prices(home, SystemClock())
         report += checks.check_servers(home, loaded.settings)
@@ -82,5 +83,5 @@ def _print(finding: checks.DoctorFinding) -> None:
 
 
 def _print_text(head: str, text: str) -> None:
-    # Wrap without click, which breaks paths: people copy them.
+    # click's wrapping would break paths, which people copy
     click.echo(head + wrap_text(text, indent=_LABEL, width=max(30, wrap_width()))[_LABEL:])

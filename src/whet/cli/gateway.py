@@ -34,7 +34,7 @@ from whet.terminal.output import Column, emit, emit_json, home_and_json, table
 from whet.terminal.wording import printable
 from whet.visible import visible
 
-_SHOWN = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
+_COUNTS = ("chats", "waiting", "begun", "queued", "sending", "unknown", "failed")
 
 
 @click.group()
@@ -60,9 +60,9 @@ def run(home: Home, workspace: Path | None, web: bool, web_port: int) -> None:
     settings = load(home, {}, environ=os.environ).settings
     secrets = load_secrets(home, os.environ)
     log.start_logging(home.logs)
-    open_seats = open_channels(text, secrets)
+    channels = open_channels(text, secrets)
     folder = workspace or (Path(settings.tools.workspace) if settings.tools.workspace else Path.cwd())
-    setup = Setup(home, settings, secrets, text, open_seats, folder.expanduser().absolute())
+    setup = Setup(home, settings, secrets, text, channels, folder.expanduser().absolute())
 
     def say(line: str) -> None:
         click.echo(printable(line))
@@ -89,12 +89,12 @@ def status(home: Home, as_json: bool) -> None:
             }
         )
         return
-    shape: list[Column[dict[str, Any]]] = [
+    columns: list[Column[dict[str, Any]]] = [
         Column("channel", lambda row: row["channel"]),
-        Column("process", _state),
-        *(Column(name, _number(name), right=True, rank=1) for name in _SHOWN),
+        Column("process", _describe_process),
+        *(Column(name, _cell_reader(name), right=True, rank=1) for name in _COUNTS),
     ]
-    click.echo(table(rows, shape))
+    click.echo(table(rows, columns))
     people = ", ".join(sorted(text.people)) or "none in gateway.toml"
     click.echo(f"people: {people}; {len(gateway_rows.people)} paired")
     if gateway_rows.pairing_requests:
@@ -130,23 +130,23 @@ def _read_gateway_rows(home: Home) -> _GatewayRows:
 
 def _channel_rows(home: Home, text: GatewayText, gateway_rows: _GatewayRows) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for seat in open_channels(text, load_secrets(home, os.environ)):
-        name = seat.channel.name
-        counted = gateway_rows.counts.get(name) or chats.ChannelCounts(name)
-        row: dict[str, Any] = msgspec.structs.asdict(counted)
-        process = holder(home.root / "gateway", seat.secrets)
-        failure = seat.channel.failure if isinstance(seat.channel, IsolatedChannel) else ""
-        state = {"process": process, "has_token": bool(seat.secrets), "failure": failure}
-        rows.append({**row, "kind": seat.text.kind, **state})
-    names = {row["channel"] for row in rows}
-    for name, counted in gateway_rows.counts.items():
-        if name not in names:
-            counts = msgspec.structs.asdict(counted)
-            rows.append({**counts, "kind": "", "process": None, "has_token": False, "failure": ""})
+    unlisted = dict(gateway_rows.counts)
+    for opened in open_channels(text, load_secrets(home, os.environ)):
+        counts = unlisted.pop(opened.channel.name, None) or chats.ChannelCounts(opened.channel.name)
+        row: dict[str, Any] = {
+            "kind": opened.text.kind,
+            "process": holder(home.root / "gateway", opened.secrets),
+            "has_token": bool(opened.secrets),
+            "failure": opened.channel.failure if isinstance(opened.channel, IsolatedChannel) else "",
+        }
+        rows.append(msgspec.structs.asdict(counts) | row)
+    for counts in unlisted.values():
+        row = {"kind": "", "process": None, "has_token": False, "failure": ""}
+        rows.append(msgspec.structs.asdict(counts) | row)
     return rows
 
 
-def _state(row: dict[str, Any]) -> str:
+def _describe_process(row: dict[str, Any]) -> str:
     if not row["kind"]:
         return "not in gateway.toml"
     if row["failure"]:
@@ -154,7 +154,7 @@ def _state(row: dict[str, Any]) -> str:
     return str(row["process"] or ("not running" if row["has_token"] else "unknown: it has no token"))
 
 
-def _number(name: str) -> Callable[[dict[str, Any]], str]:
+def _cell_reader(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda row: str(row[name])
 
 
@@ -190,15 +190,15 @@ def pair_list(home: Home, as_json: bool) -> None:
 def pair_accept(home: Home, code: str, as_json: bool) -> None:
     """Let in the person who has this code. They get a memory of their own and may approve nothing."""
     clock = SystemClock()
-    _must_exist(home)
+    _require_store(home)
     now_ms, now = clock.unix_ms(), iso(clock.now())
 
-    def work(connection: Any) -> paired.PairedPerson:
+    def accept(connection: Any) -> paired.PairedPerson:
         person, chat_id = paired.accept(connection, code, now_ms, now)
         chats.queue_messages(connection, chat_id, ['{"text":"You are in. What can I do for you?"}'], now_ms)
         return person
 
-    person = stored.write(home, work)
+    person = stored.write(home, accept)
     emit(person, f"{visible(person.name, 60)} ({person.channel} {person.user}) is let in.", as_json=as_json)
 
 
@@ -208,11 +208,11 @@ def pair_accept(home: Home, code: str, as_json: bool) -> None:
 @click.pass_obj
 def pair_remove(home: Home, channel: str, user: str) -> None:
     """Withdraw a person's access; their memory stays in people/."""
-    _must_exist(home)
+    _require_store(home)
     stored.write(home, lambda db: paired.remove(db, channel, user))
     click.echo(f"{printable(user)} is not let in on {printable(channel)} any more.")
 
 
-def _must_exist(home: Home) -> None:
+def _require_store(home: Home) -> None:
     if not has_store(home):
         raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")

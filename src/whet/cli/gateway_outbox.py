@@ -41,17 +41,17 @@ def outbox(context: click.Context, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    rows = [_facts(*entry) for entry in _read_messages(context.obj, _OPEN)]
+    rows = [_list_facts(*entry) for entry in _read_messages(context.obj, _OPEN)]
     if as_json:
         emit_json({"messages": rows})
     elif not rows:
         click.echo("Everything was sent.")
     else:
-        shape: list[Column[dict[str, Any]]] = [
+        columns: list[Column[dict[str, Any]]] = [
             Column(name, lambda row, name=name: str(row[name])) for name in ("id", "state", "channel", "at")
         ]
-        shape.append(Column("text", lambda row: visible(str(row["text"]).replace("\n", " "), 60)))
-        click.echo(table(rows, shape))
+        columns.append(Column("text", lambda row: visible(str(row["text"]).replace("\n", " "), 60)))
+        click.echo(table(rows, columns))
 
 
 @outbox.command()
@@ -59,7 +59,7 @@ def outbox(context: click.Context, as_json: bool) -> None:
 @home_and_json
 def show(home: Home, number: int, as_json: bool) -> None:
     """Show one message with its whole text."""
-    row = next((_facts(*entry) for entry in _read_messages(home, _OPEN) if entry[0].id == number), None)
+    row = next((_list_facts(*entry) for entry in _read_messages(home, _OPEN) if entry[0].id == number), None)
     if row is None:
         raise NotFound(f"no message {number} waits", hint="whet gateway outbox")
     head = f"{row['id']}  {row['state']}  {row['channel']}  {row['at']}  {row['error']}"
@@ -74,10 +74,11 @@ def resend(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) ->
     """Send messages again, as new ones. The running gateway sends them within seconds."""
     now_ms = SystemClock().unix_ms()
 
-    def work(connection: apsw.Connection) -> int:
+    def resend_rows(connection: apsw.Connection) -> int:
         return send_again(connection, _choose_messages(connection, numbers, is_all=is_all), now_ms)
 
-    count = stored.write(_require_store(home), work)
+    _require_store(home)
+    count = stored.write(home, resend_rows)
     emit({"resent": count}, f"{count} sent again.", as_json=as_json)
 
 
@@ -88,18 +89,20 @@ def resend(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) ->
 def drop(home: Home, numbers: tuple[int, ...], is_all: bool, as_json: bool) -> None:
     """Forget messages: they are not sent and no longer listed."""
 
-    def work(connection: apsw.Connection) -> int:
+    def drop_rows(connection: apsw.Connection) -> int:
         rows = _choose_messages(connection, numbers, is_all=is_all)
         for row in rows:
             chats.end_sending(connection, row.id, "sent", error=chats.REPLACED)
         return len(rows)
 
-    count = stored.write(_require_store(home), work)
+    _require_store(home)
+    count = stored.write(home, drop_rows)
     emit({"dropped": count}, f"{count} dropped.", as_json=as_json)
 
 
 def _choose_messages(connection: apsw.Connection, numbers: Sequence[int], *, is_all: bool) -> list[OutRow]:
-    """Return the messages with these numbers, or all. Raises NotFound if one does not exist."""
+    """Return the failed and unknown messages with these ids, or all of them. Raises NotFound for another
+    id."""
     rows_by_id = {row.id: row for row in chats.list_messages(connection, _ENDED)}
     if is_all:
         return list(rows_by_id.values())
@@ -113,10 +116,9 @@ def _choose_messages(connection: apsw.Connection, numbers: Sequence[int], *, is_
     return [rows_by_id[number] for number in dict.fromkeys(numbers)]
 
 
-def _require_store(home: Home) -> Home:
+def _require_store(home: Home) -> None:
     if not has_store(home):
         raise NotFound("nobody has talked to the gateway yet", hint="whet gateway run")
-    return home
 
 
 def _read_messages(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow, str, str]]:
@@ -132,7 +134,7 @@ def _read_messages(home: Home, states: Sequence[OutState]) -> list[tuple[OutRow,
         )
 
 
-def _facts(row: OutRow, channel: str, error: str) -> dict[str, Any]:
+def _list_facts(row: OutRow, channel: str, error: str) -> dict[str, Any]:
     text = from_json(row.body, Outgoing).text
     at = datetime.fromtimestamp(row.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return {

@@ -1,4 +1,4 @@
-"""`whet goal`: start, list, show, stop or resume work that ends only when it is proven."""
+"""`whet goal`: start, list, show, stop or resume goals, on which the agent works until they are proven."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from contextlib import aclosing
 
 import click
-import msgspec
 
 from whet.cli import stored
 from whet.cli.launch import ChatOptions, load_settings, model_flags, model_options, start_app, text_option
@@ -29,7 +28,6 @@ from whet.terminal.output import (
     age,
     cost,
     emit,
-    emit_json,
     emit_rows,
     fit,
     home_and_json,
@@ -83,14 +81,14 @@ def list_goals(home: Home, as_json: bool) -> None:
     """List goals, newest first."""
     rows = stored.read(home, goals.list_goals) if has_store(home) else []
     now = SystemClock().now()
-    shape: list[Column[goals.GoalRow]] = [
+    columns: list[Column[goals.GoalRow]] = [
         Column("id", lambda row: row.id[:10], rank=1),
         Column("state", lambda row: row.state),
         Column("rounds", lambda row: str(row.round), right=True, rank=3),
         Column("begun", lambda row: age(row.begun, now), rank=2),
         Column("goal", lambda row: row.text, grows=True),
     ]
-    emit_rows(rows, shape, rows, none='No goals yet. Begin one: whet goal start "..."', as_json=as_json)
+    emit_rows(rows, columns, rows, none='No goals yet. Begin one: whet goal start "..."', as_json=as_json)
 
 
 @goal.command("show")
@@ -112,8 +110,8 @@ def stop(home: Home, goal_id: str, as_json: bool) -> None:
     row, at = stored.read(home, lambda db: goals.get(db, goal_id)), iso(SystemClock().now())
     if not stored.write(home, lambda db: goals.end_goal(db, row.id, "cancelled", "stopped by hand", at)):
         raise WhetError(f"this goal has ended: {row.state}")
-    done = stored.read(home, lambda db: report(db, goals.get(db, row.id)))
-    emit(done, "\n".join(report_lines(done)), as_json=as_json)
+    goal_report = stored.read(home, lambda db: report(db, goals.get(db, row.id)))
+    emit(goal_report, "\n".join(report_lines(goal_report)), as_json=as_json)
 
 
 def report_lines(goal_report: GoalReport, *, full: bool = False) -> list[str]:
@@ -140,9 +138,9 @@ def _pursue(options: ChatOptions, target: GoalWish | goals.GoalRow, *, as_json: 
     is_present = not as_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     async def run() -> GoalReport:
-        person = (
-            ring_for(LinePerson(theme=settings.ui.theme), settings.notify) if is_present else NobodyPresent()
-        )
+        person = NobodyPresent()
+        if is_present:
+            person = ring_for(LinePerson(theme=settings.ui.theme), settings.notify)
         async with aclosing(await start_app(options, settings, person)) as app:
             runner = GoalRunner(app.sessions, show_nothing if as_json else _show)
             if isinstance(target, GoalWish):
@@ -156,11 +154,11 @@ def _pursue(options: ChatOptions, target: GoalWish | goals.GoalRow, *, as_json: 
             return await app.database.read(lambda db: report(db, ended))
 
     try:
-        done = run_on_loop(run())
+        goal_report = run_on_loop(run())
     except KeyboardInterrupt:
         raise click.Abort from None
-    emit_json(msgspec.to_builtins(done)) if as_json else click.echo("\n".join(report_lines(done)))
-    if done.goal.state != "achieved":
+    emit(goal_report, "\n".join(report_lines(goal_report)), as_json=as_json)
+    if goal_report.goal.state != "achieved":
         raise click.exceptions.Exit(1)
 
 

@@ -1,6 +1,6 @@
-"""The top of the command line for click: options before the command, late imports, one error format.
+"""The click group of `whet`: parse the options before a command, import only that command, print errors.
 
-It knows the table in `cli/command_table.py` and no command.
+The commands are listed in `cli/command_table.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LateGroup(click.Group):
     table: Mapping[str, tuple[str, str]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the table's order."""
+        """Return the names in the order of the table."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -61,15 +61,16 @@ class LateGroup(click.Group):
 
 
 class CommandTable(LateGroup):
-    """The top of the command line."""
+    """The group of all commands."""
 
     table: Mapping[str, tuple[str, str]] = COMMANDS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the options; an unknown option begins the default command: `whet --continue`.
+        """Parse the options before the command.
 
-        -p with several words, which name no profile, asks them: `whet -p "fix the bug"`. `whet help COMMAND`
-        is `whet COMMAND --help`.
+        An option that is not known here belongs to the default command: `whet --continue`. If the value of -p
+        has several words, it is not a profile but a question: `whet -p "fix the bug"`. `whet help COMMAND` is
+        `whet COMMAND --help`.
         """
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
@@ -80,8 +81,8 @@ class CommandTable(LateGroup):
         while index < len(args) and args[index].startswith("-") and args[index] != "--":
             name, _, value = args[index].partition("=")
             if name not in options:
-                # it may be the beginning of an option's name
-                if not any(long.startswith(name) for long in options):
+                is_abbreviation = any(long.startswith(name) for long in options)
+                if not is_abbreviation:
                     args = [*args[:index], DEFAULT_COMMAND, *args[index:]]
                 break
             option = options[name]
@@ -96,8 +97,8 @@ class CommandTable(LateGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that `args` name, or the default command if they begin with a question.
 
-        Raises UsageError for an unknown command; its message names the command that does the same here, or
-        the nearest name.
+        Raises UsageError for an unknown command. If the word is another agent's, its message names Whet's
+        command for it, otherwise the command with the nearest name.
         """
         if args[0] in COMMANDS:
             return args[0], self.get_command(ctx, args[0]), args[1:]
@@ -147,7 +148,7 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
     protect_later(partial(list_known_secrets, home, os.environ))
     use_zone(partial(_read_zone, home))
     if version:
-        ctx.invoke(_command(ctx, "version"))
+        ctx.invoke(_get_command(ctx, "version"))
         ctx.exit()
     elif ctx.invoked_subcommand is None:
         is_typed = ctx.get_parameter_source("profile") is click.core.ParameterSource.COMMANDLINE
@@ -155,7 +156,7 @@ def whet(ctx: click.Context, profile: str, version: bool) -> None:
             click.echo(
                 f'note: -p begins the new profile {profile}; to ask: whet chat -q "{profile}"', err=True
             )
-        command = _command(ctx, DEFAULT_COMMAND)
+        command = _get_command(ctx, DEFAULT_COMMAND)
         with command.make_context(DEFAULT_COMMAND, [], parent=ctx) as inner:
             command.invoke(inner)
 
@@ -169,7 +170,7 @@ def _read_zone(home: Home) -> str:
     return ""
 
 
-def _command(ctx: click.Context, name: str) -> click.Command:
+def _get_command(ctx: click.Context, name: str) -> click.Command:
     command = ctx.command
     assert isinstance(command, CommandTable)
     subcommand = command.get_command(ctx, name)
@@ -178,7 +179,7 @@ def _command(ctx: click.Context, name: str) -> click.Command:
 
 
 def active_home() -> Home:
-    """Return the home of the running command, or the default home before that is known."""
+    """Return the home of the running command, or the default home before the options were parsed."""
     return _homes[-1] if _homes else find_home()
 
 
@@ -201,9 +202,9 @@ def run(arguments: list[str]) -> int:
         from whet.cli.negative_numbers import mark_values  # noqa: PLC0415 - only a wrong option needs it
 
         marked = mark_values(error, arguments)
-        return run(marked) if marked else _usage(error, arguments)
+        return run(marked) if marked else _report_usage(error, arguments)
     except click.UsageError as error:
-        return _usage(error, arguments)
+        return _report_usage(error, arguments)
     except click.ClickException as error:
         return fail(error.format_message())
     except (click.Abort, EOFError):
@@ -216,7 +217,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _report_surroundings(error: FileNotFoundError | UnicodeEncodeError, arguments: list[str]) -> int:
-    """Report a fault of the folder or the arguments that the program was started with. Raises any other."""
+    """Report that the current folder is missing, or that an argument or the folder's name is not UTF-8.
+    Raises the error if it has another cause."""
     if isinstance(error, FileNotFoundError):
         try:
             os.getcwd()
@@ -239,8 +241,11 @@ def fail(message: str, hint: str = "") -> int:
     return 1
 
 
-def _usage(error: click.UsageError, arguments: list[str]) -> int:
-    """Print a usage error with its meaning elsewhere, filled in with the question of the `arguments`."""
+def _report_usage(error: click.UsageError, arguments: list[str]) -> int:
+    """Print a usage error with a hint, and return exit code 2.
+
+    If the option or command is another agent's, the hint is Whet's own, with the question in `arguments`.
+    """
     questions = ["", *(text for text in arguments if is_question(text))]
     hint = f"{error.ctx.command_path if error.ctx else 'whet'} --help"
     if isinstance(error, click.NoSuchOption):
@@ -257,7 +262,7 @@ def _usage(error: click.UsageError, arguments: list[str]) -> int:
         from whet.app.peer_words import find_subcommand  # noqa: PLC0415 - only a wrong call needs it
 
         path, names = error.ctx.command_path, group.list_commands(error.ctx)
-        name = str(getattr(error, "command_name", ""))  # an older click does not say it
+        name = str(getattr(error, "command_name", ""))  # an older click lacks it
         hint = f"{path} has: {', '.join(names)}"
         if meaning := find_subcommand(name, names):
             error = click.UsageError(f"there is no command {name!r} in {path}", error.ctx)

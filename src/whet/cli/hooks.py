@@ -1,8 +1,4 @@
-"""`whet hooks`: list the shell hooks that run in this folder, and accept or refuse the repository's own
-hooks.
-
-It runs no hook.
-"""
+"""`whet hooks`: list the shell hooks of this folder, and accept or refuse those of the repository."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from whet.terminal.output import emit, json_option, size
 from whet.terminal.wording import exact, printable
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _HookRow(msgspec.Struct, frozen=True):
     name: str
     event: str
     tools: str
@@ -42,15 +38,15 @@ def hooks(context: click.Context, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     home: Home = context.obj
-    workspace = _workspace(home)
-    rows = _rows(load(home, {}, environ=os.environ).settings.hooks.commands, "home", runs=True)
+    workspace = _find_workspace(home)
+    rows = _list_rows(load(home, {}, environ=os.environ).settings.hooks.commands, "home", runs=True)
     repository = read_repository_hooks(workspace)
     if repository is not None:
-        rows += _rows(repository.hooks, "repository", runs=is_accepted(home, repository))
-    emit([msgspec.to_builtins(row) for row in rows], _text(rows), as_json=as_json)
+        rows += _list_rows(repository.hooks, "repository", runs=is_accepted(home, repository))
+    emit([msgspec.to_builtins(row) for row in rows], _format_text(rows), as_json=as_json)
 
 
-def _text(rows: list[_Listed]) -> str:
+def _format_text(rows: list[_HookRow]) -> str:
     lines: list[str] = []
     for row in rows:
         state = "" if row.runs else "  (not accepted: it does not run)"
@@ -68,14 +64,14 @@ def _text(rows: list[_Listed]) -> str:
 @click.pass_obj
 def accept_command(home: Home, yes: bool) -> None:
     """Let this repository's hooks run, exactly as they are now."""
-    workspace = _workspace(home)
+    workspace = _find_workspace(home)
     repository = read_repository_hooks(workspace)
     if repository is None or not repository.hooks:
         raise NotFound(f"{workspace} has no .whet/hooks.json", hint="hooks of your own stand in config.yaml")
-    for row in _rows(repository.hooks, "repository", runs=False):
+    for row in _list_rows(repository.hooks, "repository", runs=False):
         writes = "  (may write this folder)" if repository.hooks[row.name].writes else ""
         click.echo(exact(f"{row.name}  {row.event} {row.tools}".rstrip() + f"{writes}\n    {row.command}"))
-    for file in repository.files:  # as they are accepted, whatever they become during the question
+    for file in repository.files:  # this content is accepted, even if a file changes during the question
         click.echo(_show_file(file))
     if not yes:
         if not sys.stdin.isatty():
@@ -98,16 +94,16 @@ def _show_file(file: HookFile) -> str:
 @click.pass_obj
 def refuse_command(home: Home) -> None:
     """Withdraw the acceptance of this repository's hooks."""
-    click.echo("taken back" if refuse(home, _workspace(home)) else "nothing was accepted here")
+    click.echo("taken back" if refuse(home, _find_workspace(home)) else "nothing was accepted here")
 
 
-def _rows(commands: Mapping[str, HookSettings], origin: str, *, runs: bool) -> list[_Listed]:
+def _list_rows(commands: Mapping[str, HookSettings], origin: str, *, runs: bool) -> list[_HookRow]:
     return [
-        _Listed(name, hook.event, hook.tools, hook.command, hook.timeout_s, origin, runs)
+        _HookRow(name, hook.event, hook.tools, hook.command, hook.timeout_s, origin, runs)
         for name, hook in commands.items()
     ]
 
 
-def _workspace(home: Home) -> Path:
+def _find_workspace(home: Home) -> Path:
     settings = load(home, {}, environ=os.environ).settings
     return Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()

@@ -1,7 +1,6 @@
-"""Open a session from command-line options, for the chat and for one-shot questions (`whet chat -q`).
+"""Start an App and open a session from command-line options, for the chat and for `whet chat -q`.
 
-The options that choose the model are defined here for every command that has them. The caller shows the
-turns.
+The options that choose a model are defined here for every command that has them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
-from whet.terminal.wording import columns
+from whet.terminal.wording import count_columns
 
 if TYPE_CHECKING:
     from whet.agent.session import Session
@@ -48,8 +47,7 @@ _SETTINGS = {
 
 
 def text_option(*names: str, **options: Any) -> Callable[[F], F]:
-    """Return a click option that rejects an empty value. Such a value usually comes from an unset shell
-    variable and must not pass for a missing option."""
+    """Return a click option that rejects an empty value, which usually comes from an unset shell variable."""
     return click.option(*names, callback=_refuse_empty, **options)
 
 
@@ -76,9 +74,9 @@ approvals_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
 class ChatOptions(msgspec.Struct, frozen=True):
     """The options of `whet chat`.
 
-    `flags` maps settings' keys to values; None if a flag was not given. `warm_template` names the template to
-    start a session from (`--warm`). With `continues_latest`, the folder's latest session is opened; with
-    `picks_session`, the person chooses one in the chat (`--resume`).
+    `flags` maps settings' keys to values, or to None if a flag was not given. `warm_template` names the
+    template of a new session (`--warm`). With `continues_latest`, the folder's latest session is opened. With
+    `picks_session` (`--resume`), the person chooses one in the chat.
     """
 
     home: Home
@@ -108,10 +106,10 @@ async def start_app(
 ) -> App:
     """Start an App for the workspace of the settings, without contacting the model.
 
-    `say` receives a line about each slow step; by default it goes to standard error. Raises ConfigError if
+    `say` gets a line about each slow step; by default it is written to standard error. Raises ConfigError if
     the workspace is not a folder.
     """
-    from whet.app.build import App  # noqa: PLC0415 - takes 90 ms; the chat has drawn its input line before
+    from whet.app.build import App  # noqa: PLC0415 - takes 90 ms; the chat draws its input line first
 
     workspace = workspace_of(settings)
     if not workspace.is_dir():
@@ -121,10 +119,10 @@ async def start_app(
     secrets = load_secrets(options.home, os.environ)
     write = say or sys.stderr.write
     wait = partial(_announce_servers, write) if sys.stderr.isatty() else None
-    log.start_logging(options.home.logs)  # otherwise a plugin's traceback would go to the terminal
+    log.start_logging(options.home.logs)  # or a plugin's traceback would go to the terminal
     log.show_waits(partial(_say_on_loop, write, asyncio.get_running_loop(), threading.get_ident()))
     app = await App.start(options.home, settings, secrets, person, workspace, wait=wait)
-    # Imports and start-up create objects that live until the end: the garbage collector need not scan them.
+    # Objects from imports and start-up live until the end, so the garbage collector need not scan them.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     return app
@@ -143,8 +141,8 @@ def _say_on_loop(
 
 @contextmanager
 def _announce_servers(say: Callable[[str], object], names: Sequence[str]) -> Generator[asyncio.Event]:
-    """Say which MCP servers are being asked for their tools. Inside the context, Ctrl-C sets the yielded
-    event instead of interrupting."""
+    """Announce which MCP servers are asked for their tools. In the context, Ctrl-C sets the yielded event
+    instead of interrupting the program."""
     loop, skip, previous = asyncio.get_running_loop(), asyncio.Event(), signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, skip.set)
     try:
@@ -156,9 +154,9 @@ def _announce_servers(say: Callable[[str], object], names: Sequence[str]) -> Gen
 
 
 def load_settings(options: ChatOptions, read_line: Callable[[str], str] | None) -> Settings:
-    """Load the settings, overridden by the command line's flags. If no model is set, choose one first.
+    """Load the settings, with the command line's flags on top. If no model is set, the person chooses one.
 
-    `read_line` asks the person for a line. If it is None and no model is set, raises ConfigError. Must not be
+    `read_line` asks the person for a line. Raises ConfigError if it is None and no model is set. Must not be
     called from an event loop.
     """
     loaded = load(options.home, options.flags, environ=os.environ)
@@ -177,12 +175,14 @@ def _print_line(line: str) -> None:
     from whet.terminal.output import terminal_width, wrap_text  # noqa: PLC0415 - needed on the first run only
 
     indent = len(line) - len(line.lstrip())
-    sys.stderr.write((wrap_text(line, indent=indent) if columns(line) > terminal_width() else line) + "\n")
+    sys.stderr.write(
+        (wrap_text(line, indent=indent) if count_columns(line) > terminal_width() else line) + "\n"
+    )
 
 
 async def open_session(app: App, options: ChatOptions) -> Session:
-    """Open the requested session (a named one, the latest of this folder, or a new one), in plan mode if the
-    options say so."""
+    """Open the session that the options name, the latest of this folder, or a new one; in plan mode if the
+    options ask for it."""
     session = await _open_by_options(app, options)
     if options.is_plan_mode:
         from whet.app.planning import set_planning  # noqa: PLC0415 - needed in plan mode only

@@ -1,9 +1,9 @@
 """The command `whet`: run a command, and handle exits and bugs.
 
-`whet --version` imports nothing beyond this module; `--help` imports click and no command. Exit codes: 0
-ok, 1 failed (one line and a hint on stderr), 2 usage, 130 interrupted, 129, 131 and 143 ended by SIGHUP,
-SIGQUIT and SIGTERM. A bug's traceback goes to the log file. A command is a click command with the `Home`
-as its context object.
+`whet --version` imports only this module, and `--help` only click and no command. Exit codes: 0 ok, 1 failed
+(with a line and a hint on stderr), 2 usage, 130 interrupted; 129, 131 and 143 ended by SIGHUP, SIGQUIT and
+SIGTERM. A bug's traceback goes to the log file. A command is a click command with the `Home` as its context
+object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ECHO_S = 0.2  # `timeout` and others send one signal to the process, and again to its group
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""The signals that end a program once it has restored the terminal and ended what runs."""
+"""The signals at which a program restores the terminal, ends what runs, and exits."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -37,10 +37,10 @@ def main() -> NoReturn:
     _fill_closed_streams()
     _forbid_core_files()
     arguments = sys.argv[1:]
-    # Imports create a hundred thousand lasting objects; collecting garbage among them would be a tenth of a
-    # start.
+    # Imports create a hundred thousand lasting objects. Scanning them for garbage would take a tenth of the
+    # start-up time.
     gc.set_threshold(200_000, 20, 50)
-    # A file name or a page may have characters that the terminal's encoding lacks; that must not end a run.
+    # A file name or a page may have characters that the terminal's encoding lacks. That must not end a run.
     if callable(reconfigure := getattr(sys.stdout, "reconfigure", None)):
         reconfigure(errors="backslashreplace")
     for number in ENDING_SIGNALS:
@@ -55,8 +55,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         import warnings
 
-        # Python complains about a pending await and about half-built objects (an event loop) as they are
-        # freed. The person only wanted to stop.
+        # Python would print warnings about pending awaits and half-built objects when it frees them
         warnings.simplefilter("ignore")
         sys.unraisablehook = lambda _: None
         code = 130
@@ -71,16 +70,15 @@ def main() -> NoReturn:
 
 
 def _forbid_core_files() -> None:
-    """Let this process and its children leave no core file if they crash: its memory holds keys, and the
-    file would lie in the workspace, where commands and the model read it."""
+    """Keep this process and its children from writing core files when they crash. Their memory holds keys,
+    and the file would be in the workspace, where commands and the model could read it."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def flush_output() -> int:
-    """Write what is buffered of the output. Returns exit code 1 if that fails, else 0. Raises
-    BrokenPipeError."""
+    """Write the buffered output. Returns exit code 1 if that fails, else 0. Raises BrokenPipeError."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -92,8 +90,8 @@ def flush_output() -> int:
 
 
 def write_output(text: str, session_id: str = "") -> bool:
-    """Write to standard output at once. Returns False if its reader has closed it. Raises WhetError if it
-    can't be written; `session_id` names the session that holds the answer."""
+    """Write to standard output at once. Returns False if the reader has closed it. Raises WhetError if
+    writing fails; its hint names `session_id`, the session that holds the answer."""
     try:
         if 1 in _closed_streams:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -103,7 +101,7 @@ def write_output(text: str, session_id: str = "") -> bool:
         discard_output()
         return False
     except OSError as error:
-        discard_output()  # also for what is still buffered
+        discard_output()  # drops the buffered output, too
         if error.errno == errno.EIO:  # a terminal that was closed
             return True
         from whet.contract.errors import WhetError
@@ -114,7 +112,7 @@ def write_output(text: str, session_id: str = "") -> bool:
 
 
 def discard_output() -> None:
-    """Drop what is buffered of the output, and all later output; Python complains at its exit otherwise."""
+    """Drop the buffered and all later output. Otherwise Python would print an error when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -123,39 +121,29 @@ def _say_unwritten(error: OSError) -> int:
     return 1
 
 
-def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end and return its result, as asyncio.run does.
+def run_on_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and return its result, as asyncio.run does.
 
-    The first Ctrl-C or SIGTERM cancels it from the loop, and ends the program once `work` has ended; the
-    second ends the program at once. asyncio.run itself cancels inside the signal handler and so in the
-    middle of any callback: one that has just seen an open future then finds it cancelled, and fails with a
-    traceback. C code may also drop an exception that a handler raises.
+    The first Ctrl-C or SIGTERM cancels it from the loop, and the program exits once it has ended. The second
+    one exits at once. asyncio.run cancels inside the signal handler, and so in the middle of any callback: a
+    callback that has just seen an open future finds it cancelled and fails. C code may also drop an exception
+    that a handler raises.
     """
     import asyncio
-    import threading
 
     stopping = _Stopping()
 
     async def under_signals() -> T:
         stopping.task = asyncio.current_task()
         if stopping.number:
-            work.close()
+            coroutine.close()
             raise asyncio.CancelledError
-        return await work
+        return await coroutine
 
-    is_main = threading.current_thread() is threading.main_thread()
-    previous = {
-        number: before
-        for number in (signal.SIGINT, *ENDING_SIGNALS)
-        if is_main
-        and ((before := signal.getsignal(number)) is _stop or number == signal.SIGINT)
-        and before is not signal.SIG_IGN
-    }
-    for number in previous:
-        signal.signal(number, stopping)
+    previous = _replace_handlers(stopping)
     try:
         if _early_signals:
-            work.close()
+            coroutine.close()
             _end(_early_signals[0])
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             return runner.run(under_signals())
@@ -164,20 +152,36 @@ def run_on_loop(work: Coroutine[Any, Any, T]) -> T:
             _end(stopping.number)
         raise
     finally:
-        for number, before in previous.items():
+        for number, handler in previous.items():
             if signal.getsignal(number) is stopping:
-                signal.signal(number, before)
+                signal.signal(number, handler)
 
 
-async def run_until_signal(work: Coroutine[Any, Any, None], note: Callable[[int], object]) -> None:
-    """Run `work` until it ends, or until a signal of `ENDING_SIGNALS` cancels it, whatever it waits for.
-    `note` gets the signal's number first."""
+def _replace_handlers(stopping: _Stopping) -> dict[int, Any]:
+    """Handle Ctrl-C and this module's signals by `stopping`, and return the previous handlers by signal.
+
+    Only the main thread may change handlers. Signals that the caller ignores stay ignored.
+    """
+    import threading
+
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, *ENDING_SIGNALS):
+            handler = signal.getsignal(number)
+            if handler is _stop or (number == signal.SIGINT and handler is not signal.SIG_IGN):
+                previous[number] = signal.signal(number, stopping)
+    return previous
+
+
+async def run_until_signal(coroutine: Coroutine[Any, Any, None], on_signal: Callable[[int], object]) -> None:
+    """Run a coroutine until it ends or a signal of `ENDING_SIGNALS` cancels it. `on_signal` gets the signal's
+    number first."""
     import asyncio
 
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(coroutine)
 
     def stop(number: int) -> None:
-        note(number)
+        on_signal(number)
         task.cancel()
 
     numbers = [number for number in ENDING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
@@ -240,10 +244,9 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fill_closed_streams() -> None:
-    """Open the standard streams that the caller closed (`<&-`, some supervisors) on /dev/null.
+    """Open standard streams that the caller closed (`<&-`, some supervisors) on /dev/null.
 
-    Python sets them to None, which no code expects, and the next file to be opened would take their
-    number.
+    Python sets them to None, which no code expects, and the next opened file would get their number.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
@@ -260,11 +263,11 @@ _early_signals: list[int] = []
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """End cleanly at Ctrl-C or a signal of `ENDING_SIGNALS`: every `finally` runs. The second such signal
-    ends the process at once.
+    """Exit at Ctrl-C or a signal of `ENDING_SIGNALS` by an exception, so that every `finally` runs. The
+    second signal ends the process at once.
 
-    C code may drop an exception raised here and continue (msgspec does while it reads a type), so the
-    signal is recorded, and `run_on_loop` then starts nothing.
+    C code may drop the exception and continue (msgspec does while it reads a type). So the signal is
+    recorded, and `run_on_loop` then starts nothing.
     """
     _early_signals.append(number)
     if number != signal.SIGINT:
@@ -279,9 +282,9 @@ def _end(number: int) -> NoReturn:
 
 
 def report_bug(kind: type[BaseException], error: BaseException, stack: TracebackType | None) -> None:
-    """Write an unexpected error's traceback to the log and one line to stderr; Python then exits with 1.
+    """Write an unexpected error's traceback to the log, and one line to stderr. Python then exits with 1.
 
-    A file that the system refused is no bug of the program: the line names it, with or without a log.
+    An OSError about a file is not a bug of the program, so the line names the file.
     """
     import logging
 

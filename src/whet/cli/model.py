@@ -1,4 +1,4 @@
-"""`whet model`: show the model and the origin of its settings, list the server's models, choose another."""
+"""`whet model`: show the model and the origins of its settings, list the server's models, choose another."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def price(info: ModelInfo) -> str:
 def list_(home: Home, as_json: bool) -> None:
     """Ask the server which models it serves."""
     with _connect_provider(home, _load(home)) as provider:
-        names = run_on_loop(_ask(provider))
+        names = run_on_loop(_list_models(provider))
         info = provider.info
     current, aliases = info.model, _load(home).settings.model.aliases
     if as_json:
@@ -113,7 +113,7 @@ async def _learn_window(provider: Provider) -> None:
         await learn_windows(provider)
 
 
-async def _ask(provider: Provider) -> list[str]:
+async def _list_models(provider: Provider) -> list[str]:
     async with aclosing(provider):
         return await provider.list_models()
 
@@ -174,26 +174,20 @@ def probe(home: Home, forget: bool, as_json: bool) -> None:
 
 
 def _list_sent(reply: ModelReply) -> list[str]:
-    """Return what of an answer a later request may have to give back, and what is counted by."""
+    """Return the names of the parts that an answer had: text, calls, the server's own fields, usage."""
     message = reply.message
-    own: object = msgspec.json.decode(message.replay.blocks_json) if message.replay else {}
-    fields = (
-        [*cast("dict[str, object]", own)]
-        if isinstance(own, dict)
-        else [f"{message.replay.format} items"]
-        if message.replay
-        else []
-    )
-    parts = [
-        ("text", message.text),
-        ("reasoning", message.reasoning and not fields),
-        ("calls", message.tool_calls),
-    ]
-    return [
-        *(part for part, value in parts if value),
-        *fields,
-        *(["usage"] if reply.usage.estimated_tokens < reply.usage.total_tokens else []),
-    ]
+    fields: list[str] = []
+    if message.replay:
+        blocks: object = msgspec.json.decode(message.replay.blocks_json)
+        is_object = isinstance(blocks, dict)
+        fields = [*cast("dict[str, object]", blocks)] if is_object else [f"{message.replay.format} items"]
+    parts = {
+        "text": message.text,
+        "reasoning": message.reasoning and not fields,
+        "calls": message.tool_calls,
+    }
+    has_usage = reply.usage.estimated_tokens < reply.usage.total_tokens
+    return [*(name for name, value in parts.items() if value), *fields, *(["usage"] if has_usage else [])]
 
 
 async def _ask_once(provider: Provider) -> ModelReply:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 import click
 
@@ -11,8 +12,8 @@ _NUMBER = re.compile(r"-\.?\d[\w.]*")
 
 
 def mark_values(error: click.NoSuchOption, arguments: Sequence[str]) -> list[str] | None:
-    """Return the command line with the values of its command behind `--`, or None if the unknown option is
-    no number."""
+    """Return the command line with the values of its command after `--`, or None if the unknown option is not
+    a number."""
     ctx = error.ctx
     if ctx is None or "--" in arguments or not re.fullmatch(r"-[\d.]", error.option_name):
         return None
@@ -29,12 +30,12 @@ def mark_values(error: click.NoSuchOption, arguments: Sequence[str]) -> list[str
     }
     options: list[str] = []
     values: list[str] = []
-    rest = iter(arguments[start:])
-    for argument in rest:
+    remaining = iter(arguments[start:])
+    for argument in remaining:
         if not argument.startswith("-") or argument == "-" or _NUMBER.fullmatch(argument):
             values.append(argument)
             continue
         options.append(argument)
         if takes_value.get(argument):
-            options += [value for value in [next(rest, None)] if value is not None]
+            options += islice(remaining, 1)
     return [*arguments[:start], *options, "--", *values]

@@ -1,8 +1,8 @@
-"""One question, one turn, one answer: `whet chat -q`.
+"""Run `whet chat -q`: one question, one turn, one answer.
 
-Standard output carries only the answer; everything else goes to standard error if that is a terminal. The
-module imports neither rich nor prompt_toolkit, because its start-up time is a promise. Ctrl-C and SIGTERM
-cancel the turn, durably, and then end the program.
+Standard output carries only the answer. Everything else goes to standard error if that is a terminal. The
+module imports neither rich nor prompt_toolkit, because its start-up time is limited by a test. Ctrl-C and
+SIGTERM cancel the turn, durably, and then end the program.
 """
 
 from __future__ import annotations
@@ -55,14 +55,15 @@ if TYPE_CHECKING:
 
 _STDIN_WAIT_S = 3.0
 _DIFF_ROWS = 16
-_SHORT_CHARS = 10_000  # such a question is never cut
+_SHORT_CHARS = 10_000  # a question of this length is never cut
 
 
 def run(options: ChatOptions) -> int:
     """Answer `options.question` and return the exit code.
 
-    The code is 0 if answered, 1 if failed or out of steps or time, and 128 + the signal's number if a signal
-    ended it. An error before the turn is printed as an object, too, if one is wanted, and raised.
+    The code is 0 if the question was answered, 1 if the turn failed or ran out of steps or time, and 128 +
+    the signal's number if a signal ended it. An error before the turn is raised, and with --json also printed
+    as an object.
     """
     try:
         return _run_question(options)
@@ -83,9 +84,9 @@ def _run_question(options: ChatOptions) -> int:
     typed_question = options.question or ""
     mentioned, notices = _find_mentioned(typed_question, folder) if "@" in typed_question else ((), [])
     paths = (*options.images, *mentioned)
-    question = _question(options, folder, notices)
+    question = _read_question(options, folder, notices)
     images = _load_images(paths, folder, settings.approval.deny) if paths else []
-    homes: list[Home] = []  # the home, if a worker should run its reviews
+    homes: list[Home] = []  # holds the home if a worker should run its reviews
     try:
         return run_on_loop(_run(options, settings, question, images, notices, homes.append))
     finally:
@@ -96,7 +97,7 @@ def _run_question(options: ChatOptions) -> int:
 
 
 def _find_mentioned(question: str, folder: Path) -> tuple[Sequence[Path], list[str]]:
-    """Return the images that a question names, and a line for each name that has no file."""
+    """Return the images that a question names, and a line for each named file that does not exist."""
     from whet.terminal import attach  # noqa: PLC0415 - few questions name files
 
     mentioned, missing = attach.find_images(question, folder)
@@ -111,8 +112,8 @@ def _load_images(paths: Sequence[Path], folder: Path, deny: Sequence[str]) -> li
     return [load_image(path, folder, deny) for path in paths]
 
 
-def _question(options: ChatOptions, workspace: Path, notices: list[str]) -> str:
-    """Return the text of the message; add a line to `notices` for each part of it that was left out."""
+def _read_question(options: ChatOptions, workspace: Path, notices: list[str]) -> str:
+    """Return the message, which includes standard input. Adds a line to `notices` for each omitted part."""
     question = options.question or ""
     if question.startswith("/"):
         question = _expand_command(question, options.home.root, workspace)
@@ -125,8 +126,8 @@ def _question(options: ChatOptions, workspace: Path, notices: list[str]) -> str:
 
 
 def _expand_command(question: str, root: Path, workspace: Path) -> str:
-    """Return the message for a question that calls a prompt file, or else the question without its escape.
-    Raises NotFound if it calls a command that does not exist here."""
+    """Return the text of the prompt file that a question calls, or the question itself, in which `//` stands
+    for `/`. Raises NotFound if it calls a command that does not exist here."""
     from whet.app.conversations import own_commands, slash  # noqa: PLC0415 - few questions are commands
 
     typed = slash.parse(question.partition("\n")[0])
@@ -134,7 +135,7 @@ def _expand_command(question: str, root: Path, workspace: Path) -> str:
     if text != question and typed is not None:
         from whet.cli.interactive.slash_commands import is_built_in  # noqa: PLC0415 - few questions are commands
 
-        if is_built_in(typed[0]):  # in the chat it goes before a file, too
+        if is_built_in(typed[0]):  # the chat, too, prefers its own command to a file
             problem = f"/{typed[0]} is a command of the chat; a file of that name is not called"
             raise NotFound(problem, hint=f"rename the file; `whet`, then /{typed[0]}; //{typed[0]} is text")
     if text == question and typed is not None and not os.path.lexists(f"/{typed[0]}"):
@@ -143,8 +144,8 @@ def _expand_command(question: str, root: Path, workspace: Path) -> str:
 
 
 def _add_standard_input(question: str, notices: list[str]) -> str:
-    """Return the question with the text that is piped to it; add a line to `notices` for each part that was
-    left out. Without a question, waits for the whole input."""
+    """Return the question with the piped text. Adds a line to `notices` for each omitted part. Without a
+    question, waits for the whole input."""
     from whet.terminal import attach  # noqa: PLC0415 - a short question without input needs none of it
 
     piped = ""
@@ -178,7 +179,7 @@ async def _run(
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     line_person = _make_line_person(settings.ui.theme) if is_interactive else None
-    person = _called_back(line_person, settings) if line_person is not None else NobodyPresent()
+    person = _add_bell(line_person, settings) if line_person is not None else NobodyPresent()
     async with aclosing(await start_app(options, settings, person)) as app:
         if options.output == "text" and (settings.sandbox.mode == "off" or options.home.no_sandbox.exists()):
             from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - most starts have nothing to say
@@ -202,7 +203,7 @@ def _make_line_person(theme: str) -> LinePerson:
     return LinePerson(theme=theme)
 
 
-def _called_back(person: LinePerson, settings: Settings) -> Person:
+def _add_bell(person: LinePerson, settings: Settings) -> Person:
     from whet.terminal.bell import ring_for  # noqa: PLC0415 - only a terminal has a bell
 
     return ring_for(person, settings.notify)
@@ -216,11 +217,11 @@ def _ask(prompt: str) -> str:
     return line
 
 
-async def _turns(report: OneShotReport, message: Message) -> None:
-    """Run the turn, followed by the turns of helpers that work in the background."""
+async def _run_turns(report: OneShotReport, message: Message) -> None:
+    """Run the turn, then the turns in which the results of background helpers are reported."""
     end = await run_turn(report.session, message, report.emit)
     if report.opener.helpers.created is not None:
-        # Few turns have helpers.
+        # imported here because few turns have helpers
         from whet.app.helpers.follow_up_turns import report_unmerged, run_followups  # noqa: PLC0415
 
         await run_followups(report.opener.helpers, report.session, report.emit, end)
@@ -228,9 +229,10 @@ async def _turns(report: OneShotReport, message: Message) -> None:
 
 
 async def _answer(report: OneShotReport, message: Message, person: LinePerson | None) -> int:
-    """Run the turn under Ctrl-C and the signals that end a program; a second one ends it at once."""
+    """Run the turn and return the exit code. Ctrl-C and `ENDING_SIGNALS` cancel the turn; a second one exits
+    at once."""
     loop = asyncio.get_running_loop()
-    turn = asyncio.ensure_future(_turns(report, message))
+    turn = asyncio.ensure_future(_run_turns(report, message))
     stopped_by: list[int] = []
 
     def stop(number: int) -> None:
@@ -260,8 +262,8 @@ async def _answer(report: OneShotReport, message: Message, person: LinePerson | 
 
 
 class OneShotReport(msgspec.Struct):
-    """Consumes a turn's events, shows them in the format `output`, and collects the final object. `stop` is
-    called when the reader of standard output has closed it."""
+    """Prints a turn's events in the format `output`, and collects the final object. `stop` is called when the
+    reader of standard output has closed it."""
 
     session: Session
     output: Output
@@ -293,7 +295,7 @@ class OneShotReport(msgspec.Struct):
             self._write(mask_keys(encode_output(event).decode()) + "\n")
         match event:
             case TextDelta():
-                self._text(event.text)
+                self._print_text(event.text)
             case StepFinished():
                 self._steps = event.step
                 self._usage += event.usage
@@ -305,17 +307,17 @@ class OneShotReport(msgspec.Struct):
             case ApprovalDecided(verdict="deny", decided_by="nobody"):
                 self._unanswered[event.call_id] = ""
             case ToolFinished():
-                self._call(event)
+                self._add_call(event)
             case ReviewQueued():
                 self._reviews.append(event.job_id)
             case TurnEnd():
                 self._end = event
             case _:
-                self._aside(event)
+                self._print_aside(event)
 
     def finish(self, code: int) -> int:
-        """Write the remaining output and return the exit code. `code` is a signal's exit code, or 0."""
-        end = self._end or self._cancelled_turn()
+        """Write the remaining output and return the exit code, which is `code` if that is not 0."""
+        end = self._end or self._build_cancelled_end()
         if self.session.log.writer.db.is_file_lost:
             lost = "the home's state.db was deleted or replaced during the run, so nothing of it is stored"
             end = msgspec.structs.replace(end, reason="failed", error=lost, hint="")
@@ -328,7 +330,7 @@ class OneShotReport(msgspec.Struct):
             if not self._streams and end.text:
                 self._write(end.text if end.text.endswith("\n") else end.text + "\n")
         else:
-            self._write(mask_keys(encode_output(self._object(end)).decode()) + "\n")
+            self._write(mask_keys(encode_output(self._build_object(end)).decode()) + "\n")
         if end.reason in ("failed", "refused", "crashed"):
             _say(f"error: {mask(wording.ending(end))}")
         elif end.reason != "answered":
@@ -337,11 +339,11 @@ class OneShotReport(msgspec.Struct):
             _say(f"hint: {mask(wording.printable(end.hint))}")
         if self._shows_calls:
             if end.receipt is not None:
-                _say(wording.receipt(end.receipt, _columns()))
+                _say(wording.receipt(end.receipt, _count_columns()))
             _say(wording.footer(end))
         return code or int(end.reason != "answered" or not end.text.strip())
 
-    def _object(self, end: TurnEnd) -> dict[str, Any]:
+    def _build_object(self, end: TurnEnd) -> dict[str, Any]:
         usage = msgspec.to_builtins(end.usage) | {"cache_hit_ratio": round(end.usage.cache_hit_ratio, 4)}
         row: dict[str, Any] = {"type": "result"} if self.output == "stream-json" else {}
         row |= {
@@ -353,32 +355,33 @@ class OneShotReport(msgspec.Struct):
             "tool_calls": self._calls,
             "usage": usage,
             "notices": self._notices,
-            "review": {"queued": self._reviews, "news": self._review_news()},
+            "review": {"queued": self._reviews, "news": self._take_review_news()},
             "duration_s": round(end.duration_s, 3),
             "receipt": msgspec.to_builtins(end.receipt),
         }
         return row | ({"error": end.error, "hint": end.hint} if end.error else {})
 
-    def _review_news(self) -> dict[str, int]:
-        """Return the number of changes that reviews learned or were refused since the last report."""
-        from whet.store import lesson_counts  # noqa: PLC0415 - two queries, for those who read the object
+    def _take_review_news(self) -> dict[str, int]:
+        """Count the changes of reviews since the last report: learned, refused and waiting. Marks them as
+        reported."""
+        from whet.store import lesson_counts  # noqa: PLC0415 - only the object has it
 
         counts = self.opener.services.database.write_now(lesson_counts.take_unread)
         return {"learned": counts.learned, "refused": counts.refused, "waiting": counts.waiting}
 
-    def _cancelled_turn(self) -> TurnEnd:
+    def _build_cancelled_end(self) -> TurnEnd:
         """Build the end of a cancelled turn from its events so far."""
         duration_s = self.session.clock.monotonic_s() - self._began_s
-        done = receipt_of(self.session, self.session.log.live.turn_number) if self._calls else None
+        receipt = receipt_of(self.session, self.session.log.live.turn_number) if self._calls else None
         return TurnEnd(
-            self.session.id, "", "cancelled", "", self._steps, self._usage, duration_s, receipt=done
+            self.session.id, "", "cancelled", "", self._steps, self._usage, duration_s, receipt=receipt
         )
 
     def _write(self, text: str) -> None:
         if not write_output(text, self.session.id):
             self.stop()
 
-    def _text(self, text: str) -> None:
+    def _print_text(self, text: str) -> None:
         if self._streams:
             self._write(wording.printable(text))
             self._open_line = not text.endswith("\n") if text else self._open_line
@@ -388,34 +391,31 @@ class OneShotReport(msgspec.Struct):
             self._write("\n")
             self._open_line = False
 
-    def _call(self, event: ToolFinished) -> None:
+    def _add_call(self, event: ToolFinished) -> None:
         self._calls.append({"name": event.name, "ok": event.ok, "duration_s": round(event.duration_s, 3)})
         subject = self._subjects.pop(event.call_id, "") or call_subject(event.arguments)
         if event.call_id in self._unanswered:
             self._unanswered[event.call_id] = subject or event.name
         if self._shows_calls:
             mark = "+" if event.ok else "x"
-            width = _columns()
+            width = _count_columns()
             _say(wording.call_line(event.name, subject, width, mark=mark, tail=wording.outcome(event)))
             if reason := wording.failure(event):
                 _say("  " + wording.clip(reason, width - 2))
             if event.edits:
                 _say_edits(event, width, self.theme)
 
-    def _aside(self, event: Event) -> None:
+    def _print_aside(self, event: Event) -> None:
         line = wording.aside(event)
         if isinstance(event, Notice) and line:
             self._notices.append(mask(line))
-        # A confirmation is waited for in silence otherwise.
-        always = isinstance(event, ConfirmationAsked) or (isinstance(event, Notice) and event.must_show)
+        # A confirmation and an outage may last for minutes. The person must know why nothing happens.
+        must_show = isinstance(event, ConfirmationAsked) or (isinstance(event, Notice) and event.must_show)
         if isinstance(event, Retry) and not self._has_retried:
-            self._has_retried = always = True  # an outage may last for minutes, in silence otherwise
-        self._note(mask(line), always=always)
-
-    def _note(self, line: str, *, always: bool = False) -> None:
-        if line and (self._shows_calls or always):
+            self._has_retried = must_show = True
+        if line and (self._shows_calls or must_show):
             self._close_line()
-            _say(line)
+            _say(mask(line))
 
 
 def _say_edits(event: ToolFinished, width: int, theme_name: str) -> None:
@@ -430,7 +430,7 @@ def _say_edits(event: ToolFinished, width: int, theme_name: str) -> None:
             _say(row.to_line())
 
 
-def _columns() -> int:
+def _count_columns() -> int:
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except OSError:

@@ -1,4 +1,4 @@
-"""Notice that the reader of a one-shot's output has left."""
+"""Detect that the reader of standard output has closed the pipe."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from contextlib import suppress
 def watch_reader(stop: Callable[[], object], fd: int = 1) -> None:
     """Call `stop` from the running loop once the last reader of the pipe `fd` has closed it.
 
-    A write fails then, too, but a silent model or command may keep the program from writing for long. Does
-    nothing if `fd` is no pipe that is only written."""
+    A write would fail as well, but while the model is silent nothing is written. Does nothing if `fd` is not
+    the write end of a pipe.
+    """
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -24,5 +25,5 @@ def watch_reader(stop: Callable[[], object], fd: int = 1) -> None:
     with suppress(OSError):  # it is closed, or the system can't watch it
         is_written = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
         if is_written and stat.S_ISFIFO(os.fstat(fd).st_mode):
-            # a pipe's end for writing is ready to be read only when it has no reader
+            # the write end of a pipe becomes readable when the pipe has no reader
             loop.add_reader(fd, end)

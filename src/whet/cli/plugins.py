@@ -1,7 +1,7 @@
 """`whet plugins`: list installed plugins and their contents, enable, disable, install and check them.
 
-Plugins are loaded in child processes here, so that one that hangs or dies can be reported. Installing
-never runs a plugin's code and never enables it.
+`list` and `doctor` load plugins in child processes, so that one that hangs or crashes can be reported.
+Installing never runs a plugin's code and never enables it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from whet.config.paths import Home
 from whet.config.schema import PluginSettings
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import plural
-from whet.plugins import install as bringing
+from whet.plugins import install as installing
 from whet.plugins.discover import Discovery, FoundPlugin, discover
 from whet.plugins.load import select_plugins
 from whet.plugins.parts import Problem
@@ -63,31 +63,28 @@ def _discover(home: Home, settings: PluginSettings) -> Discovery:
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete an installed plugin's name."""
     home = ctx.find_object(Home)
-    return (
-        [name for name in _discover(home, _settings(home)).plugins if name.startswith(incomplete)]
-        if home
-        else []
-    )
+    names = _discover(home, _settings(home)).plugins if home else ()
+    return [name for name in names if name.startswith(incomplete)]
 
 
 @plugins.command("list")
 @_as_json
 @click.pass_obj
 def list_plugins(home: Home, as_json: bool) -> None:
-    """List plugins with their versions, contents and problems; enabled ones are loaded, nothing is called."""
+    """List plugins with their versions, contents and problems. Enabled ones are loaded, but not called."""
     settings = _settings(home)
-    rows, problems = _rows(home, settings, _discover(home, settings))
+    rows, problems = _list_rows(home, settings, _discover(home, settings))
     if as_json:
         emit_json({"plugins": rows, "problems": [{"plugin": p.plugin, "reason": p.reason} for p in problems]})
         return
     if rows:
-        shape: list[Column[_Row]] = [
+        columns: list[Column[_Row]] = [
             Column("plugin", lambda row: row.name),
             Column("version", lambda row: printable(row.version) or "-"),
             Column("state", lambda row: "off" if not row.enabled else "on" if row.loaded else "broken"),
-            Column("kind", lambda row: printable(_kinds(row.has)) or "-", grows=True),
+            Column("kind", lambda row: printable(_describe_contents(row.has)) or "-", grows=True),
         ]
-        click.echo(table(rows, shape))
+        click.echo(table(rows, columns))
     else:
         click.echo(wrap_text("no plugins; whet plugins install FOLDER_OR_GIT_URL brings one"))
     for row in rows:
@@ -96,18 +93,19 @@ def list_plugins(home: Home, as_json: bool) -> None:
         click.echo(wrap_text(printable(problem.line)))
 
 
-def _rows(home: Home, settings: PluginSettings, discovery: Discovery) -> tuple[list[_Row], list[Problem]]:
+def _list_rows(
+    home: Home, settings: PluginSettings, discovery: Discovery
+) -> tuple[list[_Row], list[Problem]]:
     problems: list[Problem] = list(discovery.problems)
     missing: list[Problem] = []
-    on = select_plugins(discovery, settings, missing)
+    names = [plugin.name for plugin in select_plugins(discovery, settings, missing)]
     problems += [problem for problem in missing if problem not in problems]
-    names = [plugin.name for plugin in on]
     loaded = probe_plugins(home, names, workspace=_workspace(settings), tries=False) if names else []
     probes = {probe.name: probe for probe in loaded}
-    return [_row(plugin, probes.get(plugin.name)) for plugin in discovery.plugins.values()], problems
+    return [_make_row(plugin, probes.get(plugin.name)) for plugin in discovery.plugins.values()], problems
 
 
-def _row(plugin: FoundPlugin, probe: PluginProbe | None) -> _Row:
+def _make_row(plugin: FoundPlugin, probe: PluginProbe | None) -> _Row:
     claimed = {"tools": list(plugin.manifest.provides_tools)} if plugin.manifest.provides_tools else {}
     return _Row(
         name=plugin.name,
@@ -121,13 +119,14 @@ def _row(plugin: FoundPlugin, probe: PluginProbe | None) -> _Row:
     )
 
 
-def _kinds(has: dict[str, list[str]]) -> str:
-    return ", ".join(
-        f"engine {', '.join(names)}"
-        if kind == "engine"
-        else f"{len(names)} {kind if len(names) > 1 else kind.removesuffix('s')}"
-        for kind, names in has.items()
-    )
+def _describe_contents(contents: dict[str, list[str]]) -> str:
+    parts: list[str] = []
+    for kind, names in contents.items():
+        if kind == "engine":
+            parts.append(f"engine {', '.join(names)}")
+        else:
+            parts.append(f"{len(names)} {kind if len(names) > 1 else kind.removesuffix('s')}")
+    return ", ".join(parts)
 
 
 @plugins.command("enable")
@@ -180,22 +179,20 @@ def _write(home: Home, field: str, names: Sequence[str]) -> None:
 @click.pass_obj
 def install(home: Home, source: str, yes: bool) -> None:
     """Copy a plugin into the home, from a folder or a git repository. It is not enabled."""
-    fetched = bringing.fetch(home, source)
-    settled = False
+    fetched = installing.fetch(home, source)
     try:
         _describe(fetched)
         if not yes and not click.confirm("Install it?", default=False, err=True):
             raise click.Abort()
-        bringing.move_into_place(fetched)
-        settled = True
-    finally:
-        if not settled:
-            bringing.discard(fetched)
+        installing.move_into_place(fetched)
+    except BaseException:
+        installing.discard(fetched)
+        raise
     name = fetched.manifest.name
     click.echo(f"installed {fetched.target}; it is off: whet plugins enable {name}")
 
 
-def _describe(fetched: bringing.FetchedPlugin) -> None:
+def _describe(fetched: installing.FetchedPlugin) -> None:
     manifest = fetched.manifest
     by = f" by {manifest.author}" if manifest.author else ""
     click.echo(printable(f"{manifest.name} {manifest.version}{by}".replace(" " * 2, " ")))
@@ -231,9 +228,9 @@ def doctor(home: Home, names: tuple[str, ...], as_json: bool) -> None:
     unknown = [name for name in chosen if discovery.find_plugin(name) is None]
     if unknown:
         raise NotFound(f"there is no plugin {unknown[0]}", hint="whet plugins list")
-    probes = [
-        probe for name in chosen for probe in probe_plugins(home, [name], workspace=_workspace(settings))
-    ]
+    probes: list[PluginProbe] = []
+    for name in chosen:
+        probes += probe_plugins(home, [name], workspace=_workspace(settings))
     probes += [PluginProbe(problem.plugin, False, problems=[problem.reason]) for problem in problems]
     if as_json:
         emit_json(probes)
@@ -284,8 +281,8 @@ def run(home: Home, name: str, arguments: tuple[str, ...]) -> None:
     ) as loaded:
         command = next((entry for entry in loaded.cli_commands if entry.name == name), None)
         if command is None:
-            there = ", ".join(entry.name for entry in loaded.cli_commands) or "none"
-            raise NotFound(f"no enabled plugin brings the command {name}", hint=f"there are: {there}")
+            names = ", ".join(entry.name for entry in loaded.cli_commands) or "none"
+            raise NotFound(f"no enabled plugin brings the command {name}", hint=f"there are: {names}")
         parser = argparse.ArgumentParser(prog=f"whet plugins run {name}", description=command.help)
         command.setup(parser)
         parsed = parser.parse_args(list(arguments))

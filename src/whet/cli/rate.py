@@ -1,7 +1,6 @@
-"""Rating a turn: /good and /bad in the chat, `whet rate` anywhere else.
+"""Rate a turn, with /good and /bad in the chat and with `whet rate` anywhere else.
 
-It is the only signal that comes from the person. Together with the others (corrections, undone turns) it
-shows which learned items help. It is stored here and sent nowhere.
+Ratings, corrections and undone turns show which learned items help. They are stored here and sent nowhere.
 """
 
 from __future__ import annotations

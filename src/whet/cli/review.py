@@ -1,7 +1,6 @@
 """`whet review`: run a review by hand, see the results and cost of reviews, decide on waiting changes.
 
-A review is named by its id, the beginning of one, or the id of its own session. Its contents and its
-judgement are defined elsewhere.
+A review is named by its id, the beginning of its id, or the id of its own session.
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ def run(home: Home, name: str, focus: str, kinds: tuple[Kind, ...], as_json: boo
     """Review a session now and report the saved changes."""
     stored.require_store(home)
 
-    async def work(runner: ReviewRunner) -> tuple[str, ReviewFinished | None]:
+    async def review_session(runner: ReviewRunner) -> tuple[str, ReviewFinished | None]:
         session_id = await runner.database.read(lambda db: sessions.resolve_id(db, name))
         queued = await runner.queue_review(session_id, focus, kinds)
         if sys.stderr.isatty():
             click.echo("reviewing; Ctrl-C leaves the rest to the next worker", err=True)
         return queued.job_id, await runner.run(queued.job_id)
 
-    job_id, finished = run_on_loop(_with_reviews(home, work))
+    job_id, finished = run_on_loop(_with_reviews(home, review_session))
     if finished is None:
         raise NotFound("another process reviews this conversation now", hint="whet review list")
     if as_json:
@@ -97,18 +96,16 @@ def list_(home: Home, name: str, limit: int, as_json: bool) -> None:
         listed = reviews.list_reviews(db, limit, session_id=session_id)
         return listed, reviews.spent_since(db, since), reviews.usage_since(db, since)
 
-    nothing: tuple[list[ReviewRow], DaySpending, DayUsage] = (
-        [],
-        DaySpending(0, 0, 0.0),
-        DayUsage(Usage(), Usage()),
-    )
-    rows, spent, day = stored.read(home, read) if has_store(home) else nothing
+    if has_store(home):
+        rows, spent, day = stored.read(home, read)
+    else:
+        rows, spent, day = [], DaySpending(0, 0, 0.0), DayUsage(Usage(), Usage())
     if as_json:
-        return emit_json({"reviews": [_facts(row) for row in rows], "today": spent})
+        return emit_json({"reviews": [_list_facts(row) for row in rows], "today": spent})
     if not rows:
         return click.echo(_NONE_YET)
     click.echo(_table(rows))
-    click.echo(_today(home, spent, day))
+    click.echo(_describe_today(home, spent, day))
 
 
 @review.command("show")
@@ -127,8 +124,8 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
     written, transcript = stored.read(home, read)
     if as_json:
         messages = [{"seq": seq, **msgspec.to_builtins(message)} for seq, message in transcript]
-        return emit_json({**_facts(row), "writes": written, "messages": messages})
-    lines = [*_head(row), *(_change_line(change) for change in written), ""]
+        return emit_json({**_list_facts(row), "writes": written, "messages": messages})
+    lines = [*_describe_review(row), *(_describe_change(change) for change in written), ""]
     if child := row.review_session_id:
         lines.append(
             stored.read(home, lambda db: render(db, sessions.get(db, child), load_ui(home), full=full))
@@ -140,13 +137,11 @@ def show(home: Home, name: str, full: bool, as_json: bool) -> None:
 @home_and_json
 def inbox(home: Home, as_json: bool) -> None:
     """List changes that wait for your decision, those that reviews were refused, and notes that do harm."""
-    rows = (
-        stored.read(home, lambda db: ledger.select(db, states=lesson_counts.WAITING))
-        if has_store(home)
-        else []
-    )
-    refused = stored.read(home, lesson_counts.list_refusals) if has_store(home) else []
-    harmful = _list_harmful(home) if has_store(home) else []
+    rows, refused, harmful = [], [], []
+    if has_store(home):
+        rows = stored.read(home, lambda db: ledger.select(db, states=lesson_counts.WAITING))
+        refused = stored.read(home, lesson_counts.list_refusals)
+        harmful = _list_harmful(home)
     if as_json:
         return emit_json({"inbox": rows, "refused": refused, "harmful": [effect.item for effect in harmful]})
     for effect in harmful:
@@ -154,11 +149,11 @@ def inbox(home: Home, as_json: bool) -> None:
     if not rows and not refused:
         return None if harmful else click.echo("Nothing waits for you.")
     for row in rows:
-        _show_waiting(row)
+        _print_change(row)
     if refused:
         click.echo(output.style_text("Refused (a note can be accepted by hand, as your own word):", "bold"))
     for row in refused:
-        _show_waiting(row)
+        _print_change(row)
     first = (rows or refused)[0].id
     click.echo(f"\nwhet review accept {first}" + (f"   ·   whet review reject {first}" if rows else ""))
 
@@ -169,7 +164,7 @@ def _list_harmful(home: Home) -> list[Effect]:
     )
 
 
-def _show_waiting(row: LedgerRow) -> None:
+def _print_change(row: LedgerRow) -> None:
     click.echo(output.style_text(f"{row.id}  {row.kind} {row.item}  {row.action}  {row.state}", "bold"))
     if row.reason:
         click.echo(output.wrap_text(printable(row.reason), indent=2))
@@ -200,24 +195,24 @@ def reject(home: Home, ids: tuple[int, ...], as_json: bool) -> None:
     """Drop waiting changes; the ledger keeps that they were made and dropped."""
     stored.require_store(home)
 
-    async def work(runner: ReviewRunner) -> list[LedgerRow]:
+    async def reject_changes(runner: ReviewRunner) -> list[LedgerRow]:
         return [await runner.learning.reject(id_) for id_ in ids]
 
-    _report_decided(run_on_loop(_with_reviews(home, work)), "dropped", as_json=as_json)
+    _report_decided(run_on_loop(_with_reviews(home, reject_changes)), "dropped", as_json=as_json)
 
 
-def _report_decided(rows: list[LedgerRow], done: str, *, as_json: bool) -> None:
+def _report_decided(rows: list[LedgerRow], success: str, *, as_json: bool) -> None:
     if as_json:
         return emit_json({"changes": rows})
     for row in rows:
-        word = done if row.state in ("active", "rejected") else f"{row.state} ({row.reason})"
+        word = success if row.state in ("active", "rejected") else f"{row.state} ({row.reason})"
         click.echo(printable(f"{row.id}  {row.kind} {row.item}: {word}"))
 
 
-async def _with_reviews(home: Home, work: Callable[[ReviewRunner], Awaitable[T]]) -> T:
+async def _with_reviews(home: Home, function: Callable[[ReviewRunner], Awaitable[T]]) -> T:
     settings = load(home, {}, environ=os.environ).settings
     async with open_reviews(home, settings, load_secrets(home, os.environ)) as runner:
-        return await work(runner)
+        return await function(runner)
 
 
 def _find_review(home: Home, name: str) -> ReviewRow:
@@ -229,20 +224,20 @@ def _find_review(home: Home, name: str) -> ReviewRow:
     return rows[0]
 
 
-def _facts(row: ReviewRow) -> dict[str, Any]:
+def _list_facts(row: ReviewRow) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(row)
     payload = facts.pop("payload")
     try:
-        order = read_review_job(payload)
+        job = read_review_job(payload)
     except WhetError:
         return facts
     usage = {**facts["usage"], "cache_hit_ratio": round(row.usage.cache_hit_ratio, 4)}
-    return {**facts, "kinds": order.kinds, "reasons": order.reasons, "focus": order.focus, "usage": usage}
+    return {**facts, "kinds": job.kinds, "reasons": job.reasons, "focus": job.focus, "usage": usage}
 
 
 def _table(rows: list[ReviewRow]) -> str:
     now = SystemClock().now()
-    shape: list[Column[ReviewRow]] = [
+    columns: list[Column[ReviewRow]] = [
         Column("id", lambda row: row.id),
         Column("when", lambda row: output.age(row.finished or row.created, now), rank=2),
         Column("session", lambda row: row.session_id, rank=4),
@@ -252,7 +247,7 @@ def _table(rows: list[ReviewRow]) -> str:
         Column("cost", lambda row: output.usage_cost(row.usage), right=True, rank=3),
         Column("what came of it", _outcome, grows=True, least=14),
     ]
-    return output.table(rows, shape)
+    return output.table(rows, columns)
 
 
 def _cached_share(row: ReviewRow) -> str:
@@ -264,7 +259,7 @@ def _outcome(row: ReviewRow) -> str:
     return " · ".join(filter(None, (text, row.note)))
 
 
-def _today(home: Home, spent: DaySpending, day: DayUsage) -> str:
+def _describe_today(home: Home, spent: DaySpending, day: DayUsage) -> str:
     settings = load(home, {}, environ=os.environ).settings.review
     limit = f" of {count(settings.daily_tokens)}" if settings.daily_tokens else ""
     usd = f", {output.cost(spent.usd)}" + (f" of ${settings.daily_usd:.2f}" if settings.daily_usd else "")
@@ -274,8 +269,8 @@ def _today(home: Home, spent: DaySpending, day: DayUsage) -> str:
     return f"today: {count(spent.review_tokens)}{limit} tokens{usd}{share}"
 
 
-def _head(row: ReviewRow) -> list[str]:
-    facts, usage = _facts(row), row.usage
+def _describe_review(row: ReviewRow) -> list[str]:
+    facts, usage = _list_facts(row), row.usage
     lines = [
         f"review {row.id} of session {row.session_id or '(deleted)'}: {row.state}",
         f"for {' and '.join(facts.get('kinds', ()))}, because of: {', '.join(facts.get('reasons', ()))}",
@@ -285,8 +280,7 @@ def _head(row: ReviewRow) -> list[str]:
     return [printable(line) for line in [*lines, *filter(None, (facts.get("focus"), _outcome(row)))]]
 
 
-def _change_line(row: LedgerRow) -> str:
-    count_of = len(row.evidence)
-    quotes = f", {plural(count_of, 'quote')}" if count_of else ""
+def _describe_change(row: LedgerRow) -> str:
+    quotes = f", {plural(len(row.evidence), 'quote')}" if row.evidence else ""
     why = f": {row.reason}" if row.reason else ""
     return printable(f"  {row.id}  {row.kind} {row.item}  {row.action}  {row.state}{quotes}{why}")

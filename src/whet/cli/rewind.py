@@ -63,7 +63,7 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
     if point is None and not undo:
         return _list(home, name, as_json=as_json)
 
-    async def work(rewinding: Rewinding) -> Outcome:
+    async def rewind_session(rewinding: Rewinding) -> Outcome:
         if dry_run:
             return await rewinding.preview(point, parts, force=force)
         is_forced = force
@@ -72,15 +72,15 @@ def rewind(home: Home, target: str, parts: Parts, **flags: bool) -> None:
             is_forced = bool(plan.forceable_conflicts) and _ask(plan)
         return await rewinding.rewind(point, parts, force=is_forced)
 
-    session, done = _with(home, name, work)
+    session, outcome = _with_rewinding(home, name, rewind_session)
     if as_json:
-        emit_json(_of_session(session, rewind_answer(done, is_plan=dry_run)))
+        emit_json(_add_session(session, rewind_answer(outcome, is_plan=dry_run)))
     else:
         click.echo(stored.describe_session(session))
-        click.echo("\n".join(rewind_report.outcome(done, is_plan=dry_run)))
-        if done.forceable_conflicts and not force:
+        click.echo("\n".join(rewind_report.outcome(outcome, is_plan=dry_run)))
+        if outcome.forceable_conflicts and not force:
             click.echo("--force sets those back, too")
-    if done.files.failed:
+    if outcome.files.failed:
         raise click.exceptions.Exit(1)
 
 
@@ -100,38 +100,43 @@ def diff(home: Home, target: str, stat: bool, as_json: bool) -> None:
     name, point = parse_target(target)
     if point is not None and point.step:
         raise click.UsageError("whet diff takes a turn, not a step")
-    session, changes = _with(home, name, lambda rewinding: rewinding.diff(point.turn if point else 0))
+    turn = point.turn if point else 0
+    session, changes = _with_rewinding(home, name, lambda rewinding: rewinding.diff(turn))
     if as_json:
-        return emit_json(_of_session(session, diff_answer(changes)))
+        return emit_json(_add_session(session, diff_answer(changes)))
     if not changes:
         return click.echo(f"No file was changed: {stored.describe_session(session)}.")
-    lines = [] if stat else [_colour_line(line) for rewinding in changes for line in rewinding.lines]
+    lines = [] if stat else [_colour_line(line) for change in changes for line in change.lines]
     print_long("\n".join([stored.describe_session(session), *lines, *rewind_report.summary(changes)]))
 
 
 def _list(home: Home, name: str, *, as_json: bool) -> None:
-    async def gather(rewinding: Rewinding) -> tuple[RewindPoints, list[str]]:
+    async def read_points(rewinding: Rewinding) -> tuple[RewindPoints, list[str]]:
         finished = await rewinding.recover()
-        steps, left_out = await rewinding.steps(), await rewinding.left_out()
-        return points_answer(finished, steps, left_out), rewind_report.points(steps) + [
-            f"  not recorded: {rewind_report.display_path(omission.path)} ({omission.why})"
-            for omission in left_out
-        ]
+        steps, omissions = await rewinding.steps(), await rewinding.left_out()
+        lines = rewind_report.points(steps)
+        for omission in omissions:
+            lines.append(f"  not recorded: {rewind_report.display_path(omission.path)} ({omission.why})")
+        return points_answer(finished, steps, omissions), lines
 
-    session, (points, lines) = _with(home, name, gather)
+    session, (points, lines) = _with_rewinding(home, name, read_points)
     if as_json:
-        return emit_json(_of_session(session, points))
+        return emit_json(_add_session(session, points))
     click.echo(stored.describe_session(session))
     if points.finished:
         click.echo("A rewind that was cut off has been finished.")
     click.echo("\n".join(lines) if lines else "No step of this session has changed files.")
 
 
-def _of_session(session: SessionRow, answer: msgspec.Struct) -> dict[str, Any]:
+def _add_session(session: SessionRow, answer: msgspec.Struct) -> dict[str, Any]:
     return {"session_id": session.id, "workspace": session.workspace, **msgspec.structs.asdict(answer)}
 
 
-def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> tuple[SessionRow, T]:
+def _with_rewinding(
+    home: Home, name: str, function: Callable[[Rewinding], Awaitable[T]]
+) -> tuple[SessionRow, T]:
+    """Return the session of this name and the result of `function` for it. Raises NotFound if the session
+    does not exist or has no workspace."""
     stored.require_store(home)
     settings = load(home, environ=os.environ).settings
     clock, pool = SystemClock(), ToolPool(1)
@@ -143,7 +148,7 @@ def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> t
             if not session.workspace:
                 raise NotFound(f"session {session.id} has no workspace")
             log = await Transcript.open(database, session.id, clock)
-            return session, await work(Rewinding(recordings, log, Path(session.workspace)))
+            return session, await function(Rewinding(recordings, log, Path(session.workspace)))
 
     try:
         return run_on_loop(run())

@@ -1,4 +1,4 @@
-"""`whet run --parallel FILE`: many tasks at once, each in a session of its own, and one table of results."""
+"""`whet run --parallel FILE`: run many tasks at once, each in its own session, and print their results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from whet.contract.protocols import NobodyPresent
 from whet.log import mask
 from whet.store.helper_rows import HelperRow, HelperView
 from whet.terminal import wording
-from whet.terminal.output import Column, emit_json, emit_rows, home_and_json
+from whet.terminal.output import Column, emit_rows, home_and_json
 
 _ANSWER_CHARS = 400
-Done = tuple[HelperRow, HelperView]
+_TaskResult = tuple[HelperRow, HelperView]
 
 
 @click.command("run")
@@ -39,7 +39,7 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
         settings = msgspec.structs.replace(settings, agent=agent)
     tasks = task_runs.read_tasks(file, workspace_of(settings))
 
-    async def work() -> list[Done]:
+    async def run_all() -> list[_TaskResult]:
         async with aclosing(await start_app(options, settings, NobodyPresent())) as app:
             app.sessions.helper_listeners.append(_announce_end)
             rows = await task_runs.run_tasks(app.sessions, tasks, f"run {file.name}", again=again)
@@ -47,11 +47,11 @@ def run(home: Home, file: Path, jobs: int | None, again: bool, as_json: bool, **
             return [(row, views[row.name]) for row in rows]
 
     try:
-        done = run_on_loop(work())
+        results = run_on_loop(run_all())
     except KeyboardInterrupt:
         raise click.Abort from None
-    _show(done, as_json=as_json)
-    if not all(task_runs.is_success(row) for row, _ in done):
+    _print_results(results, as_json=as_json)
+    if not all(task_runs.is_success(row) for row, _ in results):
         raise click.exceptions.Exit(1)
 
 
@@ -59,19 +59,17 @@ def _announce_end(row: HelperRow) -> None:
     click.echo(f"{task_runs.name_of(row)} has ended", err=True)
 
 
-def _show(done: list[Done], *, as_json: bool) -> None:
-    if as_json:
-        return emit_json({"session": done[0][0].parent, "tasks": [_as_object(*entry) for entry in done]})
-    shape: list[Column[Done]] = [
-        Column("task", lambda entry: task_runs.name_of(entry[0]), rank=1),
-        Column("end", lambda entry: entry[1].state),
-        Column("calls", lambda entry: str(entry[1].calls), right=True, rank=3),
-        Column("tokens", lambda entry: f"{entry[1].tokens:,}", right=True, rank=2),
-        Column("edits", lambda entry: entry[1].edits or "-", rank=1),
-        Column("answer", lambda entry: _short(entry[0]), grows=True),
+def _print_results(results: list[_TaskResult], *, as_json: bool) -> None:
+    columns: list[Column[_TaskResult]] = [
+        Column("task", lambda result: task_runs.name_of(result[0]), rank=1),
+        Column("end", lambda result: result[1].state),
+        Column("calls", lambda result: str(result[1].calls), right=True, rank=3),
+        Column("tokens", lambda result: f"{result[1].tokens:,}", right=True, rank=2),
+        Column("edits", lambda result: result[1].edits or "-", rank=1),
+        Column("answer", lambda result: _first_line(result[0]), grows=True),
     ]
-    emit_rows(done, shape, [], none="there are no tasks", as_json=False)
-    return None
+    facts = {"session": results[0][0].parent, "tasks": [_as_object(*result) for result in results]}
+    emit_rows(results, columns, facts, none="there are no tasks", as_json=as_json)
 
 
 def _as_object(row: HelperRow, view: HelperView) -> dict[str, object]:
@@ -88,6 +86,6 @@ def _as_object(row: HelperRow, view: HelperView) -> dict[str, object]:
     }
 
 
-def _short(row: HelperRow) -> str:
+def _first_line(row: HelperRow) -> str:
     lines = (row.answer or row.error).strip().splitlines()
     return mask(wording.printable(lines[0][:_ANSWER_CHARS])) if lines else ""

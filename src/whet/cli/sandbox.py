@@ -1,7 +1,4 @@
-"""`whet sandbox`: show the sandbox of this machine and the reach of commands, and run a command in it.
-
-It asks no model. Only the tried command changes anything.
-"""
+"""`whet sandbox`: show the sandbox of this machine and what commands can reach, and run a command in it."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from whet.tools.shell import command_environment
 
 
 class _StatusReport(msgspec.Struct, frozen=True):
-    """The report of `status`."""
+    """The JSON document of `whet sandbox status`."""
 
     mode: str
     engine: str
@@ -55,21 +52,21 @@ sandbox: click.Group = click.Group("sandbox", help="See what commands may reach,
 def status(home: Home, as_json: bool) -> None:
     """Show the engine in use, why better ones are not, and what commands may reach in this folder."""
     confinement, workspace = _confinement(home)
-    standing = confinement.command_status()
+    engine = confinement.command_status()
     policy = confinement.policy(workspace)
     report = _StatusReport(
         mode=confinement.mode,
-        engine=standing.name,
-        line=standing.line,
-        tried=dict(standing.tried),
+        engine=engine.name,
+        line=engine.line,
+        tried=dict(engine.tried),
         workspace=str(policy.workspace),
         write=[str(path) for path in policy.write],
         read=[str(path) for path in policy.read],
         protected=list(policy.protected),
         hosts=list(policy.hosts),
     )
-    words = _policy_lines(policy) if confinement.is_local else [f"workspace: {shorten(str(workspace))}"]
-    emit(report, "\n".join([standing.line, *words]), as_json=as_json)
+    lines = _describe_policy(policy) if confinement.is_local else [f"workspace: {shorten(str(workspace))}"]
+    emit(report, "\n".join([engine.line, *lines]), as_json=as_json)
 
 
 @sandbox.command("explain", context_settings={"ignore_unknown_options": True})
@@ -84,9 +81,8 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     rules = read_path_rules(load(home, environ=os.environ).settings.approval.deny)
     scope = RiskScope(str(workspace), os.path.realpath(os.path.expanduser("~")), str(home.main_root))
     risk = analyse(text, str(workspace), scope)
-    needs = risk.needs  # as the gate reads it before it asks
     denied = list_file_rules(text, risk.commands, str(workspace), rules) if rules.rules else {}
-    missing = missing_openings(policy, needs, confinement.private_folders(""))
+    missing = missing_openings(policy, risk.needs, confinement.private_folders(""))
     openings = list(dict.fromkeys((*missing, *needed_openings(policy, text, workspace))))
     openings = [opening for opening in openings if not _is_denied(opening, workspace, rules)]
     lines = [f"{word}: the rule deny: {rule} forbids it" for word, rule in denied.items()]
@@ -99,7 +95,7 @@ def explain_(home: Home, command: Sequence[str], as_json: bool) -> None:
     facts = {
         "command": text,
         "denied": denied,
-        "openings": [_opening(opening) for opening in openings],
+        "openings": [_as_object(opening) for opening in openings],
         "line": engine_line,
     }
     emit(facts, "\n".join([engine_line, *map(printable, lines)]), as_json=as_json)
@@ -122,7 +118,7 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
         shell = [find_shell(workspace), "-c", text]
         code, output = jail.run(JailedCommand(shell, environment, workspace), timeout_s)
         denial = confinement.explain("", jail, (text, output, workspace)) if code else None
-    openings = [_opening(opening) for opening in denial.openings] if denial else []
+    openings = [_as_object(opening) for opening in denial.openings] if denial else []
     facts = {"exit": code, "output": output, "stopped": denial.what if denial else "", "openings": openings}
     parts = [output.rstrip("\n"), *([denial.line] if denial else []), f"[exit {code}]"]
     emit(facts, "\n".join(part for part in parts if part), as_json=as_json)
@@ -131,27 +127,26 @@ def try_(home: Home, command: Sequence[str], timeout_s: float, as_json: bool) ->
 
 def _confinement(home: Home) -> tuple[Confinement, Path]:
     settings = load(home, environ=os.environ).settings
-    return confine(home, settings.sandbox, deny=settings.approval.deny), Path(
-        settings.tools.workspace or "."
-    ).expanduser().resolve()
+    workspace = Path(settings.tools.workspace or ".").expanduser().resolve()
+    return confine(home, settings.sandbox, deny=settings.approval.deny), workspace
 
 
 def _is_denied(opening: Opening, workspace: Path, rules: PathRules) -> bool:
-    """Return whether a deny rule protects the path of an opening, which then helps nothing."""
+    """Return whether a deny rule forbids the path of an opening, so that the opening has no effect."""
     is_path = opening.kind in ("read", "write")
     return is_path and rules.find(opening.target, workspace, writes=opening.kind == "write") != ""
 
 
 def _command_line(command: Sequence[str]) -> str:
-    """Return one command line for a shell: a single word is a whole line as it is."""
+    """Return the words as a command line for a shell. A single word is taken as a whole line."""
     return command[0] if len(command) == 1 else shlex.join(command)
 
 
-def _opening(opening: Opening) -> dict[str, str]:
+def _as_object(opening: Opening) -> dict[str, str]:
     return {"kind": opening.kind, "target": opening.target, "words": opening.words}
 
 
-def _policy_lines(policy: SandboxPolicy) -> list[str]:
+def _describe_policy(policy: SandboxPolicy) -> list[str]:
     home = [path for path in policy.read if shorten(str(path)).startswith("~")]
     others = [path for path in policy.read if path not in home]
     hidden = [
@@ -159,16 +154,20 @@ def _policy_lines(policy: SandboxPolicy) -> list[str]:
         for path in policy.hidden_inside()
         if is_below(path, policy.workspace) and path not in policy.closed
     ]
-    return [
-        f"write: {_paths([policy.workspace, *policy.write])}, /tmp (private)",
-        f"read: {_paths(others)}" + (f"; toolchains {_paths(home)}" if home else ""),
+    lines = [
+        f"write: {_join_paths([policy.workspace, *policy.write])}, /tmp (private)",
+        f"read: {_join_paths(others)}" + (f"; toolchains {_join_paths(home)}" if home else ""),
         f"read-only in the workspace: {', '.join(_list_protected(policy))}",
-        *([f"read-only by a rule: {_paths(policy.fixed)}"] if policy.fixed else []),
-        *([f"hidden in the workspace: {_paths(hidden)}"] if hidden else []),
-        *([f"closed by a rule: {_paths(policy.closed)}"] if policy.closed else []),
-        f"network: {', '.join(policy.hosts)}" if policy.hosts else "network: none",
-        f"not there: the rest of your home, and {shorten(str(policy.home))}",
     ]
+    if policy.fixed:
+        lines.append(f"read-only by a rule: {_join_paths(policy.fixed)}")
+    if hidden:
+        lines.append(f"hidden in the workspace: {_join_paths(hidden)}")
+    if policy.closed:
+        lines.append(f"closed by a rule: {_join_paths(policy.closed)}")
+    lines.append(f"network: {', '.join(policy.hosts) or 'none'}")
+    lines.append(f"not there: the rest of your home, and {shorten(str(policy.home))}")
+    return lines
 
 
 def _list_hidden(policy: SandboxPolicy, text: str) -> list[str]:
@@ -183,7 +182,7 @@ def _list_hidden(policy: SandboxPolicy, text: str) -> list[str]:
 
 
 def _describe_need(policy: SandboxPolicy, opening: Opening) -> str:
-    """Return a line about an opening that a command would need, which may be one that nobody can give."""
+    """Return a line about an opening that a command would need. If it can't be given, the line says why."""
     if opening.kind != "run":
         try:
             policy.with_openings([opening])
@@ -193,10 +192,10 @@ def _describe_need(policy: SandboxPolicy, opening: Opening) -> str:
 
 
 def _list_protected(policy: SandboxPolicy) -> list[str]:
-    """Return the protected names that commands see."""
-    seen = frozenset(policy.protected_paths())
-    return [name for name in policy.protected if policy.workspace / name in seen]
+    """Return the protected names that exist in the workspace."""
+    paths = frozenset(policy.protected_paths())
+    return [name for name in policy.protected if policy.workspace / name in paths]
 
 
-def _paths(paths: Sequence[Path]) -> str:
+def _join_paths(paths: Sequence[Path]) -> str:
     return ", ".join(printable(shorten(str(path))) for path in paths)

@@ -1,4 +1,4 @@
-"""What `whet sessions search` found, for a person: in the owner's time zone, with secrets masked."""
+"""Print the results of `whet sessions search`, in the owner's time zone and with secrets masked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whet.terminal.wording import cut, printable
 
 
 def begin_of_day(date: str | None) -> str | None:
-    """Return when a day begins in the owner's time zone, as an ISO time. Other text stays."""
+    """Return when a day begins in the owner's time zone, as an ISO time. Other text is returned unchanged."""
     if date is None:
         return None
     try:
@@ -27,8 +27,8 @@ def begin_of_day(date: str | None) -> str | None:
 
 
 def mask_hit(hit: index.Hit) -> index.Hit:
-    """Return a hit whose snippet is without marks if they stand inside a secret: they would hide it from
-    `mask`."""
+    """Return a hit with secrets in its snippet masked. Marks of matching words inside a secret would hide it
+    from `mask`, so a snippet with a secret loses its marks."""
     text = hit.snippet.replace(index.MARK_OPEN, "").replace(index.MARK_CLOSE, "")
     masked_text = mask(text)
     return hit if masked_text == text else msgspec.structs.replace(hit, snippet=masked_text)

@@ -1,4 +1,4 @@
-"""`whet serve`: the API and the dashboard, and their access tokens."""
+"""`whet serve`: serve the API and the dashboard, and manage their access tokens."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def list_(home: Home, as_json: bool) -> None:
     """List tokens; their secrets are not stored."""
     rows = _change(home, tokens.TOKENS.all)
     now = SystemClock().now()
-    shape: list[Column[tokens.ApiTokenRow]] = [
+    columns: list[Column[tokens.ApiTokenRow]] = [
         Column("id", lambda row: row.id, rank=2),
         Column("name", lambda row: printable(row.name), grows=True),
         Column("role", lambda row: row.role),
@@ -105,7 +105,7 @@ def list_(home: Home, as_json: bool) -> None:
         Column("state", lambda row: "revoked" if row.revoked else "in use"),
     ]
     none = "No token yet. The first start of `whet serve` makes one; or: whet serve token create NAME"
-    emit_rows(rows, shape, {"tokens": rows}, none=none, as_json=as_json)
+    emit_rows(rows, columns, {"tokens": rows}, none=none, as_json=as_json)
 
 
 @token.command("revoke")
@@ -117,14 +117,13 @@ def revoke(home: Home, name: str, as_json: bool) -> None:
     emit({"revoked": row}, f"revoked {printable(row.name)} ({row.role})", as_json=as_json)
 
 
-def _change(home: Home, work: Callable[[apsw.Connection], T]) -> T:
+def _change(home: Home, operation: Callable[[apsw.Connection], T]) -> T:
     home.ensure()
-    return stored.write(home, work)
+    return stored.write(home, operation)
 
 
 def _serve(home: Home, options: dict[str, Any]) -> None:
-    # The server's modules take longer to import than all other commands together, and only this one needs
-    # them.
+    # Importing the server takes longer than importing all other commands together.
     from whet.app.build import App  # noqa: PLC0415
     from whet.app.conversations.hosted import SessionHost  # noqa: PLC0415
     from whet.app.conversations.people import PersonRouter  # noqa: PLC0415
@@ -152,17 +151,17 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
     home.ensure()
     log.start_logging(home.logs)
 
-    async def go() -> None:
+    async def serve_app() -> None:
         people = PersonRouter()
         app = await App.start(home, settings, load_secrets(home, os.environ), people, workspace, source="api")
         hosted = SessionHost(app.sessions, people)
         try:
             app.services.models.require_model()
             token_path = tokens.make_first(app.database, home, app.clock)
-            pace = SiteTimings(answer_wait_s=options["answer_wait_s"])
+            timings = SiteTimings(answer_wait_s=options["answer_wait_s"])
             async with limit_memory():
                 await run(
-                    hosted, listening, pace, lambda port: _ready(listening, port, token_path, workspace)
+                    hosted, listening, timings, lambda port: _announce(listening, port, token_path, workspace)
                 )
         finally:
             await hosted.aclose()
@@ -170,7 +169,7 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
             await app.aclose()
 
     try:
-        run_on_loop(go())
+        run_on_loop(serve_app())
     except* WhetError as group:
         raise group.exceptions[0] from None
 
@@ -178,14 +177,14 @@ def _serve(home: Home, options: dict[str, Any]) -> None:
 def serve_beside(
     home: Home, port: int, say: Callable[[str], None]
 ) -> Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]:
-    """Return a coroutine function that serves API and dashboard beside another interface of this process,
-    sharing its conversations, until the event is set.
+    """Return a coroutine function that serves the API and the dashboard until its event is set, with the
+    conversations of another interface of this process.
 
-    If the port is not available, that is reported, and only this part ends.
+    If the port is not available, `say` gets the reason, and the function returns.
     """
 
-    async def work(hosted: SessionHost, stop: asyncio.Event) -> None:
-        # As in `_serve`: import the server's modules only if they are needed.
+    async def serve_until(hosted: SessionHost, stop: asyncio.Event) -> None:
+        # as in `_serve`, the server is imported only if it is needed
         from whet.schedules.adding import add_schedule  # noqa: PLC0415
         from whet.serve.run import ServeOptions  # noqa: PLC0415
         from whet.serve.run import serve as run  # noqa: PLC0415
@@ -208,10 +207,10 @@ def serve_beside(
         except WhetError as error:
             say(f"dashboard: off, {error.message}" + (f" ({error.hint})" if error.hint else ""))
 
-    return work
+    return serve_until
 
 
-def _ready(listening: Any, port: int, token_path: Path | None, workspace: Path) -> None:
+def _announce(listening: Any, port: int, token_path: Path | None, workspace: Path) -> None:
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     click.echo(f"OpenAI base URL: http://{host}:{port}/v1   (model: whet)")
     if listening.has_web:

@@ -1,7 +1,7 @@
 """`whet sessions`: list, show, search, export, rename, archive and delete stored conversations.
 
-A session is named by its id, the beginning of one, or its title. If nothing is stored yet, no database is
-created, and the output says how to begin.
+A session is named by its id, the beginning of its id, or its title. If nothing is stored yet, no database is
+created.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ sessions: click.Group = click.Group("sessions", help="List, show, search, export
 
 def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a session's id from the latest ones."""
-    # Shell completion stops before the top command runs, so there is no context object yet.
+    # During shell completion the top command does not run, so there is no context object.
     home = find_home(ctx.find_root().params.get("profile") or "")
     try:
         rows = _read(home, lambda db: store.list_sessions(db, 50))
@@ -63,9 +63,9 @@ def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str
 _session = click.argument("session", shell_complete=complete_session)
 
 
-def _read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
+def _read(home: Home, query: Callable[[apsw.Connection], T]) -> T:
     stored.require_store(home)
-    return stored.read(home, work)
+    return stored.read(home, query)
 
 
 @sessions.command("list")
@@ -95,33 +95,29 @@ def list_(  # noqa: PLR0913 - one for each option
             total = database.read_now(store.count_chats)
     if as_json:
         fork_rows = [
-            {"session": tree_row.row.id, "origin": tree_row.origin, "turn": tree_row.turn}
-            for tree_row in rows
-            if tree_row.origin
+            {"session": entry.row.id, "origin": entry.origin, "turn": entry.turn}
+            for entry in rows
+            if entry.origin
         ]
-        return emit_json(
-            {"sessions": [tree_row.row for tree_row in rows], "forks": fork_rows, "total": total}
-        )
+        return emit_json({"sessions": [entry.row for entry in rows], "forks": fork_rows, "total": total})
     if not rows:
         return click.echo("No session fits. All of them: whet sessions list" if total else _NONE_YET)
-    click.echo(_table(rows))
+    click.echo(_make_table(rows))
     if len(rows) == limit and total > limit and not words:
         click.echo(f"{limit} of {total}; more with --limit {limit * 5}")
 
 
-def _table(rows: list[forks.TreeRow]) -> str:
+def _make_table(rows: list[forks.TreeRow]) -> str:
     now = SystemClock().now()
-    return output.table(
-        rows,
-        [
-            Column("id", lambda tree_row: tree_row.row.id),
-            Column("last active", lambda tree_row: output.age(tree_row.row.last_active, now), rank=2),
-            Column("turns", lambda tree_row: str(tree_row.row.turns), right=True, rank=3),
-            Column("tokens", lambda tree_row: count(tree_row.row.usage.total_tokens), right=True, rank=5),
-            Column("cost", lambda tree_row: output.usage_cost(tree_row.row.usage), right=True, rank=4),
-            Column("title", title_text, grows=True, least=16),
-        ],
-    )
+    columns: list[Column[forks.TreeRow]] = [
+        Column("id", lambda entry: entry.row.id),
+        Column("last active", lambda entry: output.age(entry.row.last_active, now), rank=2),
+        Column("turns", lambda entry: str(entry.row.turns), right=True, rank=3),
+        Column("tokens", lambda entry: count(entry.row.usage.total_tokens), right=True, rank=5),
+        Column("cost", lambda entry: output.usage_cost(entry.row.usage), right=True, rank=4),
+        Column("title", title_text, grows=True, least=16),
+    ]
+    return output.table(rows, columns)
 
 
 @sessions.command("show")
@@ -131,15 +127,15 @@ def _table(rows: list[forks.TreeRow]) -> str:
 def show(home: Home, session: str, full: bool, as_json: bool) -> None:
     """Show the conversation of a session."""
 
-    def work(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]], str]:
+    def read_session(db: apsw.Connection) -> tuple[SessionRow, list[tuple[int, Message]], str]:
         session_id = store.resolve_id(db, session)
         row = store.get(db, session_id)
-        whole = msgspec.structs.replace(row, usage=row.usage + helper_usage(db, session_id))
+        row = msgspec.structs.replace(row, usage=row.usage + helper_usage(db, session_id))
         if as_json:
-            return whole, index.read_messages_around(db, session_id, 0, 0, _EVERYTHING), ""
-        return whole, [], render(db, whole, load_ui(home), full=full)
+            return row, index.read_messages_around(db, session_id, 0, 0, _EVERYTHING), ""
+        return row, [], render(db, row, load_ui(home), full=full)
 
-    row, messages, text = _read(home, work)
+    row, messages, text = _read(home, read_session)
     if as_json:
         rows = [{"seq": seq, **to_dict(message)} for seq, message in messages]
         return emit_json({"session": row, "messages": rows})
@@ -170,10 +166,10 @@ def search(home: Home, words: tuple[str, ...], limit: int, **options: Any) -> No
             hits = list(map(mask_hit, index.find_now(database, " ".join(words), limit, **scope)))
             unindexed = database.read_now(count_backlog)
     if options["as_json"]:
-        return emit_json(
-            {"query": " ".join(words), "hits": hits}
-            | ({"unindexed_sessions": unindexed} if unindexed else {})
-        )
+        facts: dict[str, object] = {"query": " ".join(words), "hits": hits}
+        if unindexed:
+            facts["unindexed_sessions"] = unindexed
+        return emit_json(facts)
     if unindexed:
         note = f"The search index is being rebuilt: {unindexed} older sessions are not in it yet. "
         click.echo(f"{note}Each search and each turn goes on with it.", err=True)
@@ -205,24 +201,23 @@ def export(home: Home, names: tuple[str, ...], everything: bool, **options: Any)
         raise click.UsageError("name the sessions, or --all")
     if options["as_json"] and options["target"] == "-":
         raise click.UsageError("--json needs -o FILE")
-    # so that mask also knows the values in .env
-    load_secrets(home, os.environ)
-    from whet.cli.interactive.session_page import FORMATS  # noqa: PLC0415 - of the session commands only this writes
+    load_secrets(home, os.environ)  # so that their values are masked
+    from whet.cli.interactive.session_page import FORMATS  # noqa: PLC0415 - only this command writes a page
 
     write = FORMATS[options["kind"]]
 
-    def work(db: apsw.Connection) -> list[str]:
+    def write_sessions(db: apsw.Connection) -> list[str]:
         if everything:
             ids = [row.id for row in store.list_sessions(db, _EVERYTHING) if not row.private]
         else:
             ids = [store.resolve_id(db, name) for name in names]
-        with _writer(options["target"], force=options["force"]) as put:
+        with _open_target(options["target"], force=options["force"]) as write_piece:
             for number, session_id in enumerate(ids, start=1):
                 for piece in write(db, session_id):
-                    put(piece, f"session {number} of {len(ids)}")
+                    write_piece(piece, f"session {number} of {len(ids)}")
         return ids
 
-    ids = _read(home, work)
+    ids = _read(home, write_sessions)
     if options["as_json"]:
         emit_json({"path": options["target"], "format": options["kind"], "sessions": ids})
     elif options["target"] != "-":
@@ -236,33 +231,36 @@ def _count_private(db: apsw.Connection) -> int:
 
 
 @contextmanager
-def _writer(target: str, *, force: bool) -> Generator[Callable[[str, str], None]]:
-    """Yield a function that writes a piece. A file is private and gets its name when it is complete."""
+def _open_target(target: str, *, force: bool) -> Generator[Callable[[str, str], None]]:
+    """Yield a function that writes a piece of text and shows a text about the progress.
+
+    A file is private to its owner, and gets its name when it is complete.
+    """
     if target == "-":
-        shown = printable_styled if sys.stdout.isatty() else str
-        yield lambda piece, done: click.echo(shown(piece), nl=False)
+        escape = printable_styled if sys.stdout.isatty() else str
+        yield lambda piece, done: click.echo(escape(piece), nl=False)
         return
-    path, part, clock = Path(target), Path(target + ".part"), SystemClock()
+    path, partial_path, clock = Path(target), Path(target + ".part"), SystemClock()
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already", hint="--force replaces it")
     progress = output.ProgressLine("export", clock)
     try:
-        part.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # a command may have left a link
-        with open(os.open(part, flags, 0o600), "w", encoding="utf-8") as file:
+        with open(os.open(partial_path, flags, 0o600), "w", encoding="utf-8") as file:
 
             def write_piece(piece: str, done: str) -> None:
                 file.write(piece)
                 progress.update(done)
 
             yield write_piece
-        part.replace(path)
+        partial_path.replace(path)
     except OSError as error:
         raise ConfigError(
             f"can't write {path}: {error.strerror}", hint="-o FILE names another file"
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
         progress.finish()
 
 
@@ -306,11 +304,8 @@ def fork(home: Home, session: str, turn: int | None, as_json: bool) -> None:
     clock = SystemClock()
     new_id, now = clock.new_id(), iso(clock.now())
 
-    def work(db: apsw.Connection) -> SessionRow:
-        return forks.fork(db, store.resolve_id(db, session), turn or 0, new_id, now)
-
     stored.require_store(home)
-    row = stored.write(home, work)
+    row = stored.write(home, lambda db: forks.fork(db, store.resolve_id(db, session), turn or 0, new_id, now))
     _say(row, f"{row.id} goes on from there: whet chat --session {row.id}", as_json)
 
 
@@ -327,19 +322,21 @@ def private(home: Home, session: str, off: bool, as_json: bool) -> None:
 def _set_time(
     home: Home, session: str, set_time: Callable[[apsw.Connection, str, str], None], *, off: bool
 ) -> SessionRow:
-    """Set one of a session's times to the present, or clear it if `off`."""
+    """Set one of a session's times to now, or clear it if `off`."""
     now = "" if off else iso(SystemClock().now())
     return _change(home, session, lambda db, session_id: set_time(db, session_id, now))
 
 
-def _change(home: Home, name: str, work: Callable[[apsw.Connection, str], None]) -> SessionRow:
-    def change(db: apsw.Connection) -> SessionRow:
+def _change(home: Home, name: str, change: Callable[[apsw.Connection, str], None]) -> SessionRow:
+    """Call `change` with the id of the session of this name, and return the changed row."""
+
+    def find_and_change(db: apsw.Connection) -> SessionRow:
         session_id = store.resolve_id(db, name)
-        work(db, session_id)
+        change(db, session_id)
         return store.get(db, session_id)
 
     stored.require_store(home)
-    return stored.write(home, change)
+    return stored.write(home, find_and_change)
 
 
 def _say(row: SessionRow, text: str, as_json: bool) -> None:
@@ -362,38 +359,44 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     if not yes and rows:
         _confirm(rows)
     with stored.open_database(home) as database:
-        gone = database.write_now(lambda db: _delete_all(db, rows))
-        rewrite(database, gone)
+        deleted_count = database.write_now(lambda db: _delete_all(db, rows))
+        rewrite(database, deleted_count)
         forget_deleted_sessions(home, database, SystemClock())
     if as_json:
-        emit_json({"deleted": [row.id for row in rows], "sessions": gone})
+        emit_json({"deleted": [row.id for row in rows], "sessions": deleted_count})
     elif remains:
         click.echo("Nothing that was deleted is left in the file.")
     else:
-        click.echo(f"Deleted {plural(gone, 'session')}.")
+        click.echo(f"Deleted {plural(deleted_count, 'session')}.")
 
 
 def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:
-    gone = 0
+    """Delete sessions and their children, and return the number of deleted sessions."""
+    deleted_count = 0
     for row in rows:
         with suppress(NotFound):  # it was deleted with its parent, or is named twice
-            gone += session_deletion.delete_session(db, row.id)
-    return gone
+            deleted_count += session_deletion.delete_session(db, row.id)
+    return deleted_count
 
 
-def rewrite(database: StateDatabase, gone: int) -> None:
-    """Rewrite the file after `gone` sessions were deleted. Raises WhetError, which reports the progress."""
-    is_seen = sys.stderr.isatty()
-    if is_seen:
+def rewrite(database: StateDatabase, deleted_count: int) -> None:
+    """Rewrite the database file, so that nothing of deleted sessions is left in it.
+
+    Raises WhetError if that is not possible now. Its message says that `deleted_count` sessions were deleted.
+    """
+    has_terminal = sys.stderr.isatty()
+    if has_terminal:
         click.echo("rewriting the database ...", err=True, nl=False)
     try:
         erase(database)
     except (StoreBusy, StoreFull) as error:
-        done = f"{gone} deleted, but words of what is deleted are still in the file: " if gone else ""
+        prefix = ""
+        if deleted_count:
+            prefix = f"{deleted_count} deleted, but words of what is deleted are still in the file: "
         hint = "once that is over: whet sessions delete --remains"
-        raise WhetError(f"{done}{error.message}", hint=hint) from error
+        raise WhetError(f"{prefix}{error.message}", hint=hint) from error
     finally:
-        if is_seen:
+        if has_terminal:
             click.echo("\r\x1b[K", err=True, nl=False)
 
 

@@ -42,10 +42,10 @@ def copy(home: Home, to_url: str | None, from_url: str | None, as_json: bool) ->
         closing(open_team(url, 20.0)) as team,
     ):
         source, target = (own_store, team) if to_url else (team, own_store)
-        done: list[CopiedTable] = copy_store(source, target, show_progress)
+        tables: list[CopiedTable] = copy_store(source, target, show_progress)
         copy_seen_files(own_store, team, home, to_team=bool(to_url))
-    rows = sum(table.rows for table in done)
+    rows = sum(table.rows for table in tables)
     target_name = "the team's database" if to_url else str(home.database)
-    copied = f"copied {plural(rows, 'row')} in {plural(len(done), 'table')} to {target_name}"
+    copied = f"copied {plural(rows, 'row')} in {plural(len(tables), 'table')} to {target_name}"
     text = f"{copied}; counts and hashes are the same"
-    emit({"tables": done, "rows": rows}, text, as_json=as_json)
+    emit({"tables": tables, "rows": rows}, text, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The store, for commands that read or change it and end."""
+"""Open the store for a single command, and find the session that its arguments name."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MAX_RECENT, _MAX_FOLDERS = 50, 3
 
 
 def open_database(home: Home) -> closing[StateDatabase]:
-    """Open the store for a `with` block. It is created if it does not exist. If the home can't be written,
-    it can be read all the same; a write raises StoreUnwritable."""
+    """Open the store for a `with` block, creating it if it does not exist. If the home can't be written, the
+    store can still be read, and a write raises StoreUnwritable."""
     try:
         return closing(open_store(home, SystemClock()))
     except StoreUnwritable:
@@ -32,16 +32,16 @@ def open_database(home: Home) -> closing[StateDatabase]:
         return closing(StateDatabase.open_unwritable(home.database, _PATIENCE_S))
 
 
-def read(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    """Open the store and read from it."""
+def read(home: Home, query: Callable[[apsw.Connection], T]) -> T:
+    """Open the store and return the result of `query`."""
     with open_database(home) as database:
-        return database.read_now(work)
+        return database.read_now(query)
 
 
-def write(home: Home, work: Callable[[apsw.Connection], T]) -> T:
-    """Open the store and change it. Durable on return."""
+def write(home: Home, operation: Callable[[apsw.Connection], T]) -> T:
+    """Open the store, run `operation` in a transaction and return its result. Durable on return."""
     with open_database(home) as database:
-        return database.write_now(work)
+        return database.write_now(operation)
 
 
 def require_store(home: Home, problem: str = "there are no sessions yet") -> None:
@@ -51,27 +51,27 @@ def require_store(home: Home, problem: str = "there are no sessions yet") -> Non
 
 
 def find_session(db: apsw.Connection, name: str) -> sessions.SessionRow:
-    """Return the session with an id, the beginning of one or a title. If `name` is empty, return the latest
-    session of the current folder, as `whet --continue` does: a command that changes files must not reach into
-    another folder unless it is named.
+    """Return the session whose id is or begins with `name`, or whose title it is.
 
-    Raises NotFound, which names the latest sessions of other folders, if no session matches.
+    If `name` is empty, return the latest session of the current folder, as `whet --continue` does: without a
+    name, a command must not change files of another folder. Raises NotFound if no session matches; its hint
+    names the latest sessions of other folders.
     """
     if name:
         return sessions.get(db, sessions.resolve_id(db, name))
     folder = str(Path.cwd())
     latest = sessions.find_latest(db, workspace=folder)
     if latest is None:
-        raise _no_session_in(db, folder)
+        raise _missing_session_error(db, folder)
     return latest
 
 
 def describe_session(row: sessions.SessionRow) -> str:
-    """Return a session's id and folder, for the first line of what a command prints."""
+    """Return a session's id and folder, for the first line of a command's output."""
     return f"session {row.id} in {exact(row.workspace) or 'no folder'}"
 
 
-def _no_session_in(db: apsw.Connection, folder: str) -> NotFound:
+def _missing_session_error(db: apsw.Connection, folder: str) -> NotFound:
     by_folder: dict[str, str] = {}
     for row in sessions.list_sessions(db, _MAX_RECENT):
         by_folder.setdefault(row.workspace, row.id)

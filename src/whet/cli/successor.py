@@ -1,8 +1,8 @@
-"""Run the reviews of a question in a fork of the process that answered it.
+"""Run the due reviews in a fork of the process that answered a question.
 
-The fork has imported most of what a worker needs: it takes a third of the CPU time that a new interpreter
-does. Forking is unsafe while other threads run or files are open that both processes would use; such a
-process starts `whet worker` instead.
+The fork has already imported most of a worker's modules, so it takes a third of the CPU time of a new
+interpreter. Forking is unsafe while other threads run, or while files are open that both processes would use.
+In that case `whet worker` is started instead.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _THREADS, _DESCRIPTORS = "/proc/self/task", "/proc/self/fd"
 
 
 def continue_as_worker(home: Home) -> None:
-    """Leave a worker for the due reviews of a home behind: it outlives this process and its terminal and
-    logs to a file. Nothing else of this process may be in use. Never raises."""
+    """Start a worker for the due reviews of a home. It outlives this process and its terminal, and logs to a
+    file. Nothing else in this process may be in use. If no worker can be started, the next one runs them."""
     try:
         if _may_fork():
             _fork_worker(home)
         else:
             start_detached_worker(home)
     except OSError:
-        return  # the next worker runs what waits
+        return
 
 
 def _may_fork() -> bool:
@@ -45,7 +45,7 @@ def _list_descriptors(*, is_inherited: bool) -> list[int]:
     """Return the descriptors above the standard ones that this process opened, or that it inherited."""
     numbers: list[int] = []
     for number in map(int, os.listdir(_DESCRIPTORS)):
-        with suppress(OSError):  # the one that listed them
+        with suppress(OSError):  # the descriptor of the listing itself is closed by now
             if number > 2 and os.get_inheritable(number) == is_inherited:
                 numbers.append(number)
     return numbers
@@ -56,20 +56,20 @@ def _fork_worker(home: Home) -> None:
     reader, writer = os.pipe()
     try:
         if not os.fork():
-            _work(home, reader, writer)
+            _run_worker(home, reader, writer)
     finally:
         os.close(writer)
     os.read(reader, 1)  # the worker has closed its end
     os.close(reader)
 
 
-def _work(home: Home, *pipe: int) -> NoReturn:
-    """Be the worker in a new fork. What this process has registered for its exit does not run here."""
+def _run_worker(home: Home, *pipe: int) -> NoReturn:
+    """Run the worker in a new fork, and exit without running the exit handlers of the original process."""
     code = 1
     try:
         os.setsid()
-        with open_worker_log(home) as output, open(os.devnull, "rb") as nothing:
-            for number, file in enumerate((nothing, output, output)):
+        with open_worker_log(home) as output, open(os.devnull, "rb") as empty_input:
+            for number, file in enumerate((empty_input, output, output)):
                 os.dup2(file.fileno(), number)
         for number in (*_list_descriptors(is_inherited=True), *pipe):
             os.close(number)
@@ -80,7 +80,7 @@ def _work(home: Home, *pipe: int) -> NoReturn:
         main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    except BaseException as error:  # noqa: BLE001 - it must not go on as the process that was forked
+    except BaseException as error:  # noqa: BLE001 - the fork must not continue as the original process
         report_bug(type(error), error, error.__traceback__)
     finally:
         with suppress(OSError):

@@ -43,19 +43,19 @@ def init(home: Home, url: str, create: bool, as_json: bool) -> None:
         from whet_confirm.team import grant_confirm_role  # noqa: PLC0415 - as above
         from whet_confirm.team import init as set_up_confirm  # noqa: PLC0415 - as above
 
-        done, confirm_done = set_up(url), set_up_confirm(url)
+        steps, confirm_steps = set_up(url), set_up_confirm(url)
         grants = [*grant_agent_role(url, create=create), *grant_confirm_role(url, create=create)]
-    result = f"applied {plural(len(done), 'step')}" if done else "is up to date"
+    result = f"applied {plural(len(steps), 'step')}" if steps else "is up to date"
     lines = [f"the team's database {result}"]
-    if confirm_done:
-        lines.append(f"the confirmation service's tables there applied {plural(len(confirm_done), 'step')}")
+    if confirm_steps:
+        lines.append(f"the confirmation service's tables there applied {plural(len(confirm_steps), 'step')}")
     if has_password(url):
         lines.append("Put its password into ~/.pgpass or PGPASSWORD, so that it is not in config.yaml.")
     if create:
         lines += [*(f"{grant};" for grant in grants), _ROLES_HINT]
     else:
         lines.append(f"Use it: whet config set store.url {hide_password(url) if has_password(url) else url}")
-    emit({"applied": [*done, *confirm_done], "grants": grants}, "\n".join(lines), as_json=as_json)
+    emit({"applied": [*steps, *confirm_steps], "grants": grants}, "\n".join(lines), as_json=as_json)
 
 
 @team.command()
@@ -116,11 +116,13 @@ def release(home: Home, turn_ids: tuple[str, ...], as_json: bool) -> None:
 def _format_status(stats: TeamStatus) -> list[str]:
     waiting = f"{plural(stats.waiting, 'turn')} wait{'s' * (stats.waiting == 1)}"
     leases = f"{stats.held} in turns, {stats.run_out} with a lease that ran out"
-    return [
+    lines = [
         f"{stats.server} · {stats.address}",
         f"schema     {plural(stats.steps, 'step')}",
         f"sessions   {stats.sessions}: {leases}",
         f"queue      {waiting}, the oldest for {stats.oldest_s:.0f} s; {stats.running} run",
-        *([f"set aside  {plural(stats.aside, 'turn')}: whet team aside"] if stats.aside else []),
-        f"clock      {round(stats.clock_off_s, 1) + 0.0:+.1f} s against this machine's",
     ]
+    if stats.aside:
+        lines.append(f"set aside  {plural(stats.aside, 'turn')}: whet team aside")
+    lines.append(f"clock      {round(stats.clock_off_s, 1) + 0.0:+.1f} s against this machine's")
+    return lines

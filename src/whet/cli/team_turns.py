@@ -1,4 +1,5 @@
-"""`whet worker --turns` and `whet team ask`: run a team's queued turns; queue a turn and wait for its end."""
+"""Run a team's queued turns (`whet worker --turns`), and queue a turn and wait for its end (`whet team
+ask`)."""
 
 from __future__ import annotations
 
@@ -53,10 +54,10 @@ def _print_end(ended: EndedTurn) -> None:
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
-    """Options of a worker.
+    """The options of a worker.
 
-    It runs at most `max_turns` at once; when it stops, they have `drain_s` seconds to end. Its metrics are
-    served at `host` and `port` (-1: not at all).
+    It runs at most `max_turns` turns at once. When it stops, they have `drain_s` seconds to end. Its metrics
+    are served at `host` and `port`, or not at all if `port` is -1.
     """
 
     max_turns: int
@@ -66,10 +67,8 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
 
 def run_turns(home: Home, options: WorkerOptions) -> None:
-    """Run turns of the queue until SIGTERM or Ctrl-C; they then have `drain_s` seconds to end.
-
-    Turns that have not ended by then stay open, and another worker continues them.
-    """
+    """Run turns of the queue until SIGTERM or Ctrl-C. Running turns then have `drain_s` seconds to end; after
+    that, other workers continue them."""
     settings = load(home, {}, environ=os.environ).settings
     workspace = workspace_of(settings)
 
@@ -81,7 +80,7 @@ def run_turns(home: Home, options: WorkerOptions) -> None:
         hosted = SessionHost(app.sessions, people, max_turns=options.max_turns)
         try:
             app.services.models.require_model()
-            queue = team_queue(app.database)
+            queue = open_queue(app.database)
             _check_lease(queue, settings.store.lease_s)
             questions = WorkerQuestions(queue.database, app.clock)
             owner = claims.owner_name(app.clock.new_id())
@@ -126,8 +125,8 @@ async def serve_probe(
 
 
 async def _exit_now(worker: TurnWorker) -> None:
-    """Hand the open turns to other workers and exit without cancelling them: a cancelled turn would be over,
-    an open one is continued elsewhere."""
+    """Release the open turns to other workers, and exit without cancelling them: a cancelled turn would not
+    be continued."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_MAX_EXIT_S):
             await worker.leave_all()
@@ -154,7 +153,7 @@ def _check_lease(queue: DatabaseQueue, lease_s: float) -> None:
 def list_aside(home: Home) -> list[aside.AsideTurn]:
     """Return the team's turns that were set aside."""
     with closing(open_store(home, SystemClock())) as database:
-        return team_queue(database).database.read_now(aside.list_aside)
+        return open_queue(database).database.read_now(aside.list_aside)
 
 
 def release_turns(home: Home, turn_ids: Sequence[str]) -> None:
@@ -165,10 +164,10 @@ def release_turns(home: Home, turn_ids: Sequence[str]) -> None:
             for turn_id in turn_ids:
                 aside.release_turn(connection, turn_id)
 
-        team_queue(database).database.write_now(release_all)
+        open_queue(database).database.write_now(release_all)
 
 
-def team_queue(database: StateDatabase) -> DatabaseQueue:
+def open_queue(database: StateDatabase) -> DatabaseQueue:
     """Return the queue of a team's database. Raises ConfigError if the home uses its own file."""
     with needs_driver():
         from whet.store.team import TeamDatabase  # noqa: PLC0415 - brings psycopg, an extra
@@ -184,7 +183,7 @@ def ask(home: Home, text: str, session: str, timeout_s: float, *, as_json: bool)
     """Queue a turn, in a new session or a stored one, and print its answer when a worker has finished it."""
     clock = SystemClock()
     with closing(open_store(home, clock)) as database:
-        queue = team_queue(database)
+        queue = open_queue(database)
         turn_id, session_id = clock.new_id(), clock.new_id()
         if session:
             session_id = database.read_now(lambda db: sessions.resolve_id(db, session))

@@ -1,4 +1,4 @@
-"""A stored conversation as text for a person, as the chat shows it."""
+"""Render a stored conversation as text, as the chat shows it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ _UNSTYLED = {"TERM": "dumb"}
 
 
 def load_ui(home: Home) -> UiSettings:
-    """Return the settings of the display, or the defaults if the settings can't be read."""
+    """Return the settings of the terminal's display, or the defaults if the settings can't be read."""
     with suppress(WhetError):
         return load(home, environ=os.environ).settings.ui
     return UiSettings()
 
 
 def render(connection: apsw.Connection, row: SessionRow, ui: UiSettings, *, full: bool = False) -> str:
-    """Return the whole text of a session. `full` shows pastes, arguments and results of calls unabridged."""
+    """Return the whole text of a session. With `full`, pastes and the arguments and results of calls are not
+    shortened."""
     past = begin_text(ui, full=full)
     key = sessions.key_of(connection, row.id)
     turns = replay.list_turns(connection, row.id, 0, SEQ_LIMIT)
@@ -48,11 +49,12 @@ def render(connection: apsw.Connection, row: SessionRow, ui: UiSettings, *, full
         past.add(list_entry_parts(list(turn_entries)))
         if turn is not None:
             past.end_turn(row.id, turn, facts.build_receipt(connection, key, number))
-    return "\n".join([*_head(row), past.text.rstrip("\n") or "\nNothing was said yet."])
+    return "\n".join([*_format_head(row), past.text.rstrip("\n") or "\nNothing was said yet."])
 
 
 def begin_text(ui: UiSettings, *, full: bool = False) -> PastTurns:
-    """Return an empty text for parts of a conversation; it has no colours if stdout is not a terminal."""
+    """Return an empty text to which parts of a conversation are added. It has no colours if stdout is not a
+    terminal."""
     if output.has_colour():
         painter = Painter(markdown=ui.markdown, theme=ui.theme)
     else:
@@ -61,7 +63,7 @@ def begin_text(ui: UiSettings, *, full: bool = False) -> PastTurns:
     return PastTurns(painter, Marks(), width, is_full=full, show_reasoning=ui.show_reasoning)
 
 
-def _head(row: SessionRow) -> Iterator[str]:
+def _format_head(row: SessionRow) -> Iterator[str]:
     yield output.style_text(printable(row.title) or "(untitled)", "bold")
     parts = [row.id, local_minute(row.started), row.model or row.provider, row.workspace]
     parts += [

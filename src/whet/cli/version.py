@@ -1,4 +1,4 @@
-"""`whet version`: print the installed version, for a person or as JSON."""
+"""`whet version`: print the version."""
 
 from __future__ import annotations
 

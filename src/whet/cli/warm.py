@@ -1,6 +1,6 @@
 """`whet warm`: build, list, show, delete, import and export templates; measure and label calls.
 
-This module has the options and the output; `warm/template_store.py` does the work.
+A template holds calls that worked in earlier sessions; new sessions can start with them.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ def build(home: Home, name: str, as_json: bool, **values: Any) -> None:
         with_changes=values["with_changes"],
         project=project,
     )
-    choice = MiningScope(
+    scope = MiningScope(
         min_messages=values["min_messages"],
         max_sessions=values["max_sessions"] or 0,
         source=values["source"],
         project=project,
     )
     with _open_templates(home) as templates, _progress("reading", "messages") as show:
-        built = templates.build(options, choice, show)
+        built = templates.build(options, scope, show)
     if as_json:
-        return emit_json(_built_row(built))
-    _say_built(built)
+        return emit_json(_as_object(built))
+    _print_built(built)
 
 
 @warm.command("list")
@@ -97,17 +97,17 @@ def list_(home: Home, as_json: bool) -> None:
     if not rows:
         click.echo("No template yet. Build one from your sessions: whet warm build NAME")
         return
-    shape: list[Column[Listed]] = [
+    columns: list[Column[Listed]] = [
         Column("name", lambda row: printable(row.name), grows=True),
         Column(
             "examples", lambda row: "" if row.state == "broken" else str(row.examples), right=True, rank=2
         ),
         Column("warm", lambda row: str(row.warm_sessions), right=True, rank=1),
         Column("held out", lambda row: str(row.held_out_sessions), right=True, rank=1),
-        Column("fewer errors", _gap, rank=0),
-        Column("state", _verdict, grows=True, least=6, rank=3),
+        Column("fewer errors", _format_uplift, rank=0),
+        Column("state", _format_state, grows=True, least=6, rank=3),
     ]
-    click.echo(table(rows, shape))
+    click.echo(table(rows, columns))
     for row in rows:
         if row.problem:
             click.echo(wrap_text(f"{printable(row.name)}: {printable(row.problem)}"), err=True)
@@ -121,12 +121,12 @@ def show(home: Home, name: str, why: bool, as_json: bool) -> None:
     """Show a template's examples, and which of them are stale."""
     with _open_templates(home) as templates:
         template = templates.load(name)
-        stale = templates.find_stale(template, _tools_of(templates.database), templates.clock.now())
+        stale = templates.find_stale(template, _read_tools(templates.database), templates.clock.now())
         effects = templates.effects(template)
     if as_json:
         row = msgspec.json.decode(encode(template))
         return emit_json({**row, "hash": template.hash, "stale": stale, "effects": effects})
-    _say_template(template, stale, effects, why=why)
+    _print_template(template, stale, effects, why=why)
 
 
 @warm.command("delete")
@@ -145,7 +145,7 @@ def stats(home: Home, as_json: bool) -> None:
     """Show error rates by tool, position and session length, and whether long sessions fail less."""
     with _open_templates(home) as templates, _progress("judging", "sessions") as progress:
         rates = templates.rates(progress)
-    emit_json(rates) if as_json else _say_rates(rates)
+    emit_json(rates) if as_json else _print_rates(rates)
 
 
 @warm.command("label")
@@ -154,14 +154,11 @@ def stats(home: Home, as_json: bool) -> None:
 def label(home: Home, again: bool, as_json: bool) -> None:
     """Judge the calls of old sessions; the calls of new sessions are judged as they are made."""
     with _open_templates(home) as templates, _progress("judging", "sessions") as progress:
-        done, calls = templates.label(progress, again=again)
+        sessions, calls = templates.label(progress, again=again)
     if as_json:
-        return emit_json({"sessions": done, "calls": calls})
-    click.echo(
-        f"judged {plural(calls, 'call')} in {plural(done, 'session')}"
-        if done
-        else "Every call has its outcome."
-    )
+        return emit_json({"sessions": sessions, "calls": calls})
+    judged = f"judged {plural(calls, 'call')} in {plural(sessions, 'session')}"
+    click.echo(judged if sessions else "Every call has its outcome.")
 
 
 @warm.command("import")
@@ -204,16 +201,14 @@ def _progress(label: str, noun: str) -> Generator[Callable[[int, int], None]]:
         line.finish()
 
 
-def _tools_of(database: StateDatabase) -> dict[str, ToolSpec] | None:
-    """Return the tools that a new session would most likely have, or None if no session had any.
-
-    They are those of the newest session with tools.
-    """
+def _read_tools(database: StateDatabase) -> dict[str, ToolSpec] | None:
+    """Return the tools of the newest session with tools, which a new session would most likely have, or None
+    if no session had any."""
     tools_json = database.read_now(read_latest_tools_json)
     return {spec.name: spec for spec in read_specs(tools_json.encode())} or None
 
 
-def _built_row(built: Built) -> dict[str, Any]:
+def _as_object(built: Built) -> dict[str, Any]:
     return {
         "name": built.template.name,
         "path": built.path,
@@ -225,7 +220,7 @@ def _built_row(built: Built) -> dict[str, Any]:
     }
 
 
-def _say_built(built: Built) -> None:
+def _print_built(built: Built) -> None:
     template = built.template
     click.echo(
         f"{template.name}: {plural(len(template.examples), 'example')} "
@@ -241,11 +236,11 @@ def _say_built(built: Built) -> None:
     click.echo(f"see it: whet warm show {template.name} --why")
 
 
-def _gap(row: Listed) -> str:
+def _format_uplift(row: Listed) -> str:
     return interval(row.uplift) if row.uplift else ("too few" if row.verdict == "too few" else "")
 
 
-def _verdict(row: Listed) -> str:
+def _format_state(row: Listed) -> str:
     return row.state if row.verdict in ("", "too few") else f"{row.state}, {row.verdict}"
 
 
@@ -254,7 +249,7 @@ def interval(difference: Interval) -> str:
     return f"{difference.estimate * 100:+.0f} ({difference.low * 100:+.0f} to {difference.high * 100:+.0f})"
 
 
-def _say_template(template: Template, stale: list[str], effects: list[Effect | None], *, why: bool) -> None:
+def _print_template(template: Template, stale: list[str], effects: list[Effect | None], *, why: bool) -> None:
     click.echo(
         style_text(template.name, "bold")
         + (f": {printable(template.description)}" if template.description else "")
@@ -273,7 +268,7 @@ def _say_template(template: Template, stale: list[str], effects: list[Effect | N
         if example.why:
             click.echo(wrap_text(printable(example.why), indent=3))
         if effect is not None:
-            click.echo(wrap_text(_effect(effect), indent=3))
+            click.echo(wrap_text(_describe_effect(effect), indent=3))
         if why:
             origin = f"session {example.session_id}, message {example.message_seq}, {local_day(example.at)}"
             click.echo(wrap_text(f"chosen: {example.chosen_because}", indent=3))
@@ -281,7 +276,7 @@ def _say_template(template: Template, stale: list[str], effects: list[Effect | N
             click.echo(wrap_text(f"result: {printable(example.result_summary[:200])}", indent=3))
 
 
-def _effect(effect: Effect) -> str:
+def _describe_effect(effect: Effect) -> str:
     with_it, without = effect.shown, effect.compared
     return (
         f"{plural(with_it.sessions, 'session')} began with it, trouble in {with_it.troubled}; "
@@ -289,7 +284,7 @@ def _effect(effect: Effect) -> str:
     )
 
 
-def _say_rates(rates: Rates) -> None:
+def _print_rates(rates: Rates) -> None:
     if not rates.calls:
         click.echo("No tool call has an outcome yet. They come with your sessions.")
         return
@@ -300,13 +295,13 @@ def _say_rates(rates: Rates) -> None:
         ("position in the session", rates.by_position),
         ("calls of the session", rates.by_length),
     ):
-        shape: list[Column[Rate]] = [
+        columns: list[Column[Rate]] = [
             Column(title, lambda row: printable(row.label), grows=True),
             Column("calls", lambda row: f"{row.calls:,}", right=True, rank=1),
             Column("errors", lambda row: f"{row.failed:,}", right=True, rank=2),
-            Column("rate", _rate, right=True),
+            Column("rate", _format_rate, right=True),
         ]
-        click.echo(table(rows, shape) + "\n")
+        click.echo(table(rows, columns) + "\n")
     if rates.compared:
         click.echo(
             f"Later half minus earlier half of the same session and tool: {interval(rates.within)} points"
@@ -314,5 +309,5 @@ def _say_rates(rates: Rates) -> None:
     click.echo(wrap_text(rates.verdict))
 
 
-def _rate(row: Rate) -> str:
+def _format_rate(row: Rate) -> str:
     return f"{row.rate.estimate:.1%} ({row.rate.low:.1%} to {row.rate.high:.1%})"

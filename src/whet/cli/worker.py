@@ -1,6 +1,7 @@
-"""`whet worker`: run reviews and schedules in a process of its own, until it is stopped or none is left.
+"""`whet worker`: run reviews and schedules, or a team's turns, in a process of its own.
 
-A one-shot starts it with --drain, detached. Several may run at once; each job is leased by one of them.
+`whet chat -q` starts one with --drain, which ends when nothing is due. Several may run at once: each leases
+the jobs that it runs.
 """
 
 from __future__ import annotations
@@ -80,27 +81,26 @@ def worker(home: Home, drain: bool, patience_s: float, as_json: bool, **turns: A
         return
     if not drain and (as_json or patience_s):
         raise click.UsageError(f"{'--json' if as_json else '--patience'} needs --drain")
-    done: list[ReviewFinished] = []
+    reviews: list[ReviewFinished] = []
     runs: list[FinishedRun] = []
 
     def show_review(finished: ReviewFinished) -> None:
-        done.append(finished)
+        reviews.append(finished)
         if not as_json:
             click.echo(review_line(finished))
 
     def show_run(finished: FinishedRun) -> None:
         runs.append(finished)
         if not as_json:
-            click.echo(run_line(finished))
+            click.echo(describe_run(finished))
 
     run_on_loop(_run(home, show_review, show_run, patience_s if drain else None))
     if as_json:
-        emit_json(
-            {"reviews": done, "runs": [{"name": ended.schedule.name, "run": ended.run} for ended in runs]}
-        )
+        run_rows = [{"name": finished.schedule.name, "run": finished.run} for finished in runs]
+        emit_json({"reviews": reviews, "runs": run_rows})
 
 
-def run_line(finished: FinishedRun) -> str:
+def describe_run(finished: FinishedRun) -> str:
     """Describe the result of a schedule's run."""
     run = finished.run
     note = f": {printable(run.note)}" if run.note else ""
@@ -126,13 +126,13 @@ async def _run(
         worker = ScheduleWorker(
             home, reviews.database, SystemClock(), settings.schedules.catch_up_s, handle_run
         )
-        running = asyncio.ensure_future(_work(reviews, worker, patience_s))
+        running = asyncio.ensure_future(_run_jobs(reviews, worker, patience_s))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
         with suppress(asyncio.CancelledError):
             await running
 
 
-async def _work(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float | None) -> None:
+async def _run_jobs(reviews: ReviewRunner, worker: ScheduleWorker, patience_s: float | None) -> None:
     if patience_s is None:
         await run_together(reviews.serve(), worker.serve())
     else:

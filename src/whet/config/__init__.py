@@ -1,1 +1,1 @@
-"""Settings: their schema, the origin of each value, the home's paths, and secrets."""
+"""Read and change the settings, and find the home's files and secrets."""

@@ -1,10 +1,9 @@
 """Change one setting in config.yaml and leave every other line, including comments, unchanged.
 
-The position of the value comes from the parsed file. The changed text is parsed again before it is
-written, and nothing is written unless exactly that one setting changed. Processes that edit at the same
-time wait for each other, so that no change is lost. (ruamel.yaml's round trip changed
-other lines in 9 of 10 typical files: indentation, the columns of comments, line ends, `---`, `~`.) This
-module does not know other sources of values (environment, flags).
+The parsed file gives the value's position. The changed text is parsed again, and is written only if exactly
+that setting changed. Processes that edit at the same time wait for each other, so that no change is lost.
+(ruamel.yaml's round trip changed other lines in 9 of 10 typical files: indentation, the columns of comments,
+line ends, `---`, `~`.) This module does not know the environment and the flags.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _MODE = 0o600
 
 
 class SettingChange(msgspec.Struct, frozen=True):
-    """The effect of an edit. None means "not in the file"."""
+    """A setting's value before and after an edit, None if it is not in the file."""
 
     key: str
     before: Value | None
@@ -44,8 +43,8 @@ class SettingChange(msgspec.Struct, frozen=True):
 def set_value(home: Home, key: str, text: str) -> SettingChange:
     """Write a setting to config.yaml, creating the file if needed. Lists are comma-separated.
 
-    On return it is on disk. Raises ConfigError if the key is unknown, the value is not allowed, or the
-    file is broken or can't be edited by line.
+    On return the change is on disk. Raises ConfigError if the key is unknown, the value is not allowed, or
+    the file is broken or can't be edited by line.
     """
     field = find_field(key)
     try:
@@ -59,14 +58,13 @@ def set_value(home: Home, key: str, text: str) -> SettingChange:
 
 
 def unset_value(home: Home, key: str) -> SettingChange:
-    """Remove a setting from config.yaml, so that the default applies. Raises as set_value does."""
+    """Remove a setting from config.yaml, so that its default applies. Raises as set_value does."""
     with paths.lock_folder(home.root):
         return _apply(home, find_field(key), None)
 
 
 def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SettingChange:
-    """Add items to a list and remove others; the rest of the list in the file stays. Raises ConfigError as
-    set_value does."""
+    """Add items to a list in the file and remove others. Raises as set_value does."""
     with paths.lock_folder(home.root):
         setting = check_file(home, paths.read_small(home.config) or "").get(key)
         before = setting.value if setting and isinstance(setting.value, tuple) else ()
@@ -74,54 +72,54 @@ def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[
         return _apply(home, find_field(key), tuple(dict.fromkeys([*remaining, *add])))
 
 
-def set_part(home: Home, key: str, name: str, part: Mapping[str, object]) -> bool:
+def set_table_entry(home: Home, key: str, name: str, entry: Mapping[str, object]) -> bool:
     """Write one named entry of a table, one field a line. Returns True if it replaced an entry.
 
-    Raises ConfigError as set_value does.
+    Raises as set_value does.
     """
     with paths.lock_folder(home.root):
-        replaces = _remove_part(home, key, name)
-        parts = {**_parts(home, key), name: _to_text_scalars(part)}
-        lines = [f"{_quote(name)}:", *(f"  {field}: {_yaml_part(value)}" for field, value in part.items())]
-        _apply_table(home, key, parts, lines, "")
-    return replaces
+        was_removed = _remove_table_entry(home, key, name)
+        table = {**_read_table(home, key), name: _to_text_scalars(entry)}
+        fields = [f"  {field}: {_format_entry(value)}" for field, value in entry.items()]
+        _write_table(home, key, table, [f"{_quote(name)}:", *fields], "")
+    return was_removed
 
 
-def remove_part(home: Home, key: str, name: str) -> bool:
+def remove_table_entry(home: Home, key: str, name: str) -> bool:
     """Remove one named entry from a table. Returns False if it does not exist. Raises as set_value does."""
     with paths.lock_folder(home.root):
-        return _remove_part(home, key, name)
+        return _remove_table_entry(home, key, name)
 
 
-def _remove_part(home: Home, key: str, name: str) -> bool:
-    parts = _parts(home, key)
-    if name not in parts:
+def _remove_table_entry(home: Home, key: str, name: str) -> bool:
+    table = _read_table(home, key)
+    if name not in table:
         return False
-    if len(parts) == 1:
+    del table[name]
+    if table:
+        _write_table(home, key, table, (), name)
+    else:
         _apply(home, find_field(key), None)
-        return True
-    del parts[name]
-    _apply_table(home, key, parts, (), name)
     return True
 
 
-def _parts(home: Home, key: str) -> dict[str, object]:
+def _read_table(home: Home, key: str) -> dict[str, object]:
     setting = check_file(home, paths.read_small(home.config) or "").get(key)
     return json.loads(str(setting.value)) if setting else {}
 
 
-def _apply_table(
-    home: Home, key: str, parts: Mapping[str, object], added: Sequence[str], removed: str
+def _write_table(
+    home: Home, key: str, table: Mapping[str, object], added: Sequence[str], removed: str
 ) -> None:
+    """Write a table. `added` are the lines of its new entry, or `removed` is the name of a removed one."""
     old = paths.read_small(home.config) or ""
     before = check_file(home, old)
-    text = msgspec.json.encode(parts).decode()
+    text = msgspec.json.encode(table).decode()
     section_name, _, field_name = key.partition(".")
     page = _Page(old)
-    section = next((s for s in parse_file(home, old) if s.name == section_name), None)
-    entry = next((e for e in section.entries if e.name == field_name), None) if section else None
-    if section is not None and entry is not None and entry.parts and not entry.is_flow:
-        new = page.add_part(entry, added) if added else page.remove_part(entry, removed)
+    section, entry = _find_entry(home, old, key)
+    if entry is not None and entry.parts and not entry.is_flow:
+        new = page.add_table_entry(entry, added) if added else page.remove_table_entry(entry, removed)
     elif added and entry is None and (section is None or not section.is_flow):
         block = "\n".join([f"{field_name}:", *(f"    {line}" for line in added)])
         new = page.insert(section, block) if section else page.append_section(section_name, block)
@@ -132,8 +130,18 @@ def _apply_table(
     paths.replace_file(home.config, new, mode=paths.read_mode(home.config) or _MODE)
 
 
+def _find_entry(home: Home, text: str, key: str) -> tuple[SectionNode | None, YamlEntry | None]:
+    """Return the section of a key and its entry there, each None if the file does not have it."""
+    section_name, _, field_name = key.partition(".")
+    for section in parse_file(home, text):
+        if section.name == section_name:
+            entries = {entry.name: entry for entry in section.entries}
+            return section, entries.get(field_name)
+    return None, None
+
+
 def _to_text_scalars(value: object) -> object:
-    """Return a value as the file's reader would: every scalar as text."""
+    """Return a value with every scalar as text, as the file's reader returns it."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         return {key: _to_text_scalars(inner) for key, inner in fields.items()}
@@ -142,12 +150,13 @@ def _to_text_scalars(value: object) -> object:
     return format_value(value) if isinstance(value, str | int | float | bool) else str(value)
 
 
-def _yaml_part(value: object) -> str:
+def _format_entry(value: object) -> str:
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
-        return "{" + ", ".join(f"{_quote(key)}: {_yaml_part(inner)}" for key, inner in fields.items()) + "}"
+        entries = [f"{_quote(key)}: {_format_entry(inner)}" for key, inner in fields.items()]
+        return "{" + ", ".join(entries) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_yaml_part(item) for item in cast("Sequence[object]", value)) + "]"
+        return "[" + ", ".join(_format_entry(item) for item in cast("Sequence[object]", value)) + "]"
     return _quote(value) if isinstance(value, str) else str(_to_text_scalars(value))
 
 
@@ -167,19 +176,20 @@ def _apply(home: Home, field: Field, value: Value | None) -> SettingChange:
 def _require_only_change(
     home: Home, new: str, key: str, before: dict[str, SettingOrigin], value: Value | None
 ) -> None:
+    """Raise ConfigError unless the text `new` has the settings of `before` with this one change."""
     expected = {
         name: _normalize(find_field(name), origin.value) for name, origin in before.items() if name != key
     }
     if value is not None:
         expected[key] = _normalize(find_field(key), value)
     try:
-        got = {
+        parsed = {
             name: _normalize(find_field(name), setting.value)
             for name, setting in check_file(home, new).items()
         }
     except ConfigError:
-        got = {}
-    if got != expected:
+        raise _manual_edit_error(home, key) from None
+    if parsed != expected:
         raise _manual_edit_error(home, key)
 
 
@@ -191,35 +201,31 @@ def _manual_edit_error(home: Home, key: str) -> ConfigError:
 
 
 def _normalize(field: Field, value: Value) -> Value:
-    """Return a value for comparison. A table has the same spelling whether it came from JSON or YAML."""
-    return (
-        json.dumps(_to_text_scalars(json.loads(str(value))), sort_keys=True)
-        if field.kind == "table"
-        else value
-    )
+    """Return a value for comparison, a table with the same spelling whether it came from JSON or YAML."""
+    if field.kind != "table":
+        return value
+    return json.dumps(_to_text_scalars(json.loads(str(value))), sort_keys=True)
 
 
 def _edit_text(home: Home, old: str, field: Field, value: Value | None) -> str:
+    """Return the text `old` with the setting set to `value`, or without it if `value` is None."""
     section_name, _, name = field.key.partition(".")
     page = _Page(old)
-    section = next((s for s in parse_file(home, old) if s.name == section_name), None)
-    entry = next((e for e in section.entries if e.name == name), None) if section else None
+    section, entry = _find_entry(home, old, field.key)
     if section and entry:
         try:
-            return (
-                page.remove(section, entry)
-                if value is None
-                else page.replace_value(entry, _yaml(field, value))
-            )
+            if value is None:
+                return page.remove(section, entry)
+            return page.replace_value(entry, _format_setting(field, value))
         except _NoColon:
             raise _manual_edit_error(home, field.key) from None
     if value is None:
         return old
-    line = f"{name}: {_yaml(field, value)}"
+    line = f"{name}: {_format_setting(field, value)}"
     return page.insert(section, line) if section else page.append_section(section_name, line)
 
 
-def _yaml(field: Field, value: Value) -> str:
+def _format_setting(field: Field, value: Value) -> str:
     if field.kind == "table":
         return str(value)  # JSON is YAML
     if isinstance(value, tuple):
@@ -230,21 +236,21 @@ def _yaml(field: Field, value: Value) -> str:
 def _quote(text: str) -> str:
     if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT:
         return text
-    # JSON's escapes are valid in YAML's double quotes; characters that YAML treats as line ends must be
+    # JSON's escapes are valid in YAML's double quotes. Characters that YAML treats as line ends must be
     # escaped too.
-    plain = json.dumps(text, ensure_ascii=False)
-    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda m: f"\\u{ord(m[0]):04x}", plain)
+    quoted = json.dumps(text, ensure_ascii=False)
+    return re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
-def _blank(lines: list[str], span: Span) -> None:
-    """Remove a `~` or `null` that marks an empty section."""
+def _remove_null(lines: list[str], span: Span) -> None:
+    """Remove the `~` or `null` of an empty section, if it has one."""
     if span.line == span.end_line and span.line < len(lines):
         line = lines[span.line]
         lines[span.line] = line[: span.column] + line[span.end_column :]
 
 
 class _NoColon(Exception):
-    """A key's colon does not follow it on its line: `? key` with `: value` below."""
+    """A key's colon is not on its line, as in `? key` with `: value` below."""
 
 
 class _Page:
@@ -265,13 +271,13 @@ class _Page:
             return self._splice((end_line, end_column), (end_line, end_column), f" {value}")
         start = (span.line, span.column)
         if span.line > entry.key.line:
-            # A list below its key moves up to the key's line.
+            # The value of a list below its key moves up to the key's line.
             start = (entry.key.line, self._after_colon(entry))
             value = f" {value}"
         return self._splice(start, (end_line, end_column), value)
 
     def remove(self, section: SectionNode, entry: YamlEntry) -> str:
-        """Remove an entry; in a block, its whole lines."""
+        """Remove an entry, with its whole lines unless the section is written as {a: b}."""
         end_line, end_column = self._end(entry.span)
         if not section.is_flow:
             del self.lines[entry.key.line : max(end_line, entry.key.line) + 1]
@@ -289,7 +295,7 @@ class _Page:
             start = (section.span.line, section.span.column + 1)
             return self._splice(start, start, line)
         if not section.entries:
-            _blank(self.lines, section.span)
+            _remove_null(self.lines, section.span)
             self.lines.insert(section.key.line + 1, f"  {line}{self.newline}")
             return "".join(self.lines)
         last = section.entries[-1]
@@ -297,14 +303,14 @@ class _Page:
         self.lines.insert(at + 1, " " * last.key.column + line + self.newline)
         return "".join(self.lines)
 
-    def add_part(self, entry: YamlEntry, lines: Sequence[str]) -> str:
+    def add_table_entry(self, entry: YamlEntry, lines: Sequence[str]) -> str:
         """Add lines after a table's last entry, with its indentation."""
         last = entry.parts[-1]
         at = max(self._end(last.span)[0], last.key.line)
         self.lines[at + 1 : at + 1] = [" " * last.key.column + line + self.newline for line in lines]
         return "".join(self.lines)
 
-    def remove_part(self, entry: YamlEntry, name: str) -> str:
+    def remove_table_entry(self, entry: YamlEntry, name: str) -> str:
         """Remove a table's entry with its whole lines."""
         part = next(candidate for candidate in entry.parts if candidate.name == name)
         del self.lines[part.key.line : max(self._end(part.span)[0], part.key.line) + 1]
@@ -322,18 +328,22 @@ class _Page:
         return colon + 1
 
     def _end(self, span: Span) -> tuple[int, int]:
-        """Return the real end of a value. The parser puts a block's end before the next key, after any
-        comments. Positions count from 0."""
+        """Return the line and column after a value, from 0.
+
+        The parser's end of a block is after the comments that follow, at the next key.
+        """
         line, column = span.end_line, span.end_column
-        while line > span.line and (line >= len(self.lines) or self._is_beside(line, column)):
+        while line > span.line and (line >= len(self.lines) or self._has_no_value(line, column)):
             line -= 1
             column = len(self.lines[line].rstrip())
         return line, column
 
-    def _is_beside(self, line: int, column: int) -> bool:
+    def _has_no_value(self, line: int, column: int) -> bool:
+        """Return whether a line has nothing, or only a comment, before the column."""
         head = self.lines[line][:column].strip()
         return not head or head.startswith("#")
 
     def _splice(self, start: tuple[int, int], end: tuple[int, int], text: str) -> str:
+        """Return the file with `text` instead of the range from `start` to `end`."""
         head = "".join(self.lines[: start[0]]) + self.lines[start[0]][: start[1]]
         return head + text + self.lines[end[0]][end[1] :] + "".join(self.lines[end[0] + 1 :])

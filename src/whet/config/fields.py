@@ -1,9 +1,8 @@
-"""The settings as a flat list of keys, and the single parser of their values.
+"""List the settings by key, and parse and format their values.
 
 The file, the environment, flags and `whet config set` all use `read_text`, so that a value means the same
 everywhere. Help texts are the docstrings under the fields in `config/schema.py` and
-`config/permission_settings.py`, read from their source on demand. This module does not know the sources of
-values.
+`config/permission_settings.py`; they are read from the source when they are asked for.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from whet.contract.texts import from_json, from_values
 
 Kind = Literal["text", "whole number", "number", "yes or no", "choice", "list", "table"]
 Value = str | int | float | bool | tuple[str, ...]
-"""The value of a setting. A table is the text of a JSON object here, in whatever form it was written."""
+"""The value of a setting. A table is the text of a JSON object, however the file writes it."""
 _MAX_NUMBER = 10**12
 """The largest number: 30,000 years in seconds. Larger numbers fit neither a clock nor a database."""
-_YES = {
+_BOOLEANS = {
     "true": True,
     "yes": True,
     "on": True,
@@ -40,8 +39,11 @@ _YES = {
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One setting. `key` is section.name. Numbers are from `minimum` to `maximum`; texts and a list's items
-    match a `form` or are one of the `choices`."""
+    """One setting, whose `key` is section.name.
+
+    A number is from `minimum` to `maximum`. A text, or each item of a list, is one of the `choices` if there
+    are any, and otherwise has the `form`.
+    """
 
     key: str
     kind: Kind
@@ -83,7 +85,7 @@ class Field(msgspec.Struct, frozen=True):
                 return "text"
 
     def accepts(self, item: str) -> bool:
-        """Return whether a text is allowed here, or in the list."""
+        """Return whether a text, or an item of the list, is allowed."""
         if self.choices:
             return item in self.choices
         return not self.form or bool(FORMS[self.form].is_valid(item))
@@ -102,11 +104,11 @@ def fields() -> dict[str, Field]:
     for section, struct in sections().items():
         for field in msgspec.structs.fields(struct):
             key = f"{section}.{field.name}"
-            by_key[key] = _field(key, field.type, field.default)
+            by_key[key] = _make_field(key, field.type, field.default)
     return by_key
 
 
-def _field(key: str, kind: Any, default: Any) -> Field:
+def _make_field(key: str, kind: Any, default: Any) -> Field:
     minimum, maximum, form = 0.0, float(_MAX_NUMBER), ""
     if hasattr(kind, "__metadata__"):
         meta: msgspec.Meta = kind.__metadata__[0]
@@ -120,19 +122,22 @@ def _field(key: str, kind: Any, default: Any) -> Field:
     if get_origin(kind) is dict:
         return Field(key, "table", "{}")
     if get_origin(kind) is tuple:
-        return Field(key, "list", default, _choices(get_args(kind)[0]), form=form)
-    return Field(key, "choice", default, _choices(kind))
+        return Field(key, "list", default, _list_choices(get_args(kind)[0]), form=form)
+    return Field(key, "choice", default, _list_choices(kind))
 
 
-def _choices(kind: Any) -> tuple[str, ...]:
+def _list_choices(kind: Any) -> tuple[str, ...]:
+    """Return the values of a Literal or of a union of Literals, and none for other types."""
     if get_origin(kind) in (Union, UnionType):
-        return tuple(choice for part in get_args(kind) for choice in _choices(part))
+        return tuple(choice for member in get_args(kind) for choice in _list_choices(member))
     return get_args(kind)
 
 
 def read_text(field: Field, text: str) -> Value:
-    """Parse one value. A list is comma-separated, or a JSON array if its items contain commas. Raises
-    ValueError with the allowed values."""
+    """Parse one value. A list is separated by commas, or a JSON array if its items contain commas.
+
+    Raises ValueError with the allowed values.
+    """
     match field.kind:
         case "text" | "choice" if field.accepts(text) or not (text or field.default):
             return text
@@ -140,36 +145,35 @@ def read_text(field: Field, text: str) -> Value:
             return items
         case "table":
             return read_table(field, text)
-        case "yes or no" if (answer := _YES.get(text.strip().lower())) is not None:
-            return answer
-        case "whole number" | "number" if (number := _number(field, text)) is not None:
+        case "yes or no" if (boolean := _BOOLEANS.get(text.strip().lower())) is not None:
+            return boolean
+        case "whole number" | "number" if (number := _parse_number(field, text)) is not None:
             return number
         case _:
             raise ValueError(f"allowed: {field.allowed_text}")
 
 
 def read_table(field: Field, text: str) -> str:
-    """Check a table written as the text of a JSON object. Raises ValueError naming the wrong part."""
+    """Check the text of a JSON object and return it reformatted. Raises ValueError that names a wrong
+    entry."""
     section, _, name = field.key.partition(".")
-    kinds = {field_info.name: field_info.type for field_info in msgspec.structs.fields(sections()[section])}
-    part_kind: Any = get_args(kinds[name])[1]
+    types = {field_info.name: field_info.type for field_info in msgspec.structs.fields(sections()[section])}
+    entry_type: Any = get_args(types[name])[1]
     try:
         table = from_json(text, dict[str, Any])
     except msgspec.DecodeError as error:
         raise ValueError(f"allowed: {field.allowed_text}, as JSON") from error
-    for part, value in table.items():
+    for entry_name, entry in table.items():
         try:
-            from_values(value, part_kind, strict=False)
+            from_values(entry, entry_type, strict=False)
         except msgspec.ValidationError as error:
-            wrong, _, position = str(error).replace("Object contains", "there is an").partition(" - at ")
-            inner = position.strip("`").removeprefix("$").strip(".")
-            raise ValueError(
-                f"{part}{'.' + inner if inner else ''}: {wrong[:1].lower()}{wrong[1:]}"
-            ) from error
+            reason, _, position = str(error).replace("Object contains", "there is an").partition(" - at ")
+            path = f"{entry_name}.{position.strip('`').removeprefix('$').strip('.')}".rstrip(".")
+            raise ValueError(f"{path}: {reason[:1].lower()}{reason[1:]}") from error
     return msgspec.json.encode(table).decode()
 
 
-def _number(field: Field, text: str) -> float | int | None:
+def _parse_number(field: Field, text: str) -> float | int | None:
     try:
         number = int(text) if field.kind == "whole number" else float(text)
     except ValueError:
@@ -178,9 +182,9 @@ def _number(field: Field, text: str) -> float | int | None:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split at the commas outside parentheses, so that rules such as terminal(a, b) stay whole.
+    """Parse a JSON array of texts, or split a text at commas.
 
-    A JSON array of texts is read as such.
+    Commas in parentheses don't split, so that rules such as terminal(a, b) stay whole.
     """
     if text.lstrip().startswith("["):
         with contextlib.suppress(msgspec.DecodeError):
@@ -206,8 +210,8 @@ def format_value(value: Value) -> str:
 
 
 def find_nearest(word: str, candidates: Sequence[str]) -> str:
-    """Return the candidate that `word` most likely meant, or "". A key's last part is compared too."""
-    import difflib  # noqa: PLC0415 - .5 ms that only a wrong name needs
+    """Return the candidate that is most similar to `word`, or "". A key's last part is compared too."""
+    import difflib  # noqa: PLC0415 - 0.5 ms that only a wrong name needs
 
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6 if "." in word else 0.7)
     if close:
@@ -219,7 +223,7 @@ def find_nearest(word: str, candidates: Sequence[str]) -> str:
 
 @cache
 def help_texts() -> dict[str, str]:
-    """Return each setting's help, the docstring under its field, or the section's if a field has none."""
+    """Return the docstring under each setting's field, or that of its section if there is none, by key."""
     nodes = [
         node for module in (permission_settings, schema) for node in ast.parse(inspect.getsource(module)).body
     ]
@@ -229,13 +233,13 @@ def help_texts() -> dict[str, str]:
         node = by_class[struct.__name__]
         section_help = inspect.cleandoc(ast.get_docstring(node) or "")
         texts[section] = " ".join(section_help.split())
-        for line, after in zip(node.body, [*node.body[1:], None], strict=True):
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                texts[f"{section}.{line.target.id}"] = _docstring(after) or texts[section]
+        for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                texts[f"{section}.{statement.target.id}"] = _read_docstring(following) or texts[section]
     return texts
 
 
-def _docstring(node: ast.stmt | None) -> str:
+def _read_docstring(node: ast.stmt | None) -> str:
     if (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

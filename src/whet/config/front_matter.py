@@ -1,7 +1,7 @@
-"""YAML front matter of Markdown files, between two `---` lines: of skills and of prompt commands.
+"""Read the YAML front matter of skills and prompt commands, between the two `---` lines of a Markdown file.
 
 Plain `key: value` lines are parsed here, because many values contain colons, which YAML forbids. Anything
-richer goes to YAML, without anchors, tags or deep nesting, since such files come from untrusted sources.
+else is parsed as YAML. Anchors, tags and deep nesting are refused, because these files may be untrusted.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ _MAX_DEPTH = 5
 
 
 def split_front_matter(text: str, label: str) -> tuple[str, str]:
-    """Return the front matter and the body. Raises ConfigError if the text has no front matter; `label` names
-    it in the message."""
+    """Return the front matter and the body. Raises ConfigError if the text has no front matter.
+
+    `label` names the text in the message.
+    """
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         raise ConfigError(f"{label} has no front matter", hint="begin it with ---, name, description, ---")
@@ -29,7 +31,7 @@ def split_front_matter(text: str, label: str) -> tuple[str, str]:
 
 
 def read_fields(text: str) -> dict[str, Any]:
-    """Return the front matter's fields. Raises ConfigError, with the line if it is not valid YAML."""
+    """Return the front matter's fields. Raises ConfigError, which names the line if it is not valid YAML."""
     if len(text) > _MAX_CHARS:
         raise ConfigError(f"the front matter has more than {_MAX_CHARS:,} characters")
     parsed: dict[str, Any] = {}
@@ -38,12 +40,12 @@ def read_fields(text: str) -> dict[str, Any]:
             continue
         plain = re.match(_PLAIN, line.rstrip())
         if plain is None or plain[1] in parsed or " #" in plain[2]:
-            return _parse(text)
+            return _parse_yaml(text)
         parsed[plain[1]] = plain[2].strip()
     return parsed
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _parse_yaml(text: str) -> dict[str, Any]:
     from whet.config import yaml_file  # noqa: PLC0415 - 35 ms of CPU, and most files don't need it
 
     # The front matter begins on the file's second line.

@@ -4,9 +4,10 @@ A provider's key may be sent to that provider, any other key only to the server 
 
 This is the only place that combines keys with addresses. A server's settings come from layers
 (config.yaml, environment, flags), so an address from one layer could be combined with a key from another.
-`settle` prevents this when settings are loaded, `derive_second_model` when a second model inherits
-settings of the first, and `key_names` when a connection is made. Addresses are compared as the HTTP client
-reads them: scheme, host and port. This module sees only the names of variables, never the keys.
+Three functions prevent this: `resolve_server` when settings are loaded, `derive_second_model` when a second
+model inherits settings of the first, and `key_names` when a connection is made. Addresses are compared by
+scheme, host and port, as the HTTP client reads them. This module sees only the names of variables, never the
+keys.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _CONFIG_FILE = 1  # the strength of config.yaml, see ServerBlock
 
 
 class KeyServer(msgspec.Struct, frozen=True):
-    """A provider's address, and the variables that hold its keys; empty if it needs no key."""
+    """A provider's address and the variables that hold its keys. `keys` is empty if it needs none."""
 
     url: str
     keys: tuple[str, ...] = ()
@@ -88,11 +89,11 @@ def is_loopback(url: str) -> bool:
 
 
 def may_send(name: str, url: str) -> bool:
-    """Return whether the key in the variable `name` may be sent to `url` without being paired with it in
-    config.yaml.
+    """Return whether the key in the variable `name` may be sent to `url` although config.yaml does not pair
+    them.
 
-    A known provider's variables (NAME, NAME_2, NAME_3 ...) may be sent to that provider only. For any other
-    variable, returns True: the caller ensures that it is configured for this server.
+    A known provider's variables (NAME, NAME_2, NAME_3 ...) may be sent to that provider only. The result for
+    any other variable is True: the caller ensures that it is configured for this server.
     """
     owner = _OWNERS.get(re.sub(r"_\d+$", "", name))
     return owner is None or parse_origin(owner) == parse_origin(url)
@@ -121,11 +122,10 @@ def configured_names(model: ModelSettings) -> tuple[str, ...]:
 
 
 def key_names(model: ModelSettings) -> tuple[str, ...]:
-    """Return the variables whose keys may be sent to the model's server. Empty if it needs no key or none may
-    be sent.
+    """Return the variables whose keys may be sent to the model's server.
 
-    Variables in the settings may be sent to an address in the settings: `settle` and `derive_second_model`
-    drop any others.
+    An address in the settings gets every variable in the settings: `resolve_server` and `derive_second_model`
+    dropped those that must not be sent there.
     """
     server = KEY_SERVERS.get(model.provider, KeyServer(""))
     configured = configured_names(model)
@@ -136,11 +136,11 @@ def key_names(model: ModelSettings) -> tuple[str, ...]:
 
 
 def find_search_server(search: SearchSettings) -> KeyServer:
-    """Return a search engine's address, empty if unknown, and the variables whose keys may be sent there."""
+    """Return a search engine's address, or "" if unknown, and the variables whose keys may be sent there."""
     server = SEARCH_SERVERS.get(search.provider, KeyServer(""))
     address = search.base_url or server.url
     configured = split_names(search.api_key_env)
-    if configured and search.base_url:  # `settle` dropped keys that must not be sent there
+    if configured and search.base_url:  # `resolve_server` dropped keys that must not be sent there
         return KeyServer(address, configured)
     return KeyServer(address, tuple(name for name in configured or server.keys if may_send(name, address)))
 
@@ -151,7 +151,7 @@ def server_key_names(server: VoiceSettings | EmbeddingSettings) -> tuple[str, ..
 
 
 def list_withheld_names(model: ModelSettings) -> tuple[str, ...]:
-    """Return the variables in the settings, else the provider's, whose keys may not be sent to the server."""
+    """Return the variables whose keys may not be sent to the server: of the settings, else the provider's."""
     sent = key_names(model)
     candidates = configured_names(model) or KEY_SERVERS.get(model.provider, KeyServer("")).keys
     return tuple(name for name in candidates if name not in sent)
@@ -184,8 +184,10 @@ def derive_second_model(
 
 
 class ServerBlock(msgspec.Struct, frozen=True):
-    """The server settings of a section, each with the strength of the layer that sets it: 0 default, 1
-    config.yaml, 2 environment, 3 flag."""
+    """The server settings of a section, each as a value and the strength of the layer that sets it.
+
+    The strengths are 0 default, 1 config.yaml, 2 environment, 3 flag.
+    """
 
     provider: tuple[str, int]
     base_url: tuple[str, int]
@@ -199,7 +201,7 @@ class ServerBlock(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The server's address, empty if unknown."""
+        """The server's address, or "" if unknown."""
         return self.base_url[0] or _ALL_SERVERS.get(self.provider[0], KeyServer("")).url
 
     @property
@@ -208,20 +210,22 @@ class ServerBlock(msgspec.Struct, frozen=True):
         return self.base_url[1] if self.base_url[0] else self.provider[1]
 
 
-class SettledBlock(msgspec.Struct, frozen=True):
-    """A block after `settle`: `changed` has the new values of the fields that did not apply, by name, and
-    `note` is a notice for the person if a key is withheld."""
+class ResolvedBlock(msgspec.Struct, frozen=True):
+    """The result of `resolve_server`.
+
+    `changed` has the new values of the fields that did not apply, by name. `note` is a notice for the person
+    if a key is withheld, otherwise "".
+    """
 
     block: ServerBlock
     changed: Mapping[str, str]
     note: str = ""
 
 
-def settle(section: str, raw_block: ServerBlock, first: ServerBlock | None = None) -> SettledBlock:
-    """Use the server of the strongest layer that names one, and drop weaker settings and the keys of other
-    servers.
+def resolve_server(section: str, raw_block: ServerBlock, first: ServerBlock | None = None) -> ResolvedBlock:
+    """Use the server of the strongest layer that names one. Drop weaker settings and other servers' keys.
 
-    `first` is the settled block of the first model, whose server is used if this block names none.
+    `first` is the resolved block of the first model. Its server is used if `raw_block` names none.
     """
     block, dropped = _select_server(raw_block)
     server_block = block if block.names_server or first is None else first
@@ -237,14 +241,15 @@ def settle(section: str, raw_block: ServerBlock, first: ServerBlock | None = Non
         block = msgspec.structs.replace(block, api_key_env=(",".join(usable), server_block.strength))
         dropped["api_key_env"] = ",".join(usable)
     withheld = _find_withheld(raw_block, block, [name for name in names if name not in usable])
-    has_notice = withheld and server_block.address
-    return SettledBlock(
-        block, dropped, _describe_withheld(section, server_block, withheld) if has_notice else ""
-    )
+    note = _describe_withheld(section, server_block, withheld) if withheld and server_block.address else ""
+    return ResolvedBlock(block, dropped, note)
 
 
 def _select_server(raw_block: ServerBlock) -> tuple[ServerBlock, dict[str, str]]:
-    """Drop the provider, address and format of layers weaker than the one that names the server."""
+    """Drop the provider, address and format of layers weaker than the one that names the server.
+
+    Returns the block and the new values of the dropped fields by name.
+    """
     dropped: dict[str, str] = {}
     provider, base_url = raw_block.provider, raw_block.base_url
     if base_url[0] and provider[0] and base_url[1] > provider[1]:
@@ -259,7 +264,7 @@ def _select_server(raw_block: ServerBlock) -> tuple[ServerBlock, dict[str, str]]
 
 
 def _find_withheld(raw_block: ServerBlock, block: ServerBlock, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables that a person may expect to be sent, but that are withheld."""
+    """Return the withheld variables whose keys a person may expect to be sent."""
     if names:
         return tuple(names)
     if block.api_key_env[0]:

@@ -1,7 +1,6 @@
-"""Keys in the system's keyring. .env contains a marker for such a key and no part of it.
+"""Read and store keys in the system's keyring. .env contains only a marker for such a key.
 
-The package `keyring` is an extra, imported only if a key is read from or stored in a keyring. If a key
-can't be read, an error says so; an empty key is never returned.
+The package `keyring` is an extra. It is imported only when a keyring is used.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from whet.contract.errors import ConfigError
 
 
 class _Ring(Protocol):
-    """The part of the package that is used."""
+    """The functions of the package that are used."""
 
     def get_password(self, service_name: str, username: str) -> str | None: ...
 
@@ -25,26 +24,26 @@ def is_available() -> bool:
     """Return whether the extra is installed and this system has a usable keyring."""
     if find_spec("keyring") is None:
         return False
-    import keyring  # noqa: PLC0415 - 100 ms, only where somebody logs in
+    import keyring  # noqa: PLC0415 - 100 ms, which only a login needs
 
     return float(getattr(keyring.get_keyring(), "priority", 0)) > 0
 
 
 def store_key(home: Home, name: str, value: str) -> None:
     """Store a key of this home in the keyring. Raises ConfigError."""
-    ring, fails = _open_ring()
+    ring, exceptions = _open_ring()
     try:
-        ring.set_password(_service(home), name, value)
-    except fails as error:
+        ring.set_password(_service_name(home), name, value)
+    except exceptions as error:
         raise ConfigError(f"the keyring did not take {name}: {error}", hint="unlock it") from error
 
 
 def read_key(home: Home, name: str) -> str:
     """Return a key of this home from the keyring. Raises ConfigError if it can't be read."""
-    ring, fails = _open_ring()
+    ring, exceptions = _open_ring()
     try:
-        key_text = ring.get_password(_service(home), name)
-    except fails as error:
+        key_text = ring.get_password(_service_name(home), name)
+    except exceptions as error:
         problem = f"{name} is in the keyring, which can't be read: {error}"
         raise ConfigError(problem, hint="unlock it") from error
     if not key_text:
@@ -53,7 +52,8 @@ def read_key(home: Home, name: str) -> str:
 
 
 def _open_ring() -> tuple[_Ring, tuple[type[Exception], ...]]:
-    """Return the keyring, and the exceptions that it raises when it fails."""
+    """Return the keyring, and the exceptions that its failures raise. Raises ConfigError without the
+    extra."""
     if find_spec("keyring") is None:
         from whet.extras import install_command  # noqa: PLC0415 - few processes lack an extra
 
@@ -67,5 +67,5 @@ def _open_ring() -> tuple[_Ring, tuple[type[Exception], ...]]:
     return cast("_Ring", keyring), (KeyringError, OSError, RuntimeError)
 
 
-def _service(home: Home) -> str:
+def _service_name(home: Home) -> str:
     return f"whet {home.root}"

@@ -1,7 +1,7 @@
-"""Load the settings from config.yaml < environment < flags, and record the origin of each value.
+"""Load the settings from config.yaml, the environment and flags, and record the origin of each value.
 
-Every value is checked, even an overridden one, so that an error names its source. This module does not
-know secrets. A missing file is the same as an empty one.
+Flags override the environment, which overrides config.yaml. Every value is checked, even an overridden one,
+so that an error names its source. A missing file counts as empty. This module does not know secrets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.config.fields import Field, Value, fields, find_nearest, read_text, sections
-from whet.config.key_hosts import ServerBlock, check_account, settle
+from whet.config.key_hosts import ServerBlock, check_account, resolve_server
 from whet.config.paths import Home, read_small
 from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ConfigError
@@ -29,8 +29,10 @@ NOT_SETTINGS = {"WHET_HOME", "WHET_PROFILE", "WHET_COMPLETE"}
 
 
 class SettingOrigin(msgspec.Struct, frozen=True):
-    """One value of a key and its source: "config.yaml line 3", "environment WHET_MODEL_MODEL", "flag --model"
-    or "default"."""
+    """A value of a setting and its origin.
+
+    The origin is "config.yaml line 3", "environment WHET_MODEL_MODEL", "flag --model" or "default".
+    """
 
     value: Value
     origin: str
@@ -47,7 +49,7 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def value(self, key: str) -> Value:
-        """Return the value of a known key such as model.provider; a table as the text of its JSON."""
+        """Return the value of a known key such as model.provider. A table is the text of a JSON object."""
         section, _, name = key.partition(".")
         value = getattr(getattr(self.settings, section), name)
         return msgspec.json.encode(value).decode() if fields()[key].kind == "table" else value
@@ -56,9 +58,9 @@ class LoadedSettings(msgspec.Struct, frozen=True):
 def load(
     home: Home, flags: Mapping[str, object] | None = None, *, environ: Mapping[str, str]
 ) -> LoadedSettings:
-    """Load the settings of `home`. `flags` maps keys to values, None if not given.
+    """Load the settings of `home`. `flags` maps keys to values, which are None if not given.
 
-    Raises ConfigError naming the key, the value, its source and the allowed values.
+    Raises ConfigError, which names the key, the value, its source and the allowed values.
     """
     layers = (
         {key: SettingOrigin(spec.default, "default") for key, spec in fields().items()},
@@ -73,9 +75,9 @@ def load(
         chosen[key] = settings[0]
         overridden[key] = tuple(settings[1:])
     notes = (
-        *_settle_model(chosen, overridden),
-        *_settle_accounts(chosen),
-        *_settle_servers(chosen, overridden),
+        *_resolve_model(chosen, overridden),
+        *_resolve_accounts(chosen),
+        *_resolve_servers(chosen, overridden),
     )
     origins = {key: setting.origin for key, setting in chosen.items()}
     return LoadedSettings(
@@ -83,28 +85,25 @@ def load(
     )
 
 
-# Sections with a server that is not a model server: nothing of it comes from the model's.
+# Sections whose server is not a model server. They inherit nothing from the model's section.
 _OTHER_SERVERS = ("search", "voice", "embeddings")
 
 
-def _settle_servers(
+def _resolve_servers(
     chosen: dict[str, SettingOrigin], overridden: dict[str, tuple[SettingOrigin, ...]]
 ) -> Iterator[str]:
-    """Withhold keys from servers that they don't belong to, changing `chosen` and `overridden`. Yields
-    notices for the person."""
+    """Withhold keys from servers that they don't belong to. Changes `chosen` and `overridden`.
+
+    Yields notices for the person.
+    """
     first: ServerBlock | None = None
     absent = {"provider": SettingOrigin("", "default"), "format": SettingOrigin("auto", "default")}
     for section in ("model", "fallback", "review", "judge", *_OTHER_SERVERS):
-        parts = {
-            name: chosen.get(f"{section}.{name}") or absent[name] for name in ServerBlock.__struct_fields__
-        }
-        if section in _OTHER_SERVERS:
-            first = None
-        settled = settle(
-            section, ServerBlock(*((str(part.value), _strength(part)) for part in parts.values())), first
-        )
-        first = first or settled.block
-        for name, value in settled.changed.items():
+        settings = [chosen.get(f"{section}.{name}") or absent[name] for name in ServerBlock.__struct_fields__]
+        raw_block = ServerBlock(*((str(setting.value), _rank_layer(setting)) for setting in settings))
+        resolved = resolve_server(section, raw_block, None if section in _OTHER_SERVERS else first)
+        first = first or resolved.block
+        for name, value in resolved.changed.items():
             key = f"{section}.{name}"
             decided_by = "base_url" if name != "base_url" else "provider"
             overridden[key] = (chosen[key], *overridden[key])
@@ -112,37 +111,41 @@ def _settle_servers(
             if deciding_origin == "default" and section not in _OTHER_SERVERS:
                 deciding_origin = chosen[f"model.{decided_by}"].origin
             chosen[key] = SettingOrigin(value, deciding_origin)
-        if settled.note:
-            yield settled.note
+        if resolved.note:
+            yield resolved.note
 
 
-def _settle_model(
+def _resolve_model(
     chosen: dict[str, SettingOrigin], overridden: dict[str, tuple[SettingOrigin, ...]]
 ) -> Iterator[str]:
-    """Take a provider's default model if a stronger layer names the provider and the model was set beside
-    another server. Yields a notice for the person."""
+    """Use the provider's default model if the model was set for another server.
+
+    That is so if a stronger layer names the provider. Yields a notice for the person.
+    """
     model, provider = chosen["model.model"], chosen["model.provider"]
-    strength = _strength(model)
-    if not strength or _strength(provider) <= strength:
+    strength = _rank_layer(model)
+    if not strength or _rank_layer(provider) <= strength:
         return
 
-    def is_beside(setting: SettingOrigin) -> bool:
-        return 0 < _strength(setting) <= strength
+    def is_no_stronger(setting: SettingOrigin) -> bool:
+        return 0 < _rank_layer(setting) <= strength
 
-    providers = [setting.value for setting in overridden["model.provider"] if is_beside(setting)]
+    providers = [setting.value for setting in overridden["model.provider"] if is_no_stronger(setting)]
     addresses = (chosen["model.base_url"], *overridden["model.base_url"])
-    is_another = providers[0] != provider.value if providers else any(map(is_beside, addresses))
-    if is_another:
+    is_for_another = providers[0] != provider.value if providers else any(map(is_no_stronger, addresses))
+    if is_for_another:
         chosen["model.model"] = SettingOrigin("", provider.origin)
         overridden["model.model"] = (model, *overridden["model.model"])
         yield f"{model.value} ({model.origin}) is another server's model; {provider.value} uses its default"
 
 
-def _settle_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:
-    """Keep the keys of accounts from an address that a stronger layer names, and drop the choice of an
-    account if a stronger layer names another provider. Yields notices for the person."""
+def _resolve_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:
+    """Drop the accounts if a stronger layer names the address, which must not get their keys.
+
+    Drop the choice of an account if a stronger layer names another provider. Yields notices for the person.
+    """
     address, accounts, account = (chosen[f"model.{name}"] for name in ("base_url", "accounts", "account"))
-    if _strength(address) > _strength(accounts):
+    if _rank_layer(address) > _rank_layer(accounts):
         if accounts.origin != "default":
             chosen["model.accounts"] = SettingOrigin("{}", address.origin)
         if account.value:
@@ -150,11 +153,11 @@ def _settle_accounts(chosen: dict[str, SettingOrigin]) -> Iterator[str]:
             yield f"no key of model.accounts is sent to the address of {address.origin}"
     provider = chosen["model.provider"]
     names = msgspec.json.decode(str(accounts.value)).get(str(provider.value), {})
-    if account.value and account.value not in names and _strength(provider) > _strength(account):
+    if account.value and account.value not in names and _rank_layer(provider) > _rank_layer(account):
         chosen["model.account"] = SettingOrigin("", provider.origin)
 
 
-def _strength(setting: SettingOrigin) -> int:
+def _rank_layer(setting: SettingOrigin) -> int:
     """Return the layer of a value: 1 config.yaml, 2 the environment, 3 a flag, 0 a default."""
     if not setting.value or setting.origin == "default":
         return 0
@@ -174,7 +177,7 @@ def _assemble(chosen: Mapping[str, SettingOrigin]) -> Settings:
 
 
 def _check_aliases(aliases: Mapping[str, str], origin: str) -> None:
-    """Raise ConfigError if an alias leads to another one: it would depend on the setting what it means."""
+    """Raise ConfigError if an alias leads to another alias, because aliases are resolved only once."""
     for name, model in aliases.items():
         if model in aliases and model != name:
             raise ConfigError(
@@ -184,8 +187,10 @@ def _check_aliases(aliases: Mapping[str, str], origin: str) -> None:
 
 
 def _check_accounts(model: ModelSettings, accounts_origin: str, account_origin: str) -> None:
-    """Raise ConfigError for an account without the name of a variable, which may be a pasted key and is not
-    shown, and for the choice of an account that does not exist."""
+    """Raise ConfigError if an account is not the name of a variable, or if the chosen account does not exist.
+
+    The message does not show the wrong value, which may be a pasted key.
+    """
     for provider, accounts in model.accounts.items():
         for name, variables in accounts.items():
             if not FORMS["variables"].is_valid(variables):
@@ -216,7 +221,7 @@ def _resolve_aliases(settings: Settings) -> Settings:
 
 
 def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
-    """Parse the text of config.yaml. Raises ConfigError with the line."""
+    """Parse the text of config.yaml. Raises ConfigError, which names the line."""
     from whet.config.yaml_file import parse  # noqa: PLC0415 - yaml costs 35 ms, many homes have no file
 
     tables = {key for key, spec in fields().items() if spec.kind == "table"}
@@ -263,7 +268,7 @@ def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[str, SettingOrigi
 
 
 def find_field(key: str) -> Field:
-    """Return the field of `key`. Raises ConfigError with the nearest key."""
+    """Return the field of `key`. Raises ConfigError, which names the most similar key."""
     if key not in fields():
         raise _unknown_key_error(key, list(fields()), "")
     return fields()[key]
@@ -286,7 +291,8 @@ def _convert(spec: Field, value: str | tuple[str, ...], where: str) -> Value:
 
 def _bad_value_error(spec: Field, value: str | tuple[str, ...], where: str) -> ConfigError:
     value_text = strip_credentials(f"[{', '.join(value)}]" if isinstance(value, tuple) else value)
-    value_text = value_text if len(value_text) <= 60 else value_text[:60] + "..."
+    if len(value_text) > 60:
+        value_text = value_text[:60] + "..."
     return ConfigError(
         f"{where}: {spec.key} is {value_text!r}; allowed: {spec.allowed_text}",
         hint=f"whet config why {spec.key}",

@@ -1,7 +1,7 @@
-"""Known model servers: their addresses, keys and dialects.
+"""The table of known model servers.
 
-One row makes a server known: the hosts that may get its keys (`key_hosts.py`), its wire format, and its
-differences from other servers of that format.
+A row has the server's address, the variables of its keys (`key_hosts.py` decides where they are sent), its
+wire format, and its differences from other servers of that format.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from whet.contract.messages import WireFormat
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 OTHER_REASONING = "other_reasoning"
 REPLAYED_FIELDS = (*REASONING_FIELDS, "extra_content", OTHER_REASONING)
-"""Fields of an answer that thinking models need back, and that most other servers ignore. `other_reasoning`
-means every field about reasoning or thinking that has a name of the server's own."""
+"""Fields of an answer that are sent back, because thinking models need them. Most other servers ignore them.
+`other_reasoning` stands for fields about reasoning whose names only this server uses."""
 
 
 class ServerDialect(msgspec.Struct, frozen=True):
-    """What differs between servers that speak one wire format.
+    """The differences between servers that speak one wire format.
 
-    The table is a first guess, which a server's refusals correct (`providers/adapting.py`).
+    `providers/adapting.py` corrects them if a server refuses a request.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -33,7 +33,7 @@ class ServerDialect(msgspec.Struct, frozen=True):
     needs_reasoning: str = ""
     """The reasoning field that each answer in the request must have, even another model's answer."""
     cache_key: bool = False
-    """Whether it takes prompt_cache_key."""
+    """Whether it accepts prompt_cache_key."""
     short_ids: bool = False
     """Whether call ids have nine characters, as Mistral's do."""
     left_out: tuple[str, ...] = ()
@@ -46,13 +46,13 @@ class ServerDialect(msgspec.Struct, frozen=True):
     signs_calls: bool = False
     """Whether each call needs a thought signature, even another model's call."""
     output_limit: int = 0
-    """The most output tokens that may be requested; 0: it refused no number."""
+    """The most output tokens that may be requested. 0: no limit is known."""
     endpoint: Literal["", "responses"] = ""
     """The wire format that it asked for instead of the requested one."""
 
 
 class KnownServer(msgspec.Struct, frozen=True):
-    """A row of the table. `local`: the server runs on this machine, needs no key and is free."""
+    """A row of the table. A `local` server runs on this machine, needs no key and is free."""
 
     base_url: str
     keys: tuple[str, ...] = ()

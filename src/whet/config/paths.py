@@ -1,8 +1,8 @@
-"""The paths of one home and of a project, and the safe reading and replacing of small text files.
+"""Find the files of a home and the folders of a project, and read and replace small text files safely.
 
-`WHET_HOME` (default ~/.whet); a profile is its own home below it. Reading turns every fault of a file into
-a ConfigError. Replacing is atomic and durable (a temporary file, fsync, rename), and follows a symbolic
-link to its target. This module does not know the files' contents.
+The home is `WHET_HOME`, by default ~/.whet. A profile is a home of its own below it. Every fault of a file
+that is read becomes a ConfigError. Replacing is atomic and durable (a temporary file, fsync, rename), and
+follows a symbolic link to its target. This module does not know the files' contents.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ MAX_SMALL_BYTES = 256 * 1024
 
 
 def choose_workspace(stored: str, fallback: Path) -> tuple[Path, Sequence[str]]:
-    """Return the folder that an opened session works in, and lines for its person: one if the `stored` folder
-    no longer exists and `fallback` is used."""
+    """Return the folder that an opened session works in, and lines for its person.
+
+    That is `fallback` if the session has no `stored` folder, or, with a line, if the folder no longer exists.
+    """
     if not stored or Path(stored).is_dir():
         return Path(stored) if stored else fallback, ()
     return fallback, (f"the session's folder {stored} no longer exists; it works in {fallback} now",)
@@ -38,13 +40,13 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def main_root(self) -> Path:
-        """The folder that holds every profile: the root itself or, for a profile, the home that it is in."""
+        """The home without a profile: for a profile, the home that it is in, otherwise `root`."""
         above = self.root.parent
         return above.parent if above.name == "profiles" else self.root
 
     @property
     def no_sandbox(self) -> Path:
-        """Marks that the last check found no engine that confines commands (`sandbox/engine_cache.py`)."""
+        """A file that exists if the last check found no usable sandbox (`sandbox/engine_cache.py`)."""
         return self.main_root / "no-sandbox.txt"
 
     @property
@@ -136,30 +138,35 @@ def find_home(profile: str = "") -> Home:
 
 
 def list_project_folders(workspace: Path) -> tuple[Path, ...]:
-    """Return the folders from the root of the workspace's repository down to the workspace, which may not
-    exist, or the workspace alone if it is in no repository of this user's."""
+    """Return the folders from the root of the workspace's repository down to the workspace.
+
+    Returns the workspace alone if it is in no repository of this user. It may not exist yet.
+    """
     folder = workspace.absolute()
     for number, above in enumerate((folder, *folder.parents)):
         try:
             owner = (above / ".git").lstat().st_uid
         except OSError:
             continue
-        # another user's repository, such as one in /tmp, says nothing about this folder
+        # A repository of another user, such as one in /tmp, has no authority over this folder.
         is_own = owner == os.getuid() or (folder.exists() and owner == folder.stat().st_uid)
         return (*reversed(folder.parents[:number]), folder) if is_own else (folder,)
     return (folder,)
 
 
 def read_small(path: Path) -> str | None:
-    """Return the text of `path`, or None if there is no file. Raises ConfigError for anything else."""
+    """Return the text of `path`, or None if it does not exist. Raises ConfigError if it can't be read."""
     raw = read_file_bytes(path, MAX_SMALL_BYTES)
     return None if raw is None else decode_text(raw, path)
 
 
 def read_file_bytes(path: Path, limit_bytes: int, *, through_links: bool = True) -> bytes | None:
-    """Return the bytes of `path`, or None if there is no file. Raises ConfigError for anything else, for a
-    file larger than the limit, and for a link if `through_links` is False."""
-    # Not a plain open: a named pipe under that name would block it for ever.
+    """Return the bytes of `path`, or None if it does not exist.
+
+    Raises ConfigError if it is not a file, is larger than the limit or can't be read, or if it is a link and
+    `through_links` is False.
+    """
+    # Without O_NONBLOCK, a named pipe of that name would block forever.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if through_links else os.O_NOFOLLOW)
     try:
         handle = os.open(path, flags)
@@ -207,8 +214,8 @@ def decode_text(raw: bytes, path: Path) -> str:
 def replace_file(path: Path, text: str, *, mode: int) -> None:
     """Replace the file's content by `text` with `mode`. On return it is on disk.
 
-    Never half of it is there, unless it is a file mounted by itself, which is written in place. Raises
-    ConfigError if the folder can't be written.
+    Readers see the old or the new content, never a part of it. Only a file that is a mount point is written
+    in place. Raises ConfigError if the folder can't be written.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -239,8 +246,11 @@ def write_new_file(path: Path, content: bytes, mode: int) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Lock a folder against our other processes, but not against people. Creates the folder if needed; one
-    that takes no new file is locked itself. Not reentrant. Raises StoreUnwritable."""
+    """Hold an exclusive lock on a folder against Whet's other processes. Not reentrant.
+
+    Creates the folder if needed. If no file can be made in it, the folder itself is locked. Raises
+    StoreUnwritable.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -276,7 +286,7 @@ def read_mode(path: Path) -> int | None:
 
 
 def is_link_upward(path: str | Path) -> bool:
-    """Return whether a path is a link to a folder that it lies in."""
+    """Return whether a path is a link to a folder that contains the path."""
     if not os.path.islink(path):
         return False
     above, target = os.path.realpath(os.path.dirname(path)), os.path.realpath(path)

@@ -1,6 +1,6 @@
-"""The settings of what may run: approvals, the sandbox, confirmations, hooks, and MCP and language servers.
+"""The settings that permit or restrict actions: approvals, sandbox, confirmations, hooks, servers.
 
-They are sections of config.yaml, as those in `config/schema.py`, which lists all sections.
+They are sections of config.yaml. `config/schema.py` has the other sections and the list of all.
 """
 
 from typing import Annotated, Any, Literal

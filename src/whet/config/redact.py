@@ -1,10 +1,9 @@
 """Remove private data from texts: secrets, the home folder's name, e-mail addresses.
 
-`log.mask` knows loaded secret values and the shapes of vendors' keys. This module adds secrets that are
-recognised by their context (`password: ...`, `--token ...`, headers, query parameters), tokens that look
-random, and data that identifies a person. All text that is stored for later use or goes into another
-session's prompt passes through here; learned memory, skills and warm templates share it. It stores nothing
-and reads no file.
+`log.mask` masks loaded secrets and words in the form of vendors' keys. This module adds secrets that their
+context reveals (`password: ...`, `--token ...`, headers, query parameters), tokens that look random, and
+data that identifies a person. Learned memory, skills, warm templates and every text that goes into another
+session's prompt pass through here.
 """
 
 from __future__ import annotations
@@ -49,9 +48,11 @@ _HEADER = late_pattern(
 )
 
 
-def _gap(program: str) -> str:
-    """Return what may stand between a program and its option. It holds no other such program, so the time
-    grows with the text's length only."""
+def _gap_pattern(program: str) -> str:
+    """Return a pattern for the text between a program's name and its option.
+
+    The text does not contain the name again, so that the search takes linear time.
+    """
     return rf"(?:(?!\b{program}\b)[^\n|;])*?"
 
 
@@ -59,11 +60,11 @@ _MYSQL, _MONGO = r"(?:mysql|mysqldump|mariadb)", r"(?:mongo\w*|login)"
 _ZIP, _LDAP = r"(?:sqlcmd|zip|unzip)", r"ldap\w+"
 _LOGIN = late_pattern(
     r"(\b(?:machine|login)\s+\S+\s+(?:login\s+\S+\s+)?password\s+)(\S{4,})"
-    rf"|(\bcurl\b{_gap('curl')}\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{{3,}})"
+    rf"|(\bcurl\b{_gap_pattern('curl')}\s(?:-u|--user)[ =]?[\"']?[^\s:\"']+:)([^\s\"']{{3,}})"
     r"|(\bsshpass\s+-p\s*[\"']?)([^\s\"']{3,})"
-    rf"|(\b{_MYSQL}\b{_gap(_MYSQL)}\s-p)([^\s-][^\s]{{2,}})"
-    rf"|(\b(?:redis-cli\b{_gap('redis-cli')}\s-a|{_LDAP}\b{_gap(_LDAP)}\s-w|{_MONGO}\b{_gap(_MONGO)}\s-p"
-    rf"|{_ZIP}\b{_gap(_ZIP)}\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{{2,}})"
+    rf"|(\b{_MYSQL}\b{_gap_pattern(_MYSQL)}\s-p)([^\s-][^\s]{{2,}})"
+    rf"|(\b(?:redis-cli\b{_gap_pattern('redis-cli')}\s-a|{_LDAP}\b{_gap_pattern(_LDAP)}\s-w|{_MONGO}\b{_gap_pattern(_MONGO)}\s-p"
+    rf"|{_ZIP}\b{_gap_pattern(_ZIP)}\s-P)\s+[\"']?)([^\s\"'-][^\s\"']{{2,}})"
 )
 # A value after a short option, and a word with a vendor's key prefix: recognised by their shape.
 _SHORT = late_pattern(r"((?<=\s)-[A-Za-z]\s+[\"']?)([^\s\"'|;&<>()]{8,})")
@@ -103,8 +104,7 @@ _CARD = late_pattern(r"(?<!\d)(?<!\d\.)(?:\d[ -]?){13,19}(?!\d)")
 def redact(text: str, *, home: str = "") -> str:
     """Return `text` with secrets as [REDACTED], e-mail addresses as [EMAIL], home folders as ~.
 
-    `home` is a home folder that is not below /home, /Users or /root. Applying it twice changes nothing
-    more.
+    `home` is a home folder that is not below /home, /Users or /root. A second call changes nothing.
     """
     text = mask_secrets(text)
     text = _EMAIL.sub(EMAIL, text) if "@" in text else text
@@ -116,8 +116,8 @@ def redact(text: str, *, home: str = "") -> str:
 def mask_secrets(text: str) -> str:
     """Return `text` with every recognised secret as [REDACTED], and nothing else changed."""
     text = mask(text)
-    # A pattern that can't match is not tried: compiling all of them takes 15 ms. Beyond ASCII, where (?i)
-    # matches an s by \u017f, too, all are tried.
+    # A pattern that can't match is not tried, because compiling all of them takes 15 ms. All are tried for
+    # a text beyond ASCII: (?i) matches s by \u017f, too.
     lower = text.lower() if text.isascii() else None
     for pattern, change, needs in _RULES:
         if lower is None or all(any(part in lower for part in parts) for parts in needs):
@@ -126,7 +126,7 @@ def mask_secrets(text: str) -> str:
 
 
 def describe_secret(text: str) -> str:
-    """Return the kind of secret in a text, including one described in prose, or an empty string."""
+    """Return the kind of secret in a text, including one described in prose, or ""."""
     if holds_secret(text):
         return "a key or a password"
     if _PROSE_SECRET.search(text):
@@ -158,14 +158,13 @@ def _mask_plain(match: re.Match[str]) -> str:
     whole_name = re.sub(r".*[^\w.-]", "", match.string[max(0, start - 40) : start], flags=re.DOTALL) + name
     if _is_no_secret(value) or re.search(r"[(\[{<|]", value) or _DOTTED.fullmatch(value):
         return match[0]
-    named_so = re.search(r"(?i)passw(?:or)?d|passphrase|passwd|pwd", whole_name) is not None
+    is_password = re.search(r"(?i)passw(?:or)?d|passphrase|passwd|pwd", whole_name) is not None
     if value.isalpha() or _WORD.fullmatch(value):
-        # A word alone may be a type or another variable; after `password: ` or `password=` it is a password.
-        is_meant = named_so and value.isalpha() and re.search(r":\s|\w=$", name)
-        is_meant = is_meant and not _NAME.fullmatch(value)
-        return f"{name}{MASK}" if is_meant else match[0]
-    mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value)
-    return f"{name}{MASK}" if mixed or named_so or re.search(r"[^\w.:/-]", value) else match[0]
+        # A word alone may be a type or another variable. After `password: ` or `password=` it is a password.
+        is_value = is_password and value.isalpha() and re.search(r":\s|\w=$", name)
+        return f"{name}{MASK}" if is_value and not _NAME.fullmatch(value) else match[0]
+    is_mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value)
+    return f"{name}{MASK}" if is_mixed or is_password or re.search(r"[^\w.:/-]", value) else match[0]
 
 
 def _mask_option(match: re.Match[str]) -> str:
@@ -204,7 +203,7 @@ def _mask_prefixed_key(match: re.Match[str]) -> str:
 
 
 def is_random_mix(word: str) -> bool:
-    """Return whether letters and digits alternate too often for a readable word."""
+    """Return whether letters and digits alternate more often than in a readable word."""
     letters = [char for char in word if char.isalnum()]
     digits = sum(char.isdigit() for char in letters)
     if digits < 2 or len(letters) - digits < 4 or _HEX.fullmatch(word):
@@ -222,9 +221,9 @@ def _mask_random(match: re.Match[str]) -> str:
 
 
 def looks_random(token: str) -> bool:
-    """Return whether a word looks like a key: long, with constantly changing kinds of characters.
+    """Return whether a word looks like a key: long, with frequent changes between kinds of characters.
 
-    Hexadecimal digests, UUIDs, paths and names in camelCase do not.
+    Hexadecimal digests, UUIDs, paths and names in camelCase do not look so.
     """
     if len(token) < 20 or _HEX.fullmatch(token):
         return False
@@ -236,7 +235,7 @@ def looks_random(token: str) -> bool:
     counts = [kinds.count(kind) for kind in range(3)]
     if min(counts[1], counts[2]) >= 3 and counts[0] >= 2:
         return changes >= 0.4
-    # Lower case and digits alone must come without separators; otherwise file names and versions would match.
+    # Lower case and digits alone count only without separators: file names and versions have them.
     run = max((len(part) for part in _RUN.findall(token)), default=0)
     return run >= 24 and counts[0] >= 5 and counts[2] >= 8 and changes >= 0.3
 
@@ -251,8 +250,8 @@ _LOGIN_PARTS = (
     *("ldap", "mongo", "login", "sqlcmd", "zip"),
 )
 _RULES: tuple[tuple[re.Pattern[str], _Change, _Needs], ...] = (
-    (_CREDENTIAL_URL, lambda found: MASK, (("://",),)),
-    (_HASH, lambda found: MASK, (("$",),)),
+    (_CREDENTIAL_URL, lambda match: MASK, (("://",),)),
+    (_HASH, lambda match: MASK, (("$",),)),
     (_HEADER, _mask_header, (("authorization", "cookie"),)),
     (_SHELL, _mask_shell, (("=",),)),
     (_QUOTED, _mask_quoted_value, (_NAME_PARTS, (":", "="), ("'", '"'))),

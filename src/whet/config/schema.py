@@ -1,9 +1,8 @@
-"""Every setting with its type, its default and its effect.
+"""The schema of config.yaml: every setting with its type, its default and its effect.
 
-`config.yaml` has this shape; each field can be overridden by `WHET_<SECTION>_<FIELD>` in the environment
-and by a flag. Keys are secrets and are set in the environment or `.env`, never here. `config/load.py`
-loads the settings and records their origins. The sections on what may run are in
-`config/permission_settings.py`.
+`WHET_<SECTION>_<FIELD>` in the environment, or a flag, overrides a field. Secrets such as API keys are set
+in the environment or `.env`, never here. `config/load.py` loads the settings and records their origins.
+`config/permission_settings.py` has the sections that permit or restrict actions.
 """
 
 from typing import Annotated, Any, Literal, get_args

@@ -1,8 +1,8 @@
-"""Read the environment: keys, which override those of the home's .env, and the proxy for a host.
+"""Load and store secrets in the environment and the home's .env, and find the proxy for a host.
 
-.env has NAME=VALUE lines: quotes, `export` and comments are understood, nothing is expanded or run. Values
-that look like secrets are masked in every log and error from the moment they are loaded. Messages name
-variables and lines, never values.
+The environment overrides .env. That file has NAME=VALUE lines with optional quotes, `export` and comments;
+nothing in it is expanded or run. Once loaded, the values of secrets are masked in every log and error.
+Messages name variables and lines, never values.
 """
 
 from __future__ import annotations
@@ -30,30 +30,31 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class EnvFile(msgspec.Struct, frozen=True):
-    """The contents of .env: values by name, and the numbers of the lines that can't be read."""
+    """The contents of .env: the values by name, and the numbers of lines that can't be parsed."""
 
     values: dict[str, str]
     bad_lines: tuple[int, ...] = ()
 
 
 def parse_env(text: str) -> EnvFile:
-    """Parse the lines of a .env file. If a name occurs twice, the last one counts."""
+    """Parse the text of a .env file. If a name occurs twice, the last value counts."""
     values: dict[str, str] = {}
-    bad: list[int] = []
+    bad_lines: list[int] = []
     for number, line in enumerate(text.split("\n"), start=1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
-        value = _value(match[2]) if match else None
+        value = _parse_value(match[2]) if match else None
         if match is None or value is None or "\0" in value:
-            bad.append(number)
+            bad_lines.append(number)
         else:
             values[match[1]] = value
-    return EnvFile(values, tuple(bad))
+    return EnvFile(values, tuple(bad_lines))
 
 
-def _value(text: str) -> str | None:
+def _parse_value(text: str) -> str | None:
+    """Return the value without quotes and comment, or None if its quotes don't match."""
     if text[:1] not in ("'", '"'):
         return re.split(r"\s+#", text, maxsplit=1)[0].strip() if not text.startswith("#") else ""
     quote = text[0]
@@ -70,7 +71,7 @@ def read_env(home: Home) -> EnvFile:
 
 
 def env_warnings(home: Home) -> list[str]:
-    """Return the problems of .env: lines that can't be read, a mode that lets others read it."""
+    """Return the problems of .env: lines that can't be parsed, and a mode that lets others read it."""
     mode = paths.read_mode(home.env)
     if mode is None:
         return []
@@ -81,25 +82,26 @@ def env_warnings(home: Home) -> list[str]:
 
 
 def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return .env's values, overridden by the environment's. An empty variable does not hide .env's.
+    """Return the values of .env and the environment. A variable overrides .env unless it is empty.
 
-    From now on, mask replaces every value whose name looks like a secret's. Raises ConfigError if a
-    key is marked as in the system's keyring and can't be read from there.
+    From now on, `log.mask` replaces every value whose name looks like a secret's. Raises ConfigError if .env
+    or a key in the system's keyring can't be read.
     """
     file_values = read_env(home).values
     merged = {**file_values, **{name: value for name, value in environ.items() if value}}
     if IN_KEYRING in merged.values():
         from whet.config.keychain import read_key  # noqa: PLC0415 - few keep keys there
 
-        merged = {k: read_key(home, k) if value == IN_KEYRING else value for k, value in merged.items()}
+        merged = {
+            name: read_key(home, name) if value == IN_KEYRING else value for name, value in merged.items()
+        }
     protect(value for name, value in merged.items() if is_secret_name(name))
     protect_keys([merged[name] for name in file_values if is_secret_name(name)])
     return merged
 
 
 def list_known_secrets(home: Home, environ: Mapping[str, str]) -> list[str]:
-    """Return the secrets of .env and the environment, without those in the system's keyring and none of a
-    .env that can't be read."""
+    """Return the secrets of .env, if it can be read, and of the environment, but none of the keyring's."""
     try:
         values = read_env(home).values
     except ConfigError:
@@ -114,8 +116,10 @@ def is_secret_name(name: str) -> bool:
 
 
 def set_secret(home: Home, name: str, value: str) -> None:
-    """Store NAME=VALUE in .env with mode 0600, keeping other lines. On return it is on disk. Raises
-    ConfigError."""
+    """Store NAME=VALUE in .env with mode 0600 and keep other lines. On return it is on disk.
+
+    Raises ConfigError.
+    """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ConfigError(f"{name!r} is not a variable's name", hint="letters, digits and _ only")
     if any(char in value for char in "\n\r\0"):
@@ -126,13 +130,16 @@ def set_secret(home: Home, name: str, value: str) -> None:
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
     with paths.lock_folder(home.root):
         lines = (paths.read_small(home.env) or "").splitlines()
-        others = [old for old in lines if not ((match := _LINE.fullmatch(old.strip())) and match[1] == name)]
+        matches = [_LINE.fullmatch(old.strip()) for old in lines]
+        others = [old for old, match in zip(lines, matches, strict=True) if not match or match[1] != name]
         paths.replace_file(home.env, "\n".join([*others, line]) + "\n", mode=0o600)
 
 
 def store_secret(home: Home, name: str, value: str) -> str:
-    """Store a key in the system's keyring if there is one, else in .env, and return the location. Durable on
-    return. Raises ConfigError."""
+    """Store a key in the system's keyring if there is one, else in .env. Returns the name of that place.
+
+    On return the key is on disk. Raises ConfigError.
+    """
     from whet.config.keychain import is_available, store_key  # noqa: PLC0415 - as above
 
     protect([value])
@@ -145,11 +152,10 @@ def store_secret(home: Home, name: str, value: str) -> str:
 
 
 def find_proxy(scheme: str, host: str) -> str:
-    """Return the URL of the proxy for a request of this scheme to this host, or an empty string for a direct
-    connection.
+    """Return the URL of the proxy for a request of this scheme to this host, or "" for a direct connection.
 
-    It follows HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, or the system's own settings. No proxy leads
-    to this machine's own servers: its loopback is another one. All HTTP code uses this function.
+    HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY count, or the system's own settings. Servers on this
+    machine's loopback never get a proxy, which could not reach them. All HTTP code uses this function.
     """
     names = {name.lower() for name in os.environ}
     if not _HAS_SYSTEM_SETTINGS and not any(name.endswith("_proxy") for name in names - {"no_proxy"}):

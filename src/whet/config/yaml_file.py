@@ -1,15 +1,15 @@
-"""Parse config.yaml into (section, field) entries with their lines and the positions of their values.
+"""Parse config.yaml into sections and entries, with the positions of keys and values.
 
-Two levels of plain mappings without YAML's types: a value is its text or a list of texts, and
-`config/fields.py` interprets it. Tables (mcp.servers) may hold mappings of their own and become JSON text.
-Anchors, tags and deep nesting have no use in a settings file, nor in one from elsewhere (`values`), and
-are refused before anything is expanded. Imported only if a config.yaml exists: yaml costs 35 ms of CPU.
+The file has two levels of mappings without YAML's types: a value is its text or a list of texts, which
+`config/fields.py` parses. A table such as mcp.servers may contain mappings and becomes JSON text. Anchors,
+tags and deep nesting are refused before anything is expanded. Import this module only if there is YAML to
+parse: yaml costs 35 ms of CPU.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ _MAX_DEPTH = 8
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A range of the file: lines and columns from 0, the end exclusive."""
+    """A range of the file. Lines and columns count from 0; the end is exclusive."""
 
     line: int
     column: int
@@ -33,8 +33,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class YamlEntry(msgspec.Struct, frozen=True):
-    """A key and its value: text, list of texts, or None if there is no value. A table's value is the text of
-    its JSON, every scalar as text, and `parts` are its entries. `is_flow`: it is written as {a: b}."""
+    """A key and its value: a text, texts, or None.
+
+    The value of a table is the text of a JSON object, and `parts` are the table's entries. `is_flow` is True
+    if the table is written as {a: b}.
+    """
 
     name: str
     value: str | tuple[str, ...] | None
@@ -50,7 +53,7 @@ class YamlEntry(msgspec.Struct, frozen=True):
 
 
 class SectionNode(msgspec.Struct, frozen=True):
-    """A section of the file. `is_flow`: it is written as {a: b}."""
+    """A section of the file. `is_flow` is True if it is written as {a: b}."""
 
     name: str
     key: Span
@@ -62,9 +65,11 @@ class SectionNode(msgspec.Struct, frozen=True):
 def parse(
     text: str, where: str, tables: Collection[str] = (), typed: Collection[str] = ()
 ) -> tuple[SectionNode, ...]:
-    """Return the sections of `text`. `where` names the file in errors, `tables` the keys (section.name) that
-    have entries of their own, `typed` those of them in which numbers, true and false are not texts. Raises
-    ConfigError with the line."""
+    """Return the sections of `text`. Raises ConfigError, which names the line.
+
+    `where` names the file in errors. `tables` are the keys (section.name) of tables. `typed` are the tables
+    whose numbers, true and false are not read as texts.
+    """
     try:
         _refuse_advanced_yaml(text, where, _MAX_DEPTH)
         root: Any = _yaml.compose(text, Loader=_loader)
@@ -74,13 +79,12 @@ def parse(
         return ()
     if not isinstance(root, yaml.MappingNode):
         raise _node_error(where, root, "the file must hold sections such as `model:`")
-    kinds = {key: key in typed for key in tables}
-    return tuple(_section(key, node, where, kinds) for key, node in _pairs(root, where, ""))
+    typed_tables = {key: key in typed for key in tables}
+    return tuple(_read_section(key, node, where, typed_tables) for key, node in _pairs(root, where, ""))
 
 
 def load_values(text: str, where: str, deepest: int) -> Any:
-    """Parse another program's YAML, with YAML's types, nested no deeper than `deepest`. Raises ConfigError
-    with the line."""
+    """Parse YAML with YAML's types. Raises ConfigError if it is invalid or nested deeper than `deepest`."""
     try:
         _refuse_advanced_yaml(text, where, deepest)
         return _yaml.load(text, Loader=_loader)
@@ -106,22 +110,23 @@ def _refuse_advanced_yaml(text: str, where: str, deepest: int) -> None:
             raise _node_error(where, event, "a second document (---) starts here; one is read")
 
 
-def _section(key: Any, node: Any, where: str, tables: Mapping[str, bool]) -> SectionNode:
+def _read_section(key: Any, node: Any, where: str, typed_tables: Mapping[str, bool]) -> SectionNode:
     name = str(key.value)
     if _is_null(node):
         return SectionNode(name, _span(key), _span(node), False, ())
     if not isinstance(node, yaml.MappingNode):
         raise _node_error(where, node, f"`{name}` must be a section with fields below it, not a value")
-    entries = tuple(
-        _table(k, v, f"{name}.{k.value}", where, is_typed=tables[f"{name}.{k.value}"])
-        if f"{name}.{k.value}" in tables and isinstance(v, yaml.MappingNode)
-        else _entry(k, v, f"{name}.", where)
-        for k, v in _pairs(node, where, f"{name}.")
-    )
-    return SectionNode(name, _span(key), _span(node), bool(node.flow_style), entries)
+    entries: list[YamlEntry] = []
+    for entry_key, value in _pairs(node, where, f"{name}."):
+        path = f"{name}.{entry_key.value}"
+        if path in typed_tables and isinstance(value, yaml.MappingNode):
+            entries.append(_read_table(entry_key, value, path, where, is_typed=typed_tables[path]))
+        else:
+            entries.append(_read_entry(entry_key, value, path, where))
+    return SectionNode(name, _span(key), _span(node), bool(node.flow_style), tuple(entries))
 
 
-def _entry(key: Any, node: Any, prefix: str, where: str) -> YamlEntry:
+def _read_entry(key: Any, node: Any, path: str, where: str) -> YamlEntry:
     value: str | tuple[str, ...] | None
     if _is_null(node):
         value = None
@@ -131,46 +136,42 @@ def _entry(key: Any, node: Any, prefix: str, where: str) -> YamlEntry:
         items: list[Any] = node.value
         for item in items:
             if not isinstance(item, yaml.ScalarNode):
-                raise _node_error(where, item, f"`{prefix}{key.value}` holds a list of texts, nothing nested")
+                raise _node_error(where, item, f"`{path}` holds a list of texts, nothing nested")
         value = tuple(str(item.value) for item in items)
     else:
-        raise _node_error(
-            where, node, f"`{prefix}{key.value}` takes a value or a list, not fields of its own"
-        )
+        raise _node_error(where, node, f"`{path}` takes a value or a list, not fields of its own")
     return YamlEntry(str(key.value), value, _span(key), _span(node))
 
 
-def _table(key: Any, node: Any, name: str, where: str, *, is_typed: bool) -> YamlEntry:
-    pairs = _pairs(node, where, f"{name}.")
-    parts = tuple(YamlEntry(str(k.value), None, _span(k), _span(v)) for k, v in pairs)
-    text = msgspec.json.encode(_plain(node, where, name, _read_scalar if is_typed else _read_word)).decode()
+def _read_table(key: Any, node: Any, path: str, where: str, *, is_typed: bool) -> YamlEntry:
+    pairs = _pairs(node, where, f"{path}.")
+    parts = tuple(YamlEntry(str(name.value), None, _span(name), _span(value)) for name, value in pairs)
+    text = msgspec.json.encode(_to_json(node, where, path, is_typed=is_typed)).decode()
     return YamlEntry(str(key.value), text, _span(key), _span(node), parts, bool(node.flow_style))
 
 
-def _plain(node: Any, where: str, name: str, read: Callable[[Any], Any]) -> Any:
-    """Return a node as JSON values. Null counts as not set."""
+def _to_json(node: Any, where: str, path: str, *, is_typed: bool) -> Any:
+    """Return a node as JSON values. Fields that are null are left out."""
     if isinstance(node, yaml.MappingNode):
-        pairs = _pairs(node, where, f"{name}.")
-        values = ((str(k.value), _plain(v, where, f"{name}.{k.value}", read)) for k, v in pairs)
-        return {key: value for key, value in values if value is not None}
+        values: dict[str, Any] = {}
+        for key, value in _pairs(node, where, f"{path}."):
+            values[str(key.value)] = _to_json(value, where, f"{path}.{key.value}", is_typed=is_typed)
+        return {key: value for key, value in values.items() if value is not None}
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, where, name, read) for item in node.value]
-    return None if _is_null(node) else read(node)
+        return [_to_json(item, where, path, is_typed=is_typed) for item in node.value]
+    return None if _is_null(node) else _read_scalar(node, is_typed=is_typed)
 
 
-def _read_word(node: Any) -> str:
-    return str(node.value)
-
-
-def _read_scalar(node: Any) -> Any:
-    """Return a value without quotes as JSON reads it, and any other as text."""
-    if not node.style:
+def _read_scalar(node: Any, *, is_typed: bool) -> Any:
+    """Return a scalar as text, or if `is_typed` and it has no quotes, as JSON reads it."""
+    if is_typed and not node.style:
         with contextlib.suppress(msgspec.DecodeError):
             return msgspec.json.decode(str(node.value).encode())
     return str(node.value)
 
 
 def _pairs(node: Any, where: str, prefix: str) -> list[tuple[Any, Any]]:
+    """Return the keys and values of a mapping. Raises ConfigError for a key that is nested or set twice."""
     lines_by_name: dict[str, int] = {}
     pairs: list[tuple[Any, Any]] = list(node.value)
     for key, _ in pairs:

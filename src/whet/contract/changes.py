@@ -44,6 +44,15 @@ class FileEdit(msgspec.Struct, frozen=True):
     diff: str = ""
 
 
+def split_lines(text: str | None) -> list[str]:
+    """Split a text into lines with their line feeds. A carriage return stays part of its line."""
+    if not text:
+        return []
+    parts = text.split("\n")
+    lines = [f"{part}\n" for part in parts[:-1]]
+    return [*lines, parts[-1]] if parts[-1] else lines
+
+
 def hash_bytes(data: bytes) -> str:
     """Return the SHA-256 hash of a file's bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()

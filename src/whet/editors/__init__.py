@@ -1,4 +1,4 @@
-"""Editors that speak the Agent Client Protocol: sessions, turns, permissions over standard input and output.
+"""Serve editors by the Agent Client Protocol (ACP), over standard input and output.
 
-Imported only by `whet acp`, because its modules need the extra `acp`.
+Only `whet acp` imports this package, because its modules need the extra `acp`.
 """

@@ -1,8 +1,7 @@
-"""The agent's side of the Agent Client Protocol: sessions, prompts, cancellation, options, history.
+"""Answer the requests of an editor by the Agent Client Protocol: sessions, prompts, options, history.
 
-Each method answers one request of the editor; a turn's events are sent as updates before its request is
-answered. Several sessions run at once, with one turn at a time in each. This module is independent of the
-transport.
+Each method answers one request. A turn's events are sent as updates before its request is answered. Several
+sessions run at once, with one turn at a time in each. This module is independent of the transport.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class EditorAgent:
         **kwargs: Any,
     ) -> InitializeResponse:
         """Report this agent's capabilities, and store the editor's."""
-        self._sessions.editor.learn(client_capabilities)
+        self._sessions.editor.set_capabilities(client_capabilities)
         return InitializeResponse(
             protocol_version=min(protocol_version, PROTOCOL_VERSION),
             agent_capabilities=AgentCapabilities(
@@ -134,7 +133,7 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> ResumeSessionResponse:
-        """Open a stored session that the editor already shows: its conversation is not sent again."""
+        """Open a stored session that the editor already shows, without sending its conversation."""
         open_session = await self._sessions.reopen(cwd, session_id, mcp_servers or ())
         return ResumeSessionResponse(
             modes=options.list_modes(open_session.mode),
@@ -149,7 +148,7 @@ class EditorAgent:
         additional_directories: list[str] | None = None,
         **kwargs: Any,
     ) -> ForkSessionResponse:
-        """Copy a stored session into a new one, which goes on without changing it."""
+        """Copy a stored session into a new one and open that. The stored one does not change."""
         open_session = await self._sessions.fork(cwd, session_id, mcp_servers or ())
         return ForkSessionResponse(
             session_id=open_session.session_id,
@@ -158,14 +157,14 @@ class EditorAgent:
         )
 
     async def close_session(self, session_id: str, **kwargs: Any) -> CloseSessionResponse:
-        """Cancel the work of a session and stop its servers; it stays stored."""
+        """Cancel a session's prompts and stop its MCP servers. It stays stored."""
         await self._sessions.close(session_id)
         return CloseSessionResponse()
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> ListSessionsResponse:
-        """List conversations of one folder or all, the last active first, one page at a time."""
+        """Return a page of the sessions of one folder or of all, the last active first."""
         offset = parse_typed_number(cursor or "") or 0
         with convert_errors():
             program = await self._sessions.program()
@@ -178,11 +177,11 @@ class EditorAgent:
             )
             for row in rows[:_PAGE]
         ]
-        more = str(offset + _PAGE) if len(rows) > _PAGE else None
-        return ListSessionsResponse(sessions=infos, next_cursor=more)
+        next_cursor = str(offset + _PAGE) if len(rows) > _PAGE else None
+        return ListSessionsResponse(sessions=infos, next_cursor=next_cursor)
 
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
-        """Change which calls a session asks about, from the next call on."""
+        """Set a session's mode, which decides about the calls to ask about, from the next call on."""
         open_session = self._sessions.find_session(session_id)
         await self._sessions.set_mode(open_session, options.mode_of(mode_id))
         self._sessions.send_options(open_session)
@@ -211,35 +210,35 @@ class EditorAgent:
         return SetSessionConfigOptionResponse(config_options=self._sessions.options_of(open_session))
 
     async def prompt(self, session_id: str, prompt: list[blocks.Block], **kwargs: Any) -> PromptResponse:
-        """Run a turn or a slash command and return how it ended. A failure is an error of this request."""
+        """Run a turn or a slash command and return the reason of its end. Raises RequestError if it fails."""
         open_session, program = self._sessions.find_session(session_id), await self._sessions.program()
         rules = read_path_rules(program.hosted.services.settings.approval.deny)
         content = blocks.read_prompt(
             prompt, lambda path: rules.find(path, open_session.workspace, writes=False)
         )
         model = self._sessions.model(open_session)
-        work = asyncio.create_task(
+        task = asyncio.create_task(
             answer_prompt(
                 self._sessions.editor, program.hosted, self._sessions.commander, open_session, content
             )
         )
-        open_session.works.add(work)
+        open_session.prompts.add(task)
         try:
-            await asyncio.wait({work})
+            await asyncio.wait({task})
         finally:
-            open_session.works.discard(work)
-            if not work.done():  # the editor has disconnected
-                work.cancel()
+            open_session.prompts.discard(task)
+            if not task.done():  # the editor has disconnected
+                task.cancel()
         if self._sessions.model(open_session) != model:
             self._sessions.send_options(open_session)
         await self._sessions.editor.outbox.flush()
-        if work.cancelled():
+        if task.cancelled():
             return PromptResponse(stop_reason="cancelled")
         with convert_errors():
-            return work.result()
+            return task.result()
 
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
-        """Cancel the running and waiting work of a session; its prompts are answered as cancelled."""
+        """Cancel a session's running and waiting prompts, which are then answered as cancelled."""
         self._sessions.cancel(session_id)
 
     async def aclose(self) -> None:

@@ -1,7 +1,6 @@
-"""Answer one prompt of the editor: a slash command, or a turn with its updates and questions.
+"""Answer one prompt of the editor: run a slash command, or a turn with its updates and questions.
 
-Events are sent as updates; the answer itself only says how the turn ended. This module is independent of
-how prompts arrive.
+Events are sent as updates. The answer itself has only the reason of the turn's end.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from whet.log import mask
 from whet.store import lesson_counts, search
 from whet.store.rows import SEQ_LIMIT
 
-_RECENT = 60
-_STOPS: dict[EndReason, StopReason] = {
+_RECENT_MESSAGES = 60
+_STOP_REASONS: dict[EndReason, StopReason] = {
     "answered": "end_turn",
     "budget": "max_turn_requests",
     "cancelled": "cancelled",
@@ -50,12 +49,12 @@ async def answer_prompt(
     await _choose_model(hosted, open_session)
     message: str | None = unescape(text)
     if not images and (command := commander.parse(text)) is not None:
-        spoken, begins = await commander.run(hosted, session_id, command, view.emit)
-        if spoken:
-            editor.outbox.send(session_id, update_agent_message_text(spoken))
-        if not begins:
+        output, messages = await commander.run(hosted, session_id, command, view.emit)
+        if output:
+            editor.outbox.send(session_id, update_agent_message_text(output))
+        if not messages:
             return PromptResponse(stop_reason="end_turn")
-        message = begins[0]
+        message = messages[0]
     person = make_person(editor, hosted, open_session, view)
     end = await hosted.submit(session_id, message, images, emit=view.emit, person=person)
     for line in open_session.take_notices():
@@ -69,7 +68,7 @@ async def answer_prompt(
 def make_person(
     editor: Editor, hosted: SessionHost, open_session: OpenedSession, view: EditorTurnView | None = None
 ) -> EditorPerson:
-    """Return the person of a session. `view` shows the running turn; between turns it is None."""
+    """Return the person of a session. `view` shows the running turn, and is None between turns."""
     return EditorPerson(
         editor,
         open_session.session_id,
@@ -81,7 +80,7 @@ def make_person(
 
 @contextmanager
 def convert_errors() -> Generator[None]:
-    """Convert our errors into the editor's RequestError, with their messages."""
+    """Convert a WhetError that is raised inside to a RequestError with its message and hint."""
     try:
         yield
     except NotFound as error:
@@ -91,7 +90,7 @@ def convert_errors() -> Generator[None]:
 
 
 def _make_view(editor: Editor, hosted: SessionHost, open_session: OpenedSession) -> EditorTurnView:
-    def spent() -> tuple[int, float | None]:
+    def usage() -> tuple[int, float | None]:
         session = hosted.find_open(open_session.session_id)
         return (0, None) if session is None else (session.model.window_tokens, session.usage.cost_usd)
 
@@ -105,23 +104,24 @@ def _make_view(editor: Editor, hosted: SessionHost, open_session: OpenedSession)
         open_session.workspace,
         open_session.buffers,
         lambda: hosted.services.todo_lists.get(open_session.session_id),
-        spent,
+        usage,
         result_of,
     )
     return EditorTurnView(editor.outbox, scene, clock.monotonic_s, clock.new_id())
 
 
 async def _lessons_notice(hosted: SessionHost, open_session: OpenedSession) -> list[str]:
-    """Return a notice on lessons learned in the meantime, at the first prompt of an opened session."""
-    if open_session.has_reported:
+    """Return a notice about unread lessons at the first prompt of an opened session, otherwise none."""
+    if open_session.has_reported_lessons:
         return []
-    open_session.has_reported = True
+    open_session.has_reported_lessons = True
     changes = await hosted.services.database.append(lesson_counts.take_unread)
     line = changes.line_with("/inbox", "/memory")
     return [line[:1].upper() + line[1:] + "."] if line else []
 
 
 async def _choose_model(hosted: SessionHost, open_session: OpenedSession) -> None:
+    """Switch to the model that was chosen since the last prompt, if any."""
     model, open_session.chosen_model = open_session.chosen_model, ""
     if model:
         async with hosted.using(open_session.session_id) as session:
@@ -140,9 +140,9 @@ def _send_title(hosted: SessionHost, open_session: OpenedSession) -> None:
 
 def _arguments_finder(hosted: SessionHost) -> Callable[[str, str], Awaitable[str]]:
     async def find(session_id: str, call_id: str) -> str:
-        """Read a call's arguments from its reply, which is stored before the call is judged."""
+        """Read a call's arguments from the model's message, which is stored before the call is judged."""
         messages: list[tuple[int, Message]] = await hosted.services.database.read(
-            lambda db: search.read_messages_around(db, session_id, SEQ_LIMIT - 1, _RECENT, 0)
+            lambda db: search.read_messages_around(db, session_id, SEQ_LIMIT - 1, _RECENT_MESSAGES, 0)
         )
         for _, message in reversed(messages):
             for call in message.tool_calls:
@@ -157,6 +157,7 @@ def _prompt_response(end: TurnEnd | None) -> PromptResponse:
     """Return the answer to a prompt. Raises RequestError if the turn failed."""
     if end is None:
         return PromptResponse(stop_reason="end_turn")
-    if (stop := _STOPS.get(end.reason)) is None:
+    stop_reason = _STOP_REASONS.get(end.reason)
+    if stop_reason is None:
         raise RequestError(-32603, mask(end.error or f"the turn {end.reason}"), {"hint": mask(end.hint)})
-    return PromptResponse(stop_reason=stop)
+    return PromptResponse(stop_reason=stop_reason)

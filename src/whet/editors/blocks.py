@@ -1,7 +1,7 @@
-"""Read a prompt of an editor as text and images: typed text, mentioned files, pasted pictures.
+"""Convert a prompt of an editor, with its mentioned files and pasted pictures, to text and images.
 
-A mention is only a path or an address; a tool reads the file, under the gate, if the model needs it. File
-content that an editor embeds is marked as that file's, so that it is not mistaken for the person's words.
+A mention is only a path or an address. If the model needs the file, a tool reads it under the gate. File
+content that an editor embeds is marked as such, so that it is not mistaken for the person's words.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def read_prompt(
 ) -> tuple[str, list[ImagePart]]:
     """Return a prompt's text and images.
 
-    `find_rule` returns the deny rule that protects a file, or an empty string. The model gets the rule in
-    place of such a file's content: editors embed open files unasked, which must not stop the prompt.
+    `find_rule` returns the deny rule that protects a file, or "". The model gets the rule instead of such a
+    file's content. That is no error, because editors embed open files without being asked.
 
     Raises RequestError for sound, for other binary data, and for more than two million characters.
     """
@@ -72,7 +72,7 @@ def _read_block(block: Block, texts: list[str], images: list[ImagePart]) -> None
         case ImageContentBlock():
             images.append(_check_picture(block.mime_type, block.data, "the picture"))
         case ResourceContentBlock():
-            texts.append(f"[{_line(block.title or block.name)}]({_line(path_of_uri(block.uri))})")
+            texts.append(f"[{_to_line(block.title or block.name)}]({_to_line(path_of_uri(block.uri))})")
         case EmbeddedResourceContentBlock():
             resource = block.resource
             if isinstance(resource, TextResourceContents):
@@ -86,43 +86,46 @@ def _read_block(block: Block, texts: list[str], images: list[ImagePart]) -> None
 
 
 def path_of_uri(uri: str) -> str:
-    """Return the path of a file: URI; return any other URI unchanged."""
+    """Return the path of a `file:` URI, or any other URI unchanged."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" else uri
 
 
 def _refuse_protected(block: Block, find_rule: Callable[[str], str]) -> str:
-    """Return the line that replaces an embedded file if a deny rule protects it, or an empty string."""
-    uri = block.resource.uri if isinstance(block, EmbeddedResourceContentBlock) else ""
-    if isinstance(block, ImageContentBlock):
-        uri = block.uri or ""
-    rules = [rule for path in paths_in_uri(uri) if (rule := find_rule(path))] if uri else []
-    path = _line(path_of_uri(uri))
-    return f"\n\nThe file {path} is left out: the rule deny: {rules[0]} protects it.\n" if rules else ""
+    """Return the line that replaces an embedded file if a deny rule protects it, otherwise ""."""
+    if isinstance(block, EmbeddedResourceContentBlock):
+        uri = block.resource.uri
+    else:
+        uri = block.uri if isinstance(block, ImageContentBlock) else None
+    for path in paths_in_uri(uri) if uri else ():
+        if uri and (rule := find_rule(path)):
+            file = _to_line(path_of_uri(uri))
+            return f"\n\nThe file {file} is left out: the rule deny: {rule} protects it.\n"
+    return ""
 
 
 def _format_file(path: str, text: str) -> str:
-    """Return an embedded file as text: labelled as a file, in a fence that its content can't close."""
+    """Return an embedded file with its name, in a code fence that its content can't close."""
     longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
-    return f"\n\nThe file {_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
+    return f"\n\nThe file {_to_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
 
 
 def _check_picture(media_type: str, data: str, label: str) -> ImagePart:
-    """Check a picture. Its bytes say what it is. Raises RequestError if models do not accept it."""
+    """Convert a picture, whose bytes decide on its type. Raises RequestError if models do not accept it."""
     hint = {"hint": "mention the file instead"}
     if not media_type.startswith("image/"):
-        raise RequestError(-32602, f"{_line(label)} is {_line(media_type) or 'no text'}", hint)
+        raise RequestError(-32602, f"{_to_line(label)} is {_to_line(media_type) or 'no text'}", hint)
     try:
         size = len(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise RequestError(-32602, f"{_line(label)} is not base64") from error
+        raise RequestError(-32602, f"{_to_line(label)} is not base64") from error
     if not 0 < size <= IMAGE_BYTES:
-        raise RequestError(-32602, f"{_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
+        raise RequestError(-32602, f"{_to_line(label)} has {size:,} bytes; at most {IMAGE_BYTES:,} go in")
     if (image := image_in(data)) is None:
-        raise RequestError(-32602, f"{_line(label)} is not a PNG, JPEG, GIF or WebP", hint)
+        raise RequestError(-32602, f"{_to_line(label)} is not a PNG, JPEG, GIF or WebP", hint)
     return image
 
 
-def _line(text: str) -> str:
+def _to_line(text: str) -> str:
     return visible(" ".join(text.split()))[:1_000]

@@ -1,8 +1,7 @@
-"""The editor's files for one session's tools, read and written through the protocol's own requests, from a
-tool's thread.
+"""Let a session's tools read and write the files that the editor has open, unsaved changes included.
 
-An editor that does not answer delays a call by seconds, and does not delay the cancellation of a turn.
-After two failures only the disk is used. The tools decide how the editor's answers affect a file.
+They wait for the editor's answer in their own threads. An editor that does not answer delays a call by
+seconds, but not the cancellation of a turn. After two failures the tools use only the disk.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from whet.editors.editor import Editor
 from whet.lanes import call_in_loop
 
 T = TypeVar("T")
-ANSWER_S = 5.0
+ANSWER_LIMIT_S = 5.0
 _MAX_FAILURES = 2
 _NO_SUCH_METHOD = -32601
 
 
 class EditorBuffers:
-    """The editor's files of one session. `report` receives a line when the editor is given up.
+    """The editor's files of one session. `report` gets a line when the editor is not asked any more.
 
-    Create it in the event loop of the editor's connection; `read` and `write` are for other threads.
+    Create it in the event loop of the editor's connection, and call `read` and `write` in other threads.
     """
 
     def __init__(self, editor: Editor, session_id: str, report: Callable[[str], None]) -> None:
         self._editor = editor
         self._session_id = session_id
-        self._told = report
+        self._report = report
         self._loop = asyncio.get_running_loop()
         self._failures = 0
         self._seen: dict[Path, str] = {}
         self._replaced: dict[str, tuple[str | None, str]] = {}
 
     def read(self, path: Path) -> str | None:
-        """Ask for a file's text, unsaved changes included."""
+        """Return a file's text from the editor, or None if the editor does not provide it."""
         if not self._editor.reads:
             return None
         answer = self._ask(
@@ -53,14 +52,14 @@ class EditorBuffers:
         return answer.content
 
     def write(self, path: Path, text: str) -> bool:
-        """Let the editor apply and save a text."""
+        """Let the editor apply and save a text. Returns False if it did not."""
         if not self._editor.writes:
             return False
         before = self._seen.pop(path, None)
-        done = self._ask(lambda: self._write(path, text))
-        if done:
-            self._replaced[str(path)] = (before, text)
-        return bool(done)
+        if not self._ask(lambda: self._write(path, text)):
+            return False
+        self._replaced[str(path)] = (before, text)
+        return True
 
     def take_writes(self) -> dict[str, tuple[str | None, str]]:
         """Return the texts written since the last call, by path, as (text before, text after)."""
@@ -72,11 +71,12 @@ class EditorBuffers:
         return True
 
     def _ask(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+        """Return the editor's answer to a request, or None without one."""
         if self._failures >= _MAX_FAILURES or self._loop.is_closed():
             return None
         future = asyncio.run_coroutine_threadsafe(request(), self._loop)
         try:
-            answer = future.result(ANSWER_S)
+            answer = future.result(ANSWER_LIMIT_S)
         except TimeoutError:
             future.cancel()
             self._count_failure()
@@ -94,4 +94,4 @@ class EditorBuffers:
         self._failures += 1
         if self._failures == _MAX_FAILURES:
             line = "The editor does not answer for its files; what is on disk counts from here on."
-            call_in_loop(self._loop, self._told, line)
+            call_in_loop(self._loop, self._report, line)

@@ -1,6 +1,7 @@
-"""Slash commands in an editor: those of the terminal, except for those that create or choose sessions.
+"""Run slash commands in an editor: those of the terminal, except for those that create or choose sessions.
 
-The editor does that itself. A command works on one session between its turns; its output is the answer.
+The editor does that itself. A command runs between the turns of its session. Its output is the answer to the
+prompt.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from whet.contract.errors import WhetError
 from whet.contract.events import Emit
 
 _COLUMNS = 78
-_LEFT_TO_EDITOR = ("new", "warm")  # they begin sessions
+_SESSION_COMMANDS = ("new", "warm")  # they begin sessions, which the editor does
 
 
 class EditorCommands:
     """The commands of all sessions. `shared` are the terminal's commands."""
 
     def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
-        self._commands = remote_commands(shared, without=_LEFT_TO_EDITOR)
+        self._commands = remote_commands(shared, without=_SESSION_COMMANDS)
 
     def parse(self, text: str) -> tuple[str, str] | None:
-        """Return a prompt's command and its argument, or None for a message."""
+        """Return the command's name and argument, or None if the prompt is a message."""
         return parse(text.strip())
 
     async def run(
         self, hosted: SessionHost, session_id: str, typed: tuple[str, str], emit: Emit
     ) -> tuple[str, list[str | None]]:
-        """Run a command that `parse` returned. Returns its output or error, and the messages to start turns
+        """Run a command that `parse` returned. Returns its output or error, and messages to start turns
         with."""
         name, argument = typed
         try:
@@ -54,14 +55,14 @@ class EditorCommands:
     def list_available(self, root: Path, workspace: Path) -> list[AvailableCommand]:
         """Return the commands in the protocol's format, with the prompt files of a home and a workspace."""
         prompts = [command.as_slash() for command in list_prompt_commands(root, workspace)]
+        commands = [*self._commands, *(prompt for prompt in prompts if prompt.name not in self._commands)]
         return [
-            AvailableCommand(name=command.name, description=command.help, input=_input(command.argument))
-            for command in (
-                *self._commands,
-                *(command for command in prompts if command.name not in self._commands),
-            )
+            AvailableCommand(name=command.name, description=command.help, input=_describe_input(command))
+            for command in commands
         ]
 
 
-def _input(argument: str) -> AvailableCommandInput | None:
-    return AvailableCommandInput(root=UnstructuredCommandInput(hint=argument)) if argument else None
+def _describe_input(command: SlashCommand[Any]) -> AvailableCommandInput | None:
+    if not command.argument:
+        return None
+    return AvailableCommandInput(root=UnstructuredCommandInput(hint=command.argument))

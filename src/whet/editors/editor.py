@@ -1,4 +1,4 @@
-"""The connected editor: its connection and its capabilities. Independent of sessions."""
+"""The connected editor, with its connection and its capabilities."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from whet.editors.outbox import Outbox
 class Editor:
     """One editor.
 
-    `reads` and `writes`: it provides and accepts the text of files that it has open. `forms`: it can show
-    questions with fields. Until `learn` is called, all are False.
+    `reads` and `writes` are True if it provides and accepts the text of files that it has open, `forms` if
+    it can show questions with fields. All are False until `set_capabilities` is called.
     """
 
     def __init__(self, client: Client) -> None:
@@ -22,8 +22,8 @@ class Editor:
         self.writes: bool = False
         self.forms = False
 
-    def learn(self, capabilities: object) -> None:
-        """Store the capabilities that the editor reported. The SDK leaves malformed ones unparsed; they are
+    def set_capabilities(self, capabilities: object) -> None:
+        """Store the capabilities that the editor reported. Malformed ones, which the SDK passes, are
         ignored."""
         if not isinstance(capabilities, ClientCapabilities):
             return
@@ -31,5 +31,5 @@ class Editor:
         if isinstance(files, FileSystemCapabilities):
             self.reads = files.read_text_file is True
             self.writes = files.write_text_file is True
-        questions: object = capabilities.elicitation
-        self.forms: bool = isinstance(questions, ElicitationCapabilities) and questions.form is not None
+        elicitation: object = capabilities.elicitation
+        self.forms: bool = isinstance(elicitation, ElicitationCapabilities) and elicitation.form is not None

@@ -1,7 +1,7 @@
-"""The MCP servers that an editor provides for one session: their settings converted to ours, used under the
-gate, and stopped with the session.
+"""Use the MCP servers that an editor offers for one session.
 
-They are not written to config.yaml, and receive no secrets of ours.
+Their settings are converted to ours but not written to config.yaml. Their tools run under the gate. They
+receive no secrets of ours, and stop with the session.
 """
 
 from __future__ import annotations
@@ -40,22 +40,25 @@ class EditorServers:
         self._servers = servers
 
     def tools(self) -> list[Tool]:
-        """Return their tools, as last known."""
+        """Return the tools that the servers last reported."""
         return [] if self._servers is None else self._servers.tools()
 
     def add_notice(self, text: str, *, must_show: bool = False) -> None:
-        """Add a line for the person; an editor shows all of them."""
+        """Add a line for the person. An editor shows all lines, whatever `must_show` is."""
         self.notices.append(text)
 
     def enter(self, specs: Sequence[ToolSpec]) -> None:
-        """Report changes of the servers from now on, and how their tools differ from those of the session."""
+        """Report changes of the servers from now on, and tools that the session's `specs` don't have."""
         if self._servers is None:
             return
         self._servers.attach_board(specs, self)
         names = {spec.name for spec in specs}
-        if late := [tool.name for tool in self.tools() if tool.name not in names]:
-            listed_names = ", ".join(late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
-            self.notices.append(f"MCP: {listed_names}: the editor brought them later; new sessions have them")
+        new_names = [tool.name for tool in self.tools() if tool.name not in names]
+        if new_names:
+            listed = ", ".join(new_names[:5])
+            if len(new_names) > 5:
+                listed += f" and {len(new_names) - 5} more"
+            self.notices.append(f"MCP: {listed}: the editor brought them later; new sessions have them")
 
     async def aclose(self) -> None:
         """Stop the servers."""
@@ -64,9 +67,9 @@ class EditorServers:
 
 
 async def set_up_servers(offers: Sequence[ServerOffer], workspace: Path, services: Services) -> EditorServers:
-    """Set up an editor's servers. Servers without cached tools are started and asked.
+    """Set up an editor's servers. Those without cached tools are started to list them.
 
-    Never raises: a server that can't be used has no tools, and a notice names the reason.
+    A server that can't be used has no tools, and a notice names the reason. Raises nothing.
     """
     settings, notices = read_offers(offers, workspace)
     if not settings:
@@ -78,10 +81,10 @@ async def set_up_servers(offers: Sequence[ServerOffer], workspace: Path, service
         jail = server_jail(services.confinement.get(), workspace, server)
         return None if jail is None else ServerJail(jail)
 
-    reach = RemoteParts(services.home, {}, services.clock, Guardian(), jail=jail)
+    parts = RemoteParts(services.home, {}, services.clock, Guardian(), jail=jail)
     cap_chars = services.settings.tools.output_cap_chars
     servers = Servers(
-        McpSettings(settings), reach, cap_chars=cap_chars, without=remote_names(services.settings)
+        McpSettings(settings), parts, cap_chars=cap_chars, without=remote_names(services.settings)
     )
     await servers.learn()
     return EditorServers(servers, notices)
@@ -106,35 +109,36 @@ def read_offers(
 
 
 def _read_offer(offer: ServerOffer, workspace: Path) -> McpServerSettings | str:
+    """Return the settings of an offered server, or the reason why it can't be used."""
     if isinstance(offer, McpServerStdio):
-        env = {variable.name: variable.value for variable in offer.env}
+        values = {variable.name: variable.value for variable in offer.env}
+        secrets = [value for name, value in values.items() if is_secret_name(name)]
         server = McpServerSettings(
             command=offer.command,
             args=tuple(offer.args),
-            env=env,
+            env=values,
             cwd=str(workspace),
             start_timeout_s=_START_S,
         )
-        secret = [value for name, value in env.items() if is_secret_name(name)]
-        values, lacks = env, not offer.command
     elif isinstance(offer, HttpMcpServer):
-        headers = {header.name: header.value for header in offer.headers}
-        server = McpServerSettings(url=offer.url, headers=headers, start_timeout_s=_START_S)
-        secret, values, lacks = list(headers.values()), headers, not offer.url
+        values = {header.name: header.value for header in offer.headers}
+        secrets = list(values.values())
+        server = McpServerSettings(url=offer.url, headers=values, start_timeout_s=_START_S)
     else:
         return f"its transport {offer.type} is not spoken, stdio and http are"
-    if lacks:
+    if not (server.command or server.url):
         return "it has neither command nor url"
-    if open_ := next((name for name, value in values.items() if _VARIABLE.search(value)), ""):
-        return f"its {visible(open_)[:40]} holds a variable that the editor did not fill in"
-    protect(secret)
+    for name, value in values.items():
+        if _VARIABLE.search(value):
+            return f"its {visible(name)[:40]} holds a variable that the editor did not fill in"
+    protect(secrets)
     return server
 
 
 def _unique_name(name: str, used_names: dict[str, McpServerSettings]) -> str:
     """Return a name for a server that is valid in tool names and that no server of config.yaml has."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:_NAME_CHARS].rstrip("-") or "server"
-    tried, number = GUEST + plain, 2
-    while tried in used_names:
-        tried, number = f"{GUEST}{plain[: _NAME_CHARS - 3]}-{number}", number + 1
-    return tried
+    candidate, number = GUEST + plain, 2
+    while candidate in used_names:
+        candidate, number = f"{GUEST}{plain[: _NAME_CHARS - 3]}-{number}", number + 1
+    return candidate

@@ -1,8 +1,7 @@
-"""A session that the editor has open: its folder, its mode, its MCP servers from the editor, its running
-prompts.
+"""The state of a session that the editor has open: folder, mode, the editor's MCP servers, running prompts.
 
-It outlives the session in memory, which is released when idle: the editor's servers and options stay until
-the editor closes the session or ends.
+It stays until the editor closes the session or disconnects. The session itself is released from memory when
+it is idle.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from whet.editors.outbox import Outbox
 class OpenedSession:
     """One open session.
 
-    `works` are the running and waiting prompts. `chosen_model` is the model chosen for the next prompt
-    (empty: no change). `title` is the title that the editor shows. `has_reported` says whether lessons
-    learned in the meantime were reported.
+    `prompts` are the tasks of running and waiting prompts. `chosen_model` is the model chosen for the next
+    prompt, or "" for no change. `title` is the title that the editor shows. `servers` are the MCP servers
+    that the editor offered.
     """
 
     def __init__(
@@ -36,38 +35,40 @@ class OpenedSession:
         self.mode: Mode = mode
         self.chosen_model = ""
         self.title = ""
-        self.has_reported = False
-        self.works: set[asyncio.Task[Any]] = set()
-        self.brought = servers
+        self.has_reported_lessons = False
+        self.prompts: set[asyncio.Task[Any]] = set()
+        self.servers = servers
         self.buffers: EditorBuffers = EditorBuffers(editor, session_id, servers.notices.append)
         self.outbox: Outbox = editor.outbox
-        self._answers = ""
+        self._last_model = ""
 
     def extras(self) -> SessionExtras:
         """Return the parts that the editor adds to the session."""
-        return SessionExtras(tools=self.brought.tools(), buffers=self.buffers)
+        return SessionExtras(tools=self.servers.tools(), buffers=self.buffers)
 
-    def next_model(self, session: Session | None, else_: str) -> str:
-        """Return the model for the next prompt: the chosen one, that of the session in memory, its last known
-        one, or `else_`."""
+    def next_model(self, session: Session | None, default: str) -> str:
+        """Return the model for the next prompt: the chosen one, the session's last known one, or `default`.
+
+        `session` is None while it is not in memory.
+        """
         if session is not None:
-            self._answers = session.model.model
-        return self.chosen_model or self._answers or else_
+            self._last_model = session.model.model
+        return self.chosen_model or self._last_model or default
 
     def take_notices(self) -> list[str]:
         """Return the pending notices and clear them."""
-        lines = list(self.brought.notices)
-        self.brought.notices.clear()
+        lines = list(self.servers.notices)
+        self.servers.notices.clear()
         return lines
 
     def cancel(self) -> None:
         """Cancel the running and waiting prompts."""
-        for work in tuple(self.works):
-            work.cancel()
+        for task in tuple(self.prompts):
+            task.cancel()
 
     async def aclose(self) -> None:
         """Cancel the prompts and stop the editor's servers."""
         self.cancel()
-        if self.works:
-            await asyncio.wait(self.works)
-        await self.brought.aclose()
+        if self.prompts:
+            await asyncio.wait(self.prompts)
+        await self.servers.aclose()

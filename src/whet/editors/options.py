@@ -1,6 +1,6 @@
-"""The options of a session in the editor: its mode and its model.
+"""Describe the options of a session to the editor: its mode and its model.
 
-Modes are reported twice: on their own, and among the options that replace them in newer editors.
+The mode is reported twice, because newer editors read it from the options, and older ones on its own.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from acp.schema import (
 )
 
 Mode: TypeAlias = Literal["ask", "plan", "auto", "deny"]
-"""How permission requests are handled: the person answers, harmless calls are allowed automatically, or all
-are denied."""
+"""How permission requests are handled. ask: the person answers. plan: the agent only reads and makes a plan.
+auto: harmless calls are allowed. deny: all are denied."""
 
 MODE, MODEL = "mode", "model"
 _MAX_MODELS = 200
@@ -33,7 +33,7 @@ _MODES: dict[Mode, tuple[str, str]] = {
 
 
 def mode_of(text: object) -> Mode:
-    """Read a mode's name. Raises RequestError if it is unknown."""
+    """Return the mode of that name. Raises RequestError if it is unknown."""
     modes: tuple[Mode, ...] = get_args(Mode)
     for mode in modes:
         if mode == text:
@@ -42,16 +42,16 @@ def mode_of(text: object) -> Mode:
 
 
 def list_modes(current: Mode) -> SessionModeState:
-    """List the modes."""
-    listed = [SessionMode(id=id_, name=name, description=summary) for id_, (name, summary) in _MODES.items()]
-    return SessionModeState(current_mode_id=current, available_modes=listed)
+    """Return the modes in the protocol's format."""
+    modes = [SessionMode(id=id_, name=name, description=summary) for id_, (name, summary) in _MODES.items()]
+    return SessionModeState(current_mode_id=current, available_modes=modes)
 
 
 def list_options(
     mode: Mode, model: str, models: Sequence[str]
 ) -> list[SessionConfigOptionSelect | SessionConfigOptionBoolean]:
-    """List mode and model, each with its choices."""
-    offered = list(dict.fromkeys([model, *models]))[:_MAX_MODELS]
+    """Return the mode and the model, each with its choices, in the protocol's format."""
+    model_names = list(dict.fromkeys([model, *models]))[:_MAX_MODELS]
     return [
         SessionConfigOptionSelect(
             type="select",
@@ -72,13 +72,13 @@ def list_options(
             description="Which model answers, from the next prompt on.",
             category="model",
             current_value=model,
-            options=[SessionConfigSelectOption(value=name, name=name) for name in offered],
+            options=[SessionConfigSelectOption(value=name, name=name) for name in model_names],
         ),
     ]
 
 
 def options_update(mode: Mode, model: str, models: Sequence[str]) -> ConfigOptionUpdate:
-    """Return the update for changed options or choices."""
+    """Return an update with the mode and the model, each with its choices."""
     return ConfigOptionUpdate(
         session_update="config_option_update", config_options=list_options(mode, model, models)
     )

@@ -1,7 +1,7 @@
 """Send updates to the editor in order, one at a time.
 
-Waiting text is joined, so that a slow reader gets fewer, larger pieces. Once the editor has disconnected,
-updates are dropped and `flush` returns.
+Waiting pieces of text are joined, so that a slow editor gets fewer of them. Once the editor has
+disconnected, updates are dropped and `flush` returns.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Outbox:
         self._client = client
         self._waiting: deque[tuple[str, Update]] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._is_gone = False
+        self._is_closed = False
 
     def send(self, session_id: str, update: Update) -> None:
         """Send an update after the earlier ones."""
-        if self._is_gone:
+        if self._is_closed:
             return
         if self._waiting and (joined := _join_updates(self._waiting[-1], session_id, update)) is not None:
             self._waiting[-1] = (session_id, joined)
@@ -64,7 +64,7 @@ class Outbox:
 
     def close(self) -> None:
         """Drop waiting and later updates."""
-        self._is_gone = True
+        self._is_closed = True
         self._waiting.clear()
 
     async def flush(self) -> None:

@@ -1,7 +1,7 @@
-"""The person at the editor, asked for permission by the protocol's own request before a call runs.
+"""Ask the person at the editor: for permission before a call runs, and the model's questions.
 
-No answer, a closed window and an unknown answer are a denial. The session's mode decides whether harmless
-calls are asked about.
+Without an answer a call is denied, as after a closed window or an unknown answer. The session's mode decides
+whether harmless calls are asked about.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from whet.visible import WHOLE, visible
 
 _ANSWER = "answer"
 _NO_SUCH_METHOD = -32601
-_BY_FORM = {"change": "What runs instead?", "because": "Why not? The model reads it."}
+_FORM_QUESTIONS = {"change": "What runs instead?", "because": "Why not? The model reads it."}
 _ANSWERS: dict[str, Answer] = {"once": "once", "session": "session", "always": "always", "no": "no"}
 
 Arguments = Callable[[str, str], Awaitable[str]]
-"""Returns the JSON text of a call's arguments for a session id and call id, or an empty string if unknown."""
+"""Returns the JSON text of a call's arguments for a session id and a call id, or "" if unknown."""
 
 
 class EditorPerson:
-    """The person who uses one session in the editor, during one turn."""
+    """The person who uses a session in the editor, during one turn."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class EditorPerson:
         return reply
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Ask the model's question, in a form if the editor has forms.
+        """Ask the model's question, in a form if the editor has forms. Returns None without an answer.
 
-        Returns None without an answer, and for an open question if the editor has no forms.
+        A question without choices can't be asked without forms.
         """
         if not choices and not self._editor.forms:
             return None
-        shown_call, made_id = self._view.question_call(question)
+        shown_call, new_call_id = self._view.question_call(question)
         answer = None
         try:
             if self._editor.forms:
@@ -88,21 +88,25 @@ class EditorPerson:
             if choices and not self._editor.forms:
                 answer = await self._pick(shown_call, question, choices)
         finally:
-            self._view.close(made_id, "no answer" if answer is None else "answered", ok=answer is not None)
+            line = "no answer" if answer is None else "answered"
+            self._view.close(new_call_id, line, ok=answer is not None)
         return answer
 
     async def _fill_in(self, shown_call: ShownCall, question: str, choices: Sequence[str]) -> str | None:
-        """Ask with a form of one field. If the editor turns out to have no forms, remember that."""
+        """Ask with a form of one field. Returns the choice or the text, or None without an answer."""
         names = {visible(choice, WHOLE): choice for choice in choices}
         text = await self._ask_for_text(
             shown_call, visible(question, WHOLE), enum=list(names) if choices else None
         )
-        return None if text is None else names.get(text) if choices else text
+        return names.get(text) if choices and text is not None else text
 
     async def _ask_for_text(
         self, shown_call: ShownCall, question: str, *, enum: list[str] | None = None, default: str = ""
     ) -> str | None:
-        """Return the text entered in a form of one field, or None."""
+        """Return the text entered in a form of one field, or None.
+
+        An editor that has no forms in spite of its capabilities is remembered as such.
+        """
         field = ElicitationStringPropertySchema(
             type="string", title="Answer", enum=enum, default=default or None
         )
@@ -120,9 +124,9 @@ class EditorPerson:
             return None
         except ConnectionError:
             return await _wait_forever()
-        text = (
-            (response.content or {}).get(_ANSWER) if isinstance(response, AcceptElicitationResponse) else None
-        )
+        if not isinstance(response, AcceptElicitationResponse):
+            return None
+        text = (response.content or {}).get(_ANSWER)
         return text if isinstance(text, str) else None
 
     async def _pick(self, shown_call: ShownCall, question: str, choices: Sequence[str]) -> str | None:
@@ -137,24 +141,27 @@ class EditorPerson:
     async def _ask(
         self, shown_call: ShownCall, content: list[tool_calls.Content], request: ApprovalRequest
     ) -> Reply | None:
+        """Ask about a call until there is an answer that can be used. Returns None if the editor can't
+        ask."""
         problem = ""
         while True:
             draft = find_editable(request).text
-            forms = [
-                name for name in _BY_FORM if self._editor.forms and (name != "change" or "\n" not in draft)
-            ]
-            picked = await self._request(shown_call, content, _options(request, forms))
+            forms: list[str] = []
+            if self._editor.forms:
+                # A field of one line can't hold a longer draft.
+                forms = ["because"] if "\n" in draft else ["change", "because"]
+            picked = await self._request(shown_call, content, _list_options(request, forms))
             if picked is None:
                 return None
             answer, _, scope = picked.partition(":")
-            if answer not in _BY_FORM:
+            if answer not in _FORM_QUESTIONS:
                 return Reply(_ANSWERS.get(answer, "no"), int(scope or 0))
-            changes = answer == "change"
-            question = f"{problem}{_BY_FORM[answer]}"
-            text = await self._ask_for_text(shown_call, question, default=draft if changes else "")
+            is_change = answer == "change"
+            question = f"{problem}{_FORM_QUESTIONS[answer]}"
+            text = await self._ask_for_text(shown_call, question, default=draft if is_change else "")
             if text is None:
                 continue  # an empty form is not an answer
-            if not changes:
+            if not is_change:
                 return Reply("no", words=text)
             try:
                 return Reply("once", arguments=apply_edit(request, text))
@@ -164,10 +171,9 @@ class EditorPerson:
     async def _request(
         self, shown_call: ShownCall, content: list[tool_calls.Content], options: list[PermissionOption]
     ) -> str | None:
-        """Return the option that was picked, an empty string if none was, or None if the editor can't ask.
+        """Return the option that was picked, "" if none was, or None if the editor can't ask.
 
-        If the editor has disconnected, wait for the cancellation that ends the turn, because a call that
-        no one decided on was not denied.
+        If the editor has disconnected, wait for the turn's cancellation: nobody has denied the call.
         """
         await self._editor.outbox.flush()
         call = ToolCallUpdate(
@@ -198,9 +204,8 @@ async def _wait_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def _options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionOption]:
-    """Return the possible answers. Dangerous calls have no permanent ones; `forms` are the answers that open
-    a form."""
+def _list_options(request: ApprovalRequest, forms: Sequence[str]) -> list[PermissionOption]:
+    """Return the possible answers. `forms` are those that open a form."""
     options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
     for number, scope in enumerate(request.scopes):
         mark = f":{number}" if number else ""

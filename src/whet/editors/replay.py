@@ -38,7 +38,7 @@ def message_updates(parts: Sequence[ConversationPart]) -> Iterator[Update]:
 
 
 def plan_updates(todo_calls: Iterable[str]) -> Iterator[Update]:
-    """Yield the agent's todo list as its calls left it; nothing if it is empty."""
+    """Yield the agent's todo list after its calls, unless it is empty."""
     if items := TodoLists().restore("", todo_calls):
         yield update_plan(tool_calls.plan(items))
 

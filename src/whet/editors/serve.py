@@ -1,7 +1,6 @@
 """Speak the Agent Client Protocol on this process's standard input and output, until the editor disconnects.
 
-Standard output carries only the protocol. Other output, from a plugin or a program that a tool runs, goes
-to standard error.
+Standard output carries only the protocol. All other output, such as a plugin's, goes to standard error.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ _MAX_LINE_BYTES = 50 * 1024 * 1024
 async def serve(
     home: Home, read_settings: Callable[[], Settings], shared: Sequence[SlashCommand[Any]]
 ) -> None:
-    """Answer the editor until it closes standard input or output, or SIGTERM; turns are then cancelled.
+    """Answer the editor until it closes standard input or output, or SIGTERM arrives. Then cancel turns.
 
-    `read_settings` returns the settings and is called in a thread; its error is reported at the first
-    session. `shared` are the terminal's slash commands.
+    `read_settings` is called in a thread at the first session, whose request gets its error. `shared` are
+    the terminal's slash commands.
     """
     hung_up = asyncio.Event()
     reader, writer = await _open_streams(hung_up)
@@ -62,10 +61,10 @@ async def serve(
 
 
 async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Program:
-    """Open the program for many sessions. `furnish` returns the editor's parts of each session. Raises
-    WhetError.
+    """Open the program for many sessions. `furnish` returns the editor's parts of a session.
 
-    Each session has its own mode: the gate asks, and the person of the session answers according to it.
+    The gate's mode is ask, because each session has a mode of its own, by which its person answers. Raises
+    WhetError.
     """
     log.start_logging(home.logs)
     mode = settings.approval.mode
@@ -81,23 +80,22 @@ async def open_program(home: Home, settings: Settings, furnish: Furnish) -> Prog
 
 
 class _WriteProtocol(asyncio.streams.FlowControlMixin):
-    """The writing side of the connection. `hung_up` is set when the reader has gone."""
+    """The writing side of the connection. Sets `hung_up` when the editor closes it."""
 
     def __init__(self, hung_up: asyncio.Event) -> None:
         super().__init__(loop=asyncio.get_running_loop())
         self._hung_up = hung_up
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that the reader has gone."""
+        """Set `hung_up`."""
         super().connection_lost(exc)
         self._hung_up.set()
 
 
 async def _open_streams(hung_up: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Reserve standard input and output for the protocol. From here on, printed output goes to standard
-    error.
+    """Reserve standard input and output for the protocol. From now on, printed output goes to standard error.
 
-    `hung_up` is set when the reader of the output has gone.
+    Sets `hung_up` when the editor closes the output.
     """
     loop = asyncio.get_running_loop()
     if not all(_is_pipe(number) for number in (0, 1)):
@@ -123,9 +121,9 @@ def _is_pipe(number: int) -> bool:
 
 
 class _JsonLines(asyncio.StreamReader):
-    """Skips lines that are not a JSON object, because one would end the SDK's reading."""
+    """Skips lines that are not a JSON object, which would end the SDK's reading."""
 
-    _goes_on = False
+    _is_continued = False
 
     async def readuntil(self, separator: Any = b"\n") -> bytes:
         """Read a line, or the rest of one that was too long for the buffer."""
@@ -133,11 +131,11 @@ class _JsonLines(asyncio.StreamReader):
             try:
                 line = await super().readuntil(separator)
             except asyncio.LimitOverrunError:
-                self._goes_on = True
+                self._is_continued = True
                 raise
             except asyncio.IncompleteReadError as error:
-                is_json = self._goes_on or error.partial.lstrip()[:1] == b"{"
+                is_json = self._is_continued or error.partial.lstrip()[:1] == b"{"
                 raise asyncio.IncompleteReadError(error.partial if is_json else b"", None) from error
-            goes_on, self._goes_on = self._goes_on, False
-            if goes_on or line.lstrip()[:1] == b"{":
+            is_continuation, self._is_continued = self._is_continued, False
+            if is_continuation or line.lstrip()[:1] == b"{":
                 return line

@@ -1,4 +1,4 @@
-"""The sessions that one editor has open, and the program that runs them, which starts with the first one."""
+"""Open, fork and close the sessions of one editor. The program that runs them starts with the first one."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ _AFTER_ANSWER_S = 0.1
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The host of the sessions, who answers their questions, and the mode of new ones. `close` ends the
-    program."""
+    """The running program: the host of the sessions, the people who answer, and the mode of new sessions."""
 
     hosted: SessionHost
     people: PersonRouter
@@ -45,13 +44,13 @@ class Program(msgspec.Struct, frozen=True):
 
 
 Furnish = Callable[[str], SessionExtras]
+"""Returns the parts that the editor adds to a session."""
 
 
 class EditorSessions:
     """The open sessions of one editor.
 
-    `start` opens the program at the first session; it receives a function that returns the editor's parts
-    of a session. `models` are the models to choose from, once known.
+    `start` opens the program at the first session. `models` are the models to choose from, once known.
     """
 
     def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
@@ -75,7 +74,7 @@ class EditorSessions:
         return self._connected
 
     async def program(self) -> Program:
-        """Return the program; start it with the first session."""
+        """Return the program, and start it at the first call."""
         async with self._starting:
             if self._program is None:
                 with convert_errors():
@@ -89,15 +88,15 @@ class EditorSessions:
         return NO_EXTRAS if open_session is None else open_session.extras()
 
     def _find_person(self, session_id: str) -> EditorPerson | None:
-        """Return the person of an open session, or None if it is not open."""
+        """Return the person of a session, or None if it is not open."""
         open_session, program = self._open.get(session_id), self._program
         if open_session is None or program is None:
             return None
         return make_person(self.editor, program.hosted, open_session)
 
     async def _list_models(self, hosted: SessionHost) -> None:
-        """Read the list of models and report it to the sessions that are open by then. The owner's aliases
-        come first."""
+        """Store the models, the owner's aliases first, and report them to the sessions that are open by
+        then."""
         models = hosted.services.models
         self.models = list(models.settings.aliases)
         try:
@@ -111,45 +110,44 @@ class EditorSessions:
     async def begin(self, cwd: str, servers: Sequence[ServerOffer]) -> OpenedSession:
         """Create a session in the folder `cwd`, with the tools of the editor's MCP servers."""
         with convert_errors():
-            workspace, program = _folder(cwd), await self.program()
-            brought = await set_up_servers(servers, workspace, program.hosted.services)
+            workspace, program = _check_folder(cwd), await self.program()
+            editor_servers = await set_up_servers(servers, workspace, program.hosted.services)
             session_id = program.hosted.services.clock.new_id()
-            open_session = OpenedSession(session_id, workspace, program.mode, self.editor, brought)
+            open_session = OpenedSession(session_id, workspace, program.mode, self.editor, editor_servers)
             self._open[session_id] = open_session
             try:
                 await program.hosted.new_session(
-                    source=SOURCE, workspace=workspace, tools=brought.tools(), session_id=session_id
+                    source=SOURCE, workspace=workspace, tools=editor_servers.tools(), session_id=session_id
                 )
             except BaseException:
                 del self._open[session_id]
-                await brought.aclose()
+                await editor_servers.aclose()
                 raise
-        brought.enter([tool.spec for tool in brought.tools()])
+        editor_servers.enter([tool.spec for tool in editor_servers.tools()])
         self._send_commands(open_session, program.hosted.services.home.root)
         return open_session
 
     async def reopen(self, cwd: str, session_id: str, servers: Sequence[ServerOffer]) -> OpenedSession:
-        """Open a stored session, or return it if it is open and busy."""
+        """Open a stored session. If it is open and has a prompt, return it unchanged."""
         with convert_errors():
-            folder, program = _folder(cwd), await self.program()
+            folder, program = _check_folder(cwd), await self.program()
             services = program.hosted.services
             row, (_, tools_json) = await services.database.read(lambda db: _row_and_prefix(db, session_id))
-            plans = await services.database.read(lambda db: sessions.is_planning(db, session_id))
-            open_already = self._open.get(session_id)
-            if open_already is not None and open_already.works:
-                return open_already
+            is_planning = await services.database.read(lambda db: sessions.is_planning(db, session_id))
+            previous = self._open.get(session_id)
+            if previous is not None and previous.prompts:
+                return previous
             stored_folder = Path(row.workspace)
             workspace = stored_folder if row.workspace and stored_folder.is_dir() else folder
-            brought = await set_up_servers(servers, workspace, services)
+            editor_servers = await set_up_servers(servers, workspace, services)
         if tools_json:
-            brought.enter(read_specs(tools_json.encode()))
-        open_session = OpenedSession(
-            session_id, workspace, "plan" if plans else program.mode, self.editor, brought
-        )
+            editor_servers.enter(read_specs(tools_json.encode()))
+        mode = "plan" if is_planning else program.mode
+        open_session = OpenedSession(session_id, workspace, mode, self.editor, editor_servers)
         self._open[session_id] = open_session
-        if open_already is not None:
-            await open_already.aclose()
-        await program.hosted.release(session_id)  # it is reopened with the editor's present servers
+        if previous is not None:
+            await previous.aclose()
+        await program.hosted.release(session_id)  # so that it gets the editor's present servers
         self._send_commands(open_session, services.home.root)
         open_session.title = row.title
         if row.model_chosen and row.provider == services.models.provider.info.provider:
@@ -157,7 +155,7 @@ class EditorSessions:
         return open_session
 
     async def fork(self, cwd: str, session_id: str, servers: Sequence[ServerOffer]) -> OpenedSession:
-        """Copy a stored session's ended turns into a new one, and open it."""
+        """Copy the finished turns of a stored session into a new one, and open that."""
         with convert_errors():
             services = (await self.program()).hosted.services
             new_id, now = services.clock.new_id(), iso(services.clock.now())
@@ -206,13 +204,13 @@ class EditorSessions:
         self.editor.outbox.send(open_session.session_id, update)
 
     async def close(self, session_id: str) -> None:
-        """Cancel the work of a session and stop its servers."""
+        """Cancel a session's prompts and stop its servers. Raises RequestError if it is not open."""
         open_session = self.find_session(session_id)
         del self._open[session_id]
         await open_session.aclose()
 
     def cancel(self, session_id: str) -> None:
-        """Cancel the running and waiting work of a session, if it is open."""
+        """Cancel a session's running and waiting prompts, if it is open."""
         if (open_session := self._open.get(session_id)) is not None:
             open_session.cancel()
 
@@ -233,7 +231,7 @@ def _row_and_prefix(connection: apsw.Connection, session_id: str) -> tuple[Sessi
     return sessions.get(connection, session_id), sessions.read_prefix(connection, session_id)
 
 
-def _folder(cwd: str) -> Path:
+def _check_folder(cwd: str) -> Path:
     folder = Path(cwd)
     if not folder.is_absolute() or not folder.is_dir():
         raise RequestError(-32602, f"{cwd} is not a folder", {"hint": "cwd is an absolute path"})

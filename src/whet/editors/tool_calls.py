@@ -1,7 +1,7 @@
-"""A tool call as an editor shows it: its kind, its title, its files, and its changes.
+"""Describe a tool call for an editor: its kind, its title, its files, and its changes.
 
-Changes compare the files' real content before and after, read only within the workspace. A proposed diff
-is computed from the arguments. This module sends nothing.
+Changes are the difference of the files' real contents before and after the call; only files in the workspace
+are read. The diff of a question is computed from the call's arguments. This module sends nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from whet.visible import MAX_CHARS, WHOLE, find_odd_characters, visible
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 Files: TypeAlias = dict[str, str | None]
-"""Texts by absolute path; None if the file does not exist."""
+"""Texts by absolute path, None if the file does not exist or is not text."""
 
 _KINDS: dict[Tag, ToolKind] = {
     "search": "search",
@@ -72,7 +72,7 @@ def title_of(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def locations(arguments: Mapping[str, Any], workspace: Path) -> list[ToolCallLocation] | None:
-    """Return the file of a call, so that an editor can follow it, or None."""
+    """Return the file of a call, so that an editor can follow along, or None if it names no file."""
     path, line = arguments.get("path"), arguments.get("offset")
     if not isinstance(path, str) or not path:
         return None
@@ -83,8 +83,7 @@ def locations(arguments: Mapping[str, Any], workspace: Path) -> list[ToolCallLoc
 def files_before(
     name: str, arguments: Mapping[str, Any], workspace: Path, buffers: Buffers | None = None
 ) -> Files:
-    """Read the present text of the files that an edit names, from `buffers` or else from disk. Empty for
-    other calls."""
+    """Read the files that an edit names, from `buffers` or else from disk. Returns {} for other calls."""
     if "edits" not in tags_of(name):
         return {}
     named_path = arguments.get("path")
@@ -106,7 +105,10 @@ def files_before(
 
 
 def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> list[Content]:
-    """Return the changes of files that were read before. `replaced` has the editor's texts of some."""
+    """Return the changes of the files in `before`.
+
+    `replaced` has the old and the new text of files that the editor has written, by path.
+    """
     content: list[Content] = []
     for path, on_disk in before.items():
         old, new = replaced.get(path) or (on_disk, _read_text(Path(path)))
@@ -116,15 +118,17 @@ def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> li
 
 
 def question_content(request: ApprovalRequest) -> list[Content]:
-    """Return the content of a question: proposed writes as diffs, or the exact text that would run, and the
-    reasons. A write with characters that an editor's diff does not show is written out as well."""
+    """Return the content of a question: the proposed writes as diffs or the exact text to run, and reasons.
+
+    A write is also shown as text if it has characters that an editor's diff does not show.
+    """
     diff_content: list[Content] = [
         tool_diff_content(change.absolute_path, change.new or "", change.old) for change in request.changes
     ]
     question = build_question(request)
     texts = [text for change in request.changes for text in (change.old, change.new) if text]
     is_readable = bool(diff_content) and not any(map(find_odd_characters, texts))
-    # a diff shows neither deletions nor notes
+    # A diff shows neither deletions of files nor notes.
     rows = [row for row in question.body if not is_readable or row.kind == "file"]
     lines = [escape_markdown(question.title), code_block("\n".join(row.text for row in rows))]
     notes = [label_note(row) for row in question.notes if row.kind in ("reason", "note", "undo")]

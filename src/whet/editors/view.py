@@ -1,7 +1,6 @@
 """Send one turn's events to the editor as updates: text, thoughts, tool calls with their changes, the plan.
 
-Calls get ids of their own here, because models reuse theirs within a session. This module asks no
-questions.
+Calls get new ids, because models reuse theirs within a session. This module asks no questions.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ from whet.tools.toolsets.planning import CLARIFY
 from whet.visible import visible
 
 _OUTPUT_CHARS = 8_000
-_EVERY_S = 0.2
+_OUTPUT_EVERY_S = 0.2
 
 
 class ShownCall(msgspec.Struct):
-    """A call that the editor shows. `before` holds the previous text of the files that it may change."""
+    """A call that the editor shows. `before` has the files that it may change, as they were."""
 
     id: str
     name: str
@@ -63,20 +62,20 @@ class ShownCall(msgspec.Struct):
 class Scene(msgspec.Struct, frozen=True):
     """The context of a turn's view.
 
-    `todo` returns the agent's list. `spent` returns the context window in tokens, and the cost of the
-    session, None if unknown. `result_of` returns the stored result of a call, None if there is none.
+    `todo` returns the agent's todo list. `usage` returns the context window in tokens and the session's
+    cost, which is None if unknown. `result_of` returns the stored result of a call, or None.
     """
 
     session_id: str
     workspace: Path
     buffers: EditorBuffers
     todo: Callable[[], list[TodoItem]]
-    spent: Callable[[], tuple[int, float | None]]
+    usage: Callable[[], tuple[int, float | None]]
     result_of: Callable[[str], Message | None] = lambda _call_id: None
 
 
 class EditorTurnView:
-    """Shows one turn of one session. `turn_key` distinguishes its calls from those of other turns."""
+    """Shows one turn of a session. `turn_key` distinguishes its calls from those of other turns."""
 
     def __init__(self, outbox: Outbox, scene: Scene, clock_s: Callable[[], float], turn_key: str) -> None:
         self._outbox = outbox
@@ -127,7 +126,8 @@ class EditorTurnView:
         return call
 
     def question_call(self, question: str) -> tuple[ShownCall, str]:
-        """Return the call that asks a question, and its key if it was created here and must be closed."""
+        """Return the shown call that asks a question. If it is new, its id, which must be closed, comes
+        second."""
         for call in self._calls.values():
             text = str(call.arguments.get("question", "")).strip()
             if "asks" in tags_of(call.name) and mark_as_model_question(text) == question:
@@ -142,10 +142,6 @@ class EditorTurnView:
             status = "completed" if ok else "failed"
             content = [tool_calls.text_content(line)]
             self._outbox.send(self._session_id, update_tool_call(call.id, status=status, content=content))
-
-    def files(self, name: str, arguments: dict[str, Any]) -> Files:
-        """Read the files that a call may change, as the editor holds them. Not for the event loop."""
-        return tool_calls.files_before(name, arguments, self._scene.workspace, self._scene.buffers)
 
     def _add_call(self, call_id: str, name: str, arguments: dict[str, Any]) -> ShownCall:
         self._count += 1
@@ -166,7 +162,7 @@ class EditorTurnView:
         if call is None:
             return
         call.output = (call.output + event.text)[-_OUTPUT_CHARS:]
-        if self._clock_s() - call.sent_s >= _EVERY_S:
+        if self._clock_s() - call.sent_s >= _OUTPUT_EVERY_S:
             call.sent_s = self._clock_s()
             content = [tool_calls.text_content(call.output)]
             self._outbox.send(self._session_id, update_tool_call(call.id, content=content))
@@ -194,8 +190,8 @@ class EditorTurnView:
             self._outbox.send(self._session_id, update_plan(tool_calls.plan(self._scene.todo())))
 
     def _report_usage(self, usage: Usage) -> None:
-        """Report how full the context window is after the last request and its answer."""
-        window_tokens, cost_usd = self._scene.spent()
+        """Report the use of the context window after the last request and its answer."""
+        window_tokens, cost_usd = self._scene.usage()
         if window_tokens <= 0:
             return
         update = UsageUpdate(
@@ -208,7 +204,7 @@ class EditorTurnView:
 
 
 def side_note(event: Event) -> str:
-    """Return a line for an event beside the answer, or an empty string."""
+    """Return a line for an event beside the answer, or ""."""
     match event:
         case Retry():
             return f"The model's server failed ({event.reason}); trying again in {event.wait_s:.0f} s."

@@ -1,1 +1,1 @@
-"""The agent on chat platforms, in one process for all of them."""
+"""The gateway: the agent on chat platforms, in one process for all of them."""

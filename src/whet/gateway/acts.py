@@ -1,7 +1,8 @@
-"""Join the messages of one act of a person: an album, a paste that the app split, a forward with its comment,
-the reactions before a message.
+"""Join messages that a person sent in one act: an album, a paste that the app split, a forward with its
+comment.
 
-Only marks of the platform and a text's length decide what belongs together, and only these are waited for.
+Only marks of the platform and the length of a text decide which messages belong together. Without such a
+sign, nothing is waited for. Reactions are added to the next message.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ _PASTE_S = 1.5
 _FILE_S = 1.0
 _MAX_ACT_S = 20.0
 _SLACK_S = 1.5
-"""Platforms give times in whole seconds."""
+"""Added because platforms report times in whole seconds."""
 _CUT_CHARS = (2_000, 4_000, 4_096)
 """The lengths at which apps cut a paste, possibly within a word."""
 
 
 class WaitingAct(msgspec.Struct, frozen=True):
-    """The rows of an act, joined as one update; more of it may come for `wait_s` (0: it is complete)."""
+    """The rows of an act, and the update that joins them. More rows may come for `wait_s`; at 0 it is
+    complete."""
 
     rows: tuple[InRow, ...]
     update: Incoming
@@ -63,7 +65,7 @@ class ActReader:
 
 
 def seconds_for_more(update: Incoming, limits: PlatformLimits) -> float:
-    """Return how long another message of the same act may follow this one; 0 if nothing suggests any."""
+    """Return for how long another message of the same act may follow this one, or 0 if none is expected."""
     if update.album:
         return _ALBUM_S
     if update.is_forward:
@@ -76,8 +78,8 @@ def seconds_for_more(update: Incoming, limits: PlatformLimits) -> float:
 
 
 def continues_act(earlier: Incoming, later: Incoming, limits: PlatformLimits, gap_s: float = 0.0) -> bool:
-    """Return whether a message belongs to the act of the one before it. `gap_s` is the time between them, if
-    the platform does not say when they were sent."""
+    """Return whether a message belongs to the same act as the one before it. `gap_s` is the time between
+    their arrivals, which is used if the platform does not report when they were sent."""
     if earlier.place != later.place:
         return False
     max_s = seconds_for_more(earlier, limits)
@@ -95,7 +97,8 @@ def continues_act(earlier: Incoming, later: Incoming, limits: PlatformLimits, ga
 
 
 def join_updates(updates: Sequence[Incoming]) -> Incoming:
-    """Return the messages of an act as one. If there are several, an edit of one of them can't replace it."""
+    """Return the messages of an act as one. Joined messages have no `ref`, so a later edit can't replace
+    them."""
     first = updates[0]
     if len(updates) == 1:
         return first
@@ -115,13 +118,13 @@ def join_updates(updates: Sequence[Incoming]) -> Incoming:
 
 
 def take_reactions(rows: Sequence[InRow]) -> tuple[list[InRow], list[InRow]]:
-    """Split waiting rows into reactions, which wait for the next message, and the other rows."""
+    """Split waiting rows into reactions and the others. Reactions wait for the next message."""
     reactions = [row for row in rows if from_json(row.body, Incoming).verb == "reaction"]
     return reactions, [row for row in rows if row not in reactions] if reactions else list(rows)
 
 
 def add_reactions(act: WaitingAct, reactions: Sequence[InRow]) -> WaitingAct:
-    """Return the act with a line for each reaction that waited for it."""
+    """Return the act with a line for each reaction."""
     if not reactions:
         return act
     lines = [_describe_reaction(from_json(row.body, Incoming)) for row in reactions]
@@ -134,7 +137,7 @@ def _describe_reaction(update: Incoming) -> str:
 
 
 def describe_change(update: Incoming) -> str:
-    """Return what the model reads of an edit or deletion of a message that its turn works on."""
+    """Return the text for the model about an edit or deletion of a message that its turn works on."""
     if not update.text and not update.files:
         return wrap_in_tag("deleted", f"The person has deleted this message: {update.quoted}")
     was = f"The person has changed this message to what follows. It was: {update.quoted}"

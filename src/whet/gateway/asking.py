@@ -1,7 +1,8 @@
-"""Questions to people in a chat: how a permission or the model's question is worded, and whom it is put to.
+"""Ask people in a chat for permission, or put the model's questions to them.
 
-After a restart the turn asks again, and old buttons say so. If a person may not decide, somebody with that
-right is asked, or the call is denied with a line that says so. `open_questions.py` has the rules for answers.
+If a person may not decide, somebody with that right is asked; if nobody can be asked, the call is denied.
+After a restart the turn asks again, and old buttons have no effect. `open_questions.py` has the rules for
+answers.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ Find = Callable[[], Awaitable[QuestionRoute | None]]
 
 
 class ChatPerson:
-    """The person of a turn, called `name`, who is asked through a route.
+    """The person of a turn. Questions are posted through `route`.
 
-    `find` returns the route to a person who may decide; it is None if this person may. `time_zone` is
-    empty if it is the owner's.
+    `find` returns the route to a person who may decide; it is None if this person may. `time_zone` is empty
+    if it is the owner's.
     """
 
     def __init__(
@@ -55,32 +56,32 @@ class ChatPerson:
         time_zone: str = "",
     ) -> None:
         self.time_zone = time_zone
-        self._asking = questions
-        self._desk = route
+        self._questions = questions
+        self._route = route
         self._shown_name = escape_markdown(visible_line(name, _NAME_CHARS))
         self._find = find
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Show the exact action with buttons. Returns None at once if no one who may decide can be asked."""
         tool = f"`{visible(request.tool)}`"
-        route = self._desk if self._find is None else await self._find()
+        route = self._route if self._find is None else await self._find()
         if route is None:
             text = f"{tool} needs somebody's permission, and nobody who may give it can be asked. Denied."
-            await self._desk.post([Outgoing(text)])
+            await self._route.post([Outgoing(text)])
             return None
         asks = "May I run this?"
-        if route.room != self._desk.room:
+        if route.room != self._route.room:
             asks = f"{self._shown_name} asks: may I run this?"
-            route = msgspec.structs.replace(route, required_name=self._asking.new_name())
-            await self._desk.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
+            route = msgspec.structs.replace(route, required_name=self._questions.new_name())
+            await self._route.post([Outgoing(f"{tool} needs permission; whoever may give it was asked.")])
         question = build_question(request)
         reply_text = await self._ask(route, request, asks, question.fold_rows(_ROWS))
         while reply_text == "all":
             reply_text = await self._ask(route, request, asks, full_rows(question))
         answer, _, words = reply_text.partition("\n")
-        if route.room != self._desk.room:
+        if route.room != self._route.room:
             decision = DECISIONS[_MARKS[answer]]
-            await self._desk.post([Outgoing(f"{decision}: {self._summary(request)}")])
+            await self._route.post([Outgoing(f"{decision}: {self._summary(request)}")])
         return Reply(_ANSWERS[answer], words=words).short if answer in _ANSWERS else None
 
     async def _ask(
@@ -115,10 +116,10 @@ class ChatPerson:
         lines.append(f"{write} {words}.")
         texts = split_message("\n".join(lines), route.limits.message_chars - _DECIDED_CHARS)
         summary = self._summary(request)
-        return await self._asking.ask(route, texts, buttons, open_ended=False, summary=summary)
+        return await self._questions.ask(route, texts, buttons, open_ended=False, summary=summary)
 
     def _summary(self, request: ApprovalRequest) -> str:
-        """Say in a few words what would run, and who asks for it."""
+        """Describe the action in a few words, with the name of the person whose turn asks."""
         first, _, more = request.subject.partition("\n")
         subject = f"{code_span(visible(first, _ABOUT_CHARS))}{' …' if more else ''}"
         action = escape_markdown(build_question(request).title) if request.changes else subject
@@ -131,11 +132,11 @@ class ChatPerson:
             for n, choice in enumerate(choices[:_MAX_CHOICES])
         ]
         lines = [visible(question, WHOLE)]
-        if not self._desk.limits.has_buttons or any(len(choice) > _LABEL_CHARS for choice in choices):
+        if not self._route.limits.has_buttons or any(len(choice) > _LABEL_CHARS for choice in choices):
             lines += [f"• {visible(choice, WHOLE)}" for _, choice in buttons]
-        texts = split_message("\n".join(lines), self._desk.limits.message_chars - _DECIDED_CHARS)
+        texts = split_message("\n".join(lines), self._route.limits.message_chars - _DECIDED_CHARS)
         summary = visible(question, _ABOUT_CHARS)
-        return await self._asking.ask(self._desk, texts, buttons, open_ended=True, summary=summary)
+        return await self._questions.ask(self._route, texts, buttons, open_ended=True, summary=summary)
 
 
 def full_rows(question: QuestionText) -> tuple[Row, ...]:

@@ -1,8 +1,6 @@
-"""Slash commands in a chat: those of the terminal that affect only the conversation, and the gateway's own:
-/stop, /missing, /approve, /deny.
+"""Slash commands in a chat: those of the terminal that affect only the conversation, and the gateway's own.
 
-A command works on the session between turns and waits for the end of a running turn. A command that is
-allowed at any time sees the session while a turn runs.
+Most commands wait for the end of a running turn. A command with `anytime` runs at once.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ _MARKS = {"once": "1", "session": "s", "always": "a", "show": "v"}
 
 
 class ChatCommands:
-    """The commands of every conversation. `shared` are the terminal's."""
+    """Runs the commands of all conversations. `shared` are the terminal's commands."""
 
     def __init__(self, shared: Sequence[SlashCommand[Any]]) -> None:
         self._commands = remote_commands(shared)
@@ -41,14 +39,14 @@ class ChatCommands:
             ("goal", "Work on something until a check proves it.", "TEXT [--verify CMD]"),
             ("deny", "Deny what waits for a decision.", "[NAME] [BECAUSE ...]"),
         ):
-            self._commands.add(SlashCommand(name, text, _never, argument, anytime=True))
+            self._commands.add(SlashCommand(name, text, _do_nothing, argument, anytime=True))
 
     def parse(self, update: Incoming) -> tuple[str, str] | None:
         """Return a message's command and its argument, or None if it is not a command."""
         return None if update.files else parse(update.text.strip())
 
     async def waits(self, conversation: Conversation, name: str) -> bool:
-        """Return whether a command waits for a turn's end. An unknown command is answered at once."""
+        """Return whether a command must wait for the end of a turn. An unknown command need not."""
         person = await conversation.record.person()
         try:
             return person is not None and not self._find(conversation, person, name).anytime
@@ -72,11 +70,11 @@ class ChatCommands:
         await self._run_terminal_command(conversation, person, command, (name, argument))
 
     def _find(self, conversation: Conversation, person: ChatUser, name: str) -> SlashCommand[Any]:
-        """Return a command. The owner's own prompt files are only for people who share the owner's memory."""
+        """Return a command. The owner's prompt files are found only for people who use the owner's memory."""
         parts = conversation.parts
         is_owners = not parts.router.profile(person, conversation.record.place)
         root = parts.services.home.root if is_owners else None
-        # Telegram sends /start when a person opens a bot; it is answered with the list of commands.
+        # Telegram sends /start when a person opens a bot
         return find_command(
             self._commands, "help" if name == "start" else name, root, parts.services.workspace
         )
@@ -111,23 +109,27 @@ class ChatCommands:
             conversation.begin_with(text)
 
     async def _stop(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
-        ran, dropped = await conversation.stop()
-        many = "message that waited was" if dropped == 1 else "messages that waited were"
-        waited = f" {dropped} {many} dropped." if dropped else ""
-        return f"{'Stopping.' if ran else 'Nothing was running.'}{waited}"
+        was_running, dropped = await conversation.stop()
+        noun = "message that waited was" if dropped == 1 else "messages that waited were"
+        note = f" {dropped} {noun} dropped." if dropped else ""
+        return f"{'Stopping.' if was_running else 'Nothing was running.'}{note}"
 
     async def _missing(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
-        count = await _show(conversation)
+        parts, chat_id = conversation.parts, conversation.record.chat.id
+        now_ms = parts.clock.unix_ms()
+        count = await parts.database.append(lambda db: outbox.resend_missing(db, chat_id, now_ms))
         return "That is all." if count else "Nothing is missing here."
 
     async def _goal(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
         return await _run_goal_command(conversation, person, argument)
 
     async def _approve(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
-        name, way = conversation.parts.asking.split_name(_room(conversation), argument)
-        mark = _MARKS.get(way or "once")
+        name, option = conversation.parts.asking.split_name(_room(conversation), argument)
+        mark = _MARKS.get(option or "once")
         if mark is None:
-            raise WhetError(f"{way!r} is not a way to allow", hint="/approve once, session, always or show")
+            raise WhetError(
+                f"{option!r} is not a way to allow", hint="/approve once, session, always or show"
+            )
         return _decide(conversation, person, mark, name)
 
     async def _deny(self, conversation: Conversation, person: ChatUser, argument: str) -> str:
@@ -154,12 +156,6 @@ async def _run_goal_command(conversation: Conversation, person: ChatUser, argume
     )
 
 
-async def _show(conversation: Conversation) -> int:
-    parts, chat_id = conversation.parts, conversation.record.chat.id
-    now_ms = parts.clock.unix_ms()
-    return await parts.database.append(lambda db: outbox.resend_missing(db, chat_id, now_ms))
-
-
 def _decide(conversation: Conversation, person: ChatUser, mark: str, name: str, words: str = "") -> str:
     asking, room = conversation.parts.asking, _room(conversation)
     return asking.decide(room, mark, may_approve=person.approves, name=name, words=words)
@@ -173,5 +169,5 @@ def is_table(text: str) -> bool:
     return text.count("\n") > 1 and "  " in text
 
 
-async def _never(chat: Any, argument: str) -> None:
-    """Placeholder in the list of commands; the gateway runs its own handlers."""
+async def _do_nothing(chat: Any, argument: str) -> None:
+    """Do nothing. The gateway's own commands are in the list for /help only; `ChatCommands` runs them."""

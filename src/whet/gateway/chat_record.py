@@ -1,7 +1,5 @@
-"""A conversation as it is stored: its chat and session, its person, waiting updates, outgoing messages.
-
-The row is read once: a conversation's chat never changes, and only this module changes its session.
-"""
+"""Read and write the stored data of a conversation: its chat and session, its person, updates and
+messages."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ MAX_WAITING = 500
 
 
 class ConversationParts(msgspec.Struct, frozen=True):
-    """The services that conversations use."""
+    """The objects that all conversations use."""
 
     services: Services
     hosted: SessionHost
@@ -48,8 +46,11 @@ class ConversationParts(msgspec.Struct, frozen=True):
 
 
 class ConversationRows:
-    """The rows of one conversation. Rows that an index finds at once are read without a thread, which would
-    cost more."""
+    """The stored data of one conversation.
+
+    The chat's row is read once, because only this class changes it. Rows that an index finds are read without
+    a thread, which would take longer than the query.
+    """
 
     def __init__(self, parts: ConversationParts, chat: ChatRecord) -> None:
         self.parts = parts
@@ -77,8 +78,8 @@ class ConversationRows:
         return user or self.parts.database.read_now(lambda db: router.person(db, self.place))
 
     async def session_id(self, person: ChatUser) -> str:
-        """Return the conversation's session. Create one if it has no session yet, or if the person's memory
-        is no longer that of the session."""
+        """Return the conversation's session. Creates one if there is none, or if the person's profile has
+        changed."""
         session_id = self.chat.session_id
         if not session_id:
             return await self.begin_session(person)
@@ -106,7 +107,7 @@ class ConversationRows:
         return session_id
 
     async def post(self, messages: Sequence[Outgoing]) -> None:
-        """Queue messages to the person; durable on return."""
+        """Queue messages to the person. Durable on return."""
         await self._post(messages, self.chat.id)
 
     async def say(self, text: str) -> None:
@@ -118,11 +119,11 @@ class ConversationRows:
         return self.parts.database.read_now(lambda db: chats.list_waiting(db, self.chat.id, MAX_WAITING))
 
     async def mark(self, row: InRow, state: chats.InState) -> None:
-        """Set an update's state; durable on return."""
+        """Set an update's state. Durable on return."""
         await self.parts.database.append(lambda db: chats.set_update_state(db, row.id, state))
 
     async def join(self, act: WaitingAct) -> InRow:
-        """Store an act of several messages as one update and return its row; durable on return."""
+        """Store an act of several messages as one update, and return its row. Durable on return."""
         first, *others = act.rows
         body = msgspec.json.encode(act.update).decode()
 
@@ -135,25 +136,25 @@ class ConversationRows:
         return msgspec.structs.replace(first, body=body)
 
     async def cross_off(self, row: InRow | None) -> bool:
-        """Mark the input of a turn that can't be run as done. Returns whether any of it was still open."""
+        """Mark the input of a turn that can't run as dropped or done. Returns whether any was unfinished."""
 
-        def work(connection: apsw.Connection) -> bool:
-            waits = row is not None and chats.is_waiting(connection, row.id)
-            begun = chats.finish_taken_updates(connection, self.chat.id)
+        def drop_input(connection: apsw.Connection) -> bool:
+            is_waiting = row is not None and chats.is_waiting(connection, row.id)
+            had_begun = chats.finish_taken_updates(connection, self.chat.id)
             if row is not None:
                 chats.set_update_state(connection, row.id, "dropped")
-            return waits or begun
+            return is_waiting or had_begun
 
-        return await self.parts.database.append(work)
+        return await self.parts.database.append(drop_input)
 
     def queue_answer(self, connection: apsw.Connection, text: str, now_ms: int) -> None:
-        """Queue an answer inside a transaction; its first message replaces the draft."""
+        """Queue an answer inside a transaction. Its first message replaces the draft."""
         messages = [
             Outgoing(piece) for piece in split_message(text, self.channel.limits.message_chars) if piece
         ]
         if messages:
             messages[0] = msgspec.structs.replace(messages[0], edits=DRAFT)
-        chats.queue_messages(connection, self.chat.id, _bodies(messages), now_ms)
+        chats.queue_messages(connection, self.chat.id, _encode_messages(messages), now_ms)
 
     def question_route(self, chat: ChatRecord | None = None) -> QuestionRoute:
         """Return the route for questions in this conversation, or in another one."""
@@ -169,8 +170,8 @@ class ConversationRows:
         )
 
     async def approver(self) -> QuestionRoute | None:
-        """Find a person who may decide on behalf of one who may not: in this group if they have talked here,
-        otherwise in their private chat."""
+        """Return the route to a person who may decide: in this group if they have talked here, otherwise in
+        their private chat. Returns None if there is no such person."""
         location, approvers = self.place, self.parts.router.approvers(self.place.channel)
 
         def find(connection: apsw.Connection) -> ChatRecord | None:
@@ -186,7 +187,7 @@ class ConversationRows:
     async def _post(self, messages: Sequence[Outgoing], chat_id: int) -> Sequence[int]:
         now_ms = self.parts.clock.unix_ms()
         numbers = await self.parts.database.append(
-            lambda db: chats.queue_messages(db, chat_id, _bodies(messages), now_ms)
+            lambda db: chats.queue_messages(db, chat_id, _encode_messages(messages), now_ms)
         )
         self.parts.deliveries.wake(chat_id)
         return numbers
@@ -195,19 +196,20 @@ class ConversationRows:
         return self.parts.database.read_now(lambda db: chats.has_arrived(db, messages))
 
     def _precedes(self, ref: str, messages: Sequence[int]) -> bool:
-        """Compare platform ids, which grow with time wherever they are numbers: delivered late, or again, a
-        message may be older than a question that was posted before it came."""
+        """Return whether a message is older than one of ours. Platform ids that are numbers grow with time.
+
+        A message that is delivered late may be older than a question that was posted before it arrived.
+        """
         refs = self.parts.database.read_now(lambda db: chats.read_refs(db, messages))
-        order = _number(ref)
-        return order is not None and any(
-            number > order for number in map(_number, refs) if number is not None
-        )
+        number = _parse_number(ref)
+        others = [other for other in map(_parse_number, refs) if other is not None]
+        return number is not None and any(other > number for other in others)
 
 
-def _number(ref: str) -> Decimal | None:
-    text = ref.rpartition("/")[2]  # of Slack, a channel may be before it
+def _parse_number(ref: str) -> Decimal | None:
+    text = ref.rpartition("/")[2]  # Slack's may begin with a channel
     return Decimal(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
 
 
-def _bodies(messages: Sequence[Outgoing]) -> list[str]:
+def _encode_messages(messages: Sequence[Outgoing]) -> list[str]:
     return [msgspec.json.encode(message).decode() for message in messages]

@@ -1,5 +1,8 @@
-"""A turn of a conversation. Its input is marked as done, and its answer queued, in the turn's own
-transactions, so that a crash at any moment neither loses nor repeats nor reorders anything."""
+"""Run the turn of a conversation, and queue its answer.
+
+The input is marked as done, and the answer is queued, in the transactions that store the turn. So a crash at
+any moment neither loses nor repeats nor reorders anything.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class ChatTurn:
         self._row = row
 
     async def run(self, text: str | None, images: Sequence[ImagePart]) -> None:
-        """Run the turn to its end; `text` None resumes an unfinished one. Raises StoreError if it could not
-        begin; it is then tried again."""
+        """Run the turn to its end. If `text` is None, resume an unfinished one. Raises StoreError if it could
+        not begin; the caller then tries again."""
         record, parts = self._record, self._record.parts
         person = await record.person()
         if person is None:  # the permission was withdrawn meanwhile
@@ -85,7 +88,7 @@ class ChatTurn:
         def emit(event: Event) -> None:
             if isinstance(event, Notice) and event.must_show:
                 notices.append(mask(event.text))
-            elif isinstance(event, ConfirmationAsked):  # or the person would see nothing while it waits
+            elif isinstance(event, ConfirmationAsked):  # so that the person knows why nothing happens
                 waits.append(asyncio.create_task(record.say(mask(f"⏳ {event.text}"))))
             draft.handle_event(event)
 
@@ -107,7 +110,7 @@ async def steer(record: ConversationRows, row: InRow, text: str, images: Sequenc
     continues."""
     hosted, session_id = record.parts.hosted, record.chat.session_id
     writes = _make_writes(record, row, steered=session_id)
-    # the running turn's own listener shows its events
+    # the listener of the running turn shows its events
     await hosted.submit(session_id, text, images, emit=show_nothing, busy="steer", writes=writes)
 
 
@@ -120,10 +123,10 @@ def _make_writes(
     news_profile: str | None = None,
     notices: Sequence[str] = (),
 ) -> TurnWrites:
-    """Return the work that stores what became of a message.
+    """Return the writes that join the turn's transactions: the state of its input, and its answer.
 
-    `steered` is the session whose running turn the message joins, `news_profile` the person whose news are
-    sent below the answer (None: nobody's), and `notices` are the turn's.
+    `steered` is the session whose running turn the message joins. Below the answer, `notices` and the lessons
+    of the person `news_profile` are reported, or none if that is None.
     """
     now_ms = record.parts.clock.unix_ms()
 
@@ -140,47 +143,44 @@ def _make_writes(
     def at_end(turn: TurnRecord, reason: EndReason, text: str) -> TransactionWork:
         now_ms = record.parts.clock.unix_ms()
 
-        def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
+        def store_end(connection: apsw.Connection) -> Sequence[QueuedJob]:
             chats.finish_taken_updates(connection, record.chat.id)
-            below = "".join(f"\n\n_{line}_" for line in notices)
-            below += _effects_line(connection, turn) + _lessons_line(connection, news_profile)
-            record.queue_answer(connection, answer_text(turn, reason, text) + below, now_ms)
+            footer = "".join(f"\n\n_{line}_" for line in notices)
+            footer += _effects_line(connection, turn) + _lessons_line(connection, news_profile)
+            record.queue_answer(connection, answer_text(turn, reason, text) + footer, now_ms)
             return ()
 
-        return work
+        return store_end
 
     return TurnWrites(store_begin, at_end, begun)
 
 
 def answer_text(turn: TurnRecord, reason: EndReason, text: str) -> str:
-    """Return the text for a turn's end: its answer, and the reason if it did not end well."""
+    """Return the answer of a turn, and the reason if it ended without one."""
     if reason == "answered":
         return text or "(no answer)"
     if reason == "cancelled":
         return "Stopped."
-    why = mask(" ".join(turn.error.split()))[:400] or {"budget": "the turn reached its limit"}.get(
-        reason, BROKE
-    )
+    default = "the turn reached its limit" if reason == "budget" else BROKE
+    why = mask(" ".join(turn.error.split()))[:400] or default
     return f"{text}\n\n⚠️ {why}".strip()
 
 
 def _effects_line(connection: apsw.Connection, turn: TurnRecord) -> str:
-    """Return the line on the effects of a turn's calls, for below the answer; empty if they had none."""
+    """Return a line about the effects of a turn's calls, or an empty string if there are none."""
     if not turn.tool_calls:
         return ""
     from whet.store import facts, sessions  # noqa: PLC0415 - only after a turn with calls
 
-    done = facts.build_receipt(connection, sessions.key_of(connection, turn.session_id), turn.number)
-    return f"\n\n{mask(done.line)}" if done is not None else ""
+    receipt = facts.build_receipt(connection, sessions.key_of(connection, turn.session_id), turn.number)
+    return f"\n\n{mask(receipt.line)}" if receipt is not None else ""
 
 
 def _lessons_line(connection: apsw.Connection, profile: str | None) -> str:
-    """Return the line on new lessons since the last report to this person, and mark them as reported."""
-    line = (
-        ""
-        if profile is None
-        else lesson_counts.take_unread(connection, profile).line_with("/inbox", "/memory")
-    )
+    """Return a line about new lessons since the last report to this person, and mark them as reported."""
+    if profile is None:
+        return ""
+    line = lesson_counts.take_unread(connection, profile).line_with("/inbox", "/memory")
     return f"\n\n_{line}_" if line else ""
 
 

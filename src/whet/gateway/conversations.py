@@ -1,8 +1,6 @@
-"""Active conversations: waiting updates become turns, in order within a conversation, with conversations in
-parallel.
+"""Turn waiting updates into turns, in order within a conversation, and for all conversations in parallel.
 
-A conversation has a task only while something waits or runs in it. This module is independent of
-platforms.
+A conversation has a task only while updates wait or a turn runs.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class Conversations:
     def __init__(self, parts: ConversationParts, commands: CommandRunner) -> None:
         self._parts = parts
         self._commands = commands
-        self._at_work: dict[int, Conversation] = {}
+        self._active: dict[int, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
         self._has_recovered = False
@@ -42,32 +40,32 @@ class Conversations:
     @property
     def count(self) -> int:
         """The number of active conversations."""
-        return len(self._at_work)
+        return len(self._active)
 
     async def recover(self) -> None:
-        """Continue the work that an earlier process left, on the channels that still exist."""
+        """Continue the turns and updates that an earlier process left, on channels that still exist."""
         parts = self._parts
         for chat_id, begun in await parts.database.read(lambda db: chats.list_open_chats(db, parts.channels)):
             self.nudge(chat_id, resume=begun)
         self._has_recovered = True
 
     def nudge(self, chat_id: int, *, resume: bool = False) -> None:
-        """Report that something waits in a conversation."""
-        running = self._at_work.get(chat_id)
+        """Wake or start a conversation, because an update waits. `resume` first continues a turn."""
+        running = self._active.get(chat_id)
         if running is not None:
             running.wake.set()
         elif not self._closing:
             resumes = resume if self._has_recovered else None
             conversation = Conversation(self._parts, self._commands, chat_id, resume=resumes)
-            self._at_work[chat_id] = conversation
+            self._active[chat_id] = conversation
             task = asyncio.create_task(self._run(conversation))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def drain(self, limit_s: float) -> bool:
-        """Start nothing new and wait up to `limit_s` for running work. Returns False if some still runs."""
+        """Start nothing new, and wait up to `limit_s` for running turns. Returns False if some still run."""
         self._closing = True
-        for conversation in self._at_work.values():
+        for conversation in self._active.values():
             conversation.closing = True
             conversation.wake.set()
         if self._tasks:
@@ -80,13 +78,13 @@ class Conversations:
         try:
             while True:
                 try:
-                    await conversation.work()
+                    await conversation.process()
                     return
                 except StoreError as error:
                     log.warning("conversation %d waits: %s", conversation.chat_id, error.message)
                     await asyncio.sleep(_AGAIN_S)
         finally:
-            self._at_work.pop(conversation.chat_id, None)
+            self._active.pop(conversation.chat_id, None)
 
 
 class CommandRunner(Protocol):
@@ -97,7 +95,7 @@ class CommandRunner(Protocol):
         ...
 
     async def waits(self, conversation: Conversation, name: str) -> bool:
-        """Return whether a command waits for a turn's end. An unknown command is answered at once."""
+        """Return whether a command must wait for the end of a turn. An unknown command need not."""
         ...
 
     async def run(self, conversation: Conversation, name: str, argument: str) -> None:
@@ -117,7 +115,7 @@ class Conversation:
         self.closing = False
         self.record: ConversationRows
         self._commands = commands
-        self._resume: bool | None = resume  # None: the store knows whether there is a turn to resume
+        self._resume: bool | None = resume  # None: ask the store whether there is a turn to resume
         self._taken: set[int] = set()
         self._held: set[int] = set()
         self._reactions: Sequence[InRow] = ()
@@ -133,53 +131,52 @@ class Conversation:
         """Whether a turn runs."""
         return self._turn is not None and not self._turn.done()
 
-    async def work(self) -> None:
+    async def process(self) -> None:
         """Process waiting updates until there are none and no turn runs."""
         self.record = await ConversationRows.load(self.parts, self.chat_id)
         if self._resume is None:  # resume an unfinished turn before new input can reach it
             self._resume = self.parts.database.read_now(lambda db: chats.has_begun_turn(db, self.chat_id))
         if self._resume:
             self._resume = False
-            if not await self._has_words():  # else they join the unfinished turn, before its open calls
+            if not await self._has_message():  # a message joins the unfinished turn, before its open calls
                 self.begin_with(None)
-        looks = True
+        must_check = True
         while True:
-            # A new row sets `wake`. A row that is held back is checked again when the turn begins and when it
-            # ends.
-            while looks or self.wake.is_set():
+            # A new row sets `wake`. Held rows are checked again when the turn begins and when it ends.
+            while must_check or self.wake.is_set():
                 self.wake.clear()
-                looks = not self.closing and await self._take_all()
+                must_check = not self.closing and await self._take_all()
             if self._turn is None and (self.closing or not self._waits_for_more):
                 return
-            await self._turn_or_wake()
-            looks = bool(self._held) or self._has_more
+            await self._wait_for_turn_or_wake()
+            must_check = bool(self._held) or self._has_more
 
     async def stop(self) -> tuple[bool, int]:
-        """Cancel the turn and drop waiting messages. Returns whether a turn ran and how many messages were
-        dropped."""
+        """Cancel the turn and drop waiting messages. Returns whether a turn was cancelled, and the number of
+        dropped messages."""
         waiting_ids = {row.id for row in await self.record.waiting()} | self._taken
-        ran = self.parts.hosted.cancel(self.record.chat.session_id) or self._is_stopping
+        is_cancelled = self.parts.hosted.cancel(self.record.chat.session_id) or self._is_stopping
         self._is_stopping = False
         if self._turn is not None:
-            if not ran:  # it waits for its session, or for room
-                ran = self._turn.cancel()
+            if not is_cancelled:  # it waits for its session, or for a free slot
+                is_cancelled = self._turn.cancel()
             await asyncio.wait({self._turn})
         dropped = await self.parts.database.append(
             lambda db: chats.drop_waiting_updates(db, self.chat_id, max(waiting_ids, default=0) + 1)
         )
-        return ran, dropped
+        return is_cancelled, dropped
 
     def begin_with(
         self, text: str | None, images: Sequence[ImagePart] = (), row: InRow | None = None
     ) -> None:
-        """Run a turn with this text; None resumes an unfinished turn. Without `row` the text came from a
-        command."""
+        """Start a turn with a text, or resume an unfinished one if it is None. `row` is the update that it
+        answers, or None if the text came from a command."""
         turn = ChatTurn(self.record, row)
         self._begun = turn.begun
         self._turn = asyncio.create_task(turn.run(text, images))
 
-    async def _has_words(self) -> bool:
-        """Return whether a message waits that is to be read by the turn, and not after it."""
+    async def _has_message(self) -> bool:
+        """Return whether a message waits that the running turn should read."""
         if self.parts.settings.busy == "queue":
             return False
         updates = [from_json(row.body, Incoming) for row in await self.record.waiting()]
@@ -188,7 +185,7 @@ class Conversation:
 
     async def _take_all(self) -> bool:
         """Process waiting updates in order. Returns whether to check again."""
-        took = holds = self._waits_for_more = False
+        has_taken = holds = self._waits_for_more = False
         rows = await self.record.waiting()
         self._has_more = len(rows) >= MAX_WAITING
         self._reactions, rows = take_reactions(rows)
@@ -198,11 +195,11 @@ class Conversation:
             outcome = await self._take(row, rows[number + 1 :], holds=holds)
             if outcome == "again":
                 return True  # later updates must not overtake it
-            took = took or outcome == "taken"
+            has_taken = has_taken or outcome == "taken"
             holds = holds or outcome == "held"
-        return took and self._has_more
+        return has_taken and self._has_more
 
-    async def _turn_or_wake(self) -> None:
+    async def _wait_for_turn_or_wake(self) -> None:
         waker = asyncio.create_task(self.wake.wait())
         begins = () if self._begun is None or self._begun.done() else (self._begun,)
         turns = () if self._turn is None else (self._turn,)
@@ -213,23 +210,23 @@ class Conversation:
         self._collect()
 
     def _collect(self) -> None:
-        """Clear a turn that has ended. Raises StoreError if that was its failure."""
+        """Clear a turn that has ended. Raises StoreError if it failed with that."""
         if self._turn is not None and self._turn.done():
-            done, self._turn = self._turn, None
+            turn, self._turn = self._turn, None
             self._taken.clear()
-            if not done.cancelled():  # cancelled by /stop before it began
-                if done.exception() is not None:
+            if not turn.cancelled():  # /stop cancels a turn that has not begun
+                if turn.exception() is not None:
                     self._resume = None
-                done.result()
+                turn.result()
 
     async def _take(
         self, row: InRow, later_rows: Sequence[InRow], *, holds: bool
     ) -> Literal["taken", "held", "again"]:
-        """Process an update, with the later ones that belong to it.
+        """Process an update, with later ones that belong to it.
 
-        Returns "held" if it waits for more of it, or for the turn's beginning or end, as later messages then
-        must too (`holds`). Returns "again" if its turn has ended meanwhile, so that it must be
-        processed again.
+        Returns "held" if it must wait: for the rest of its act, for the turn to begin or end, or because an
+        earlier update is held (`holds`). Returns "again" if it must be processed again, because its turn has
+        ended or the update has changed meanwhile.
         """
         update = from_json(row.body, Incoming)
         if update.verb == "edit":
@@ -242,23 +239,23 @@ class Conversation:
                 self._held.add(row.id)
                 return "held"
             self._held.discard(row.id)
-            # first, so that a command that a crash interrupts is not run twice
+            # before it runs, so that a command that a crash interrupts is not run twice
             await self.record.mark(row, "done")
             await self._run_command(*command)
             return "taken"
-        # a message from before the question is not an answer to it
+        # a held message is older than the question, so it is not an answer
         is_reply = row.id not in self._held and not update.files and not update.is_forward
         if is_reply and await self._take_answer(row, update):
             return "taken"
         self._collect()
-        # A turn that waits for room can't receive input yet; a later /stop can still end it.
+        # A turn that waits for a free slot can't receive input yet.
         if holds or (self._turn is not None and (self.parts.settings.busy == "queue" or not self._has_room)):
             self._held.add(row.id)
             return "held"
         return await self._take_act(row, later_rows)
 
     async def _take_act(self, row: InRow, later_rows: Sequence[InRow]) -> Literal["taken", "held", "again"]:
-        """Begin a turn with a message and the later ones of its act, or give them to the running one."""
+        """Start a turn with a message and the others of its act, or add them to the running turn."""
         act = self._acts.read([row, *later_rows], self.record.channel.limits)
         if act.wait_s:
             self._held.update(part.id for part in act.rows)
@@ -275,7 +272,7 @@ class Conversation:
             return "again"
         if self.parts.database.read_now(lambda db: chat_changes.read_waiting_body(db, row.id)) != row.body:
             return "again"  # it was edited or deleted while its files were fetched
-        # after everything that may fail: without a turn the row would not be read again
+        # only now, because everything that may fail is done: a taken row is not read again
         self._taken.add(row.id)
         if self._turn is None:
             self.begin_with(text, images, row)
@@ -284,8 +281,8 @@ class Conversation:
         return "taken"
 
     async def _take_change(self, row: InRow, update: Incoming) -> Literal["taken", "held"]:
-        """Give the running turn an edit or deletion of a message that it works on, also if other messages
-        wait for its end. If it has ended, say that an edit came too late."""
+        """Pass an edit or deletion of a message to the turn that works on it. If the turn has ended, post
+        that the edit came too late."""
         self._collect()
         if self._turn is None:
             await self.record.mark(row, "done")
@@ -300,7 +297,8 @@ class Conversation:
         return "taken"
 
     async def _take_answer(self, row: InRow, update: Incoming) -> bool:
-        """Take a message as the answer to an open question of the room, and say what was decided."""
+        """Handle a message as the answer to an open question, and post the decision. Returns False if it is
+        not an answer."""
         location, asking = self.record.place, self.parts.asking
         room = (location.channel, location.chat)
         if not asking.is_waiting(room):
@@ -324,7 +322,7 @@ class Conversation:
 
     @property
     def _has_room(self) -> bool:
-        """Whether the turn has started to run, and so can receive a message."""
+        """Whether the turn runs, so that it can receive a message."""
         return self.parts.hosted.is_running(self.record.chat.session_id)
 
     async def _run_command(self, name: str, argument: str) -> None:

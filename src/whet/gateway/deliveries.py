@@ -1,9 +1,8 @@
 """Send the messages of the outbox: in order within a conversation, each message once.
 
-A message is marked as being sent before the platform receives it. If it is unknown whether it arrived
-(after a crash or a missing answer), it is kept as unknown and not sent again, unless the platform drops
-repetitions. The conversation is notified of such messages and of those that were given up, and can have
-them sent again.
+A message is marked as being sent before the platform gets it. If it is unknown whether it arrived (after a
+crash or without a response), it is not sent again, unless the platform drops repetitions. The conversation is
+notified of such messages and of failed ones, and can have them sent again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from whet.store.database import StateDatabase
 
 log: logging.Logger = logging.getLogger("whet.gateway")
 DRAFT = "?"
-"""As the message that another one edits: the draft of its conversation, if there is one."""
+"""The value of `edits` for a message that replaces the draft of its conversation, if there is one."""
 _MAX_TRIES = 12
 _GIVEN_UP_MS = 86_400_000
 _AT_ONCE = 16
@@ -39,8 +38,8 @@ _TOO_MANY = 429
 
 
 class DeliveryWaits(msgspec.Struct, frozen=True):
-    """The longest waits before a message and before a silent platform is tried again, and the time between
-    two reads of the outbox."""
+    """The longest waits before a failed message and before an unreachable platform are tried again, and the
+    time between two reads of the outbox."""
 
     retry_s: float = 300.0
     silence_s: float = 60.0
@@ -51,7 +50,8 @@ USUAL = DeliveryWaits()
 
 
 class Deliveries:
-    """The outbox of one process. The callback waits until a conversation's draft is no longer being sent."""
+    """Sends the messages of the outbox. `wait_for_draft` waits until a conversation's draft is no longer
+    being sent."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Deliveries:
         self._database = database
         self._clock = clock
         self._channels = channels
-        self._settled = wait_for_draft
+        self._wait_for_draft = wait_for_draft
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._again: set[int] = set()
         self._slots = {name: asyncio.Semaphore(_AT_ONCE) for name in channels}
@@ -73,8 +73,8 @@ class Deliveries:
         self._silent: dict[str, int] = {}
 
     async def recover(self) -> None:
-        """Decide about messages that were being sent when the last process ended. Call this before anything
-        else."""
+        """Queue messages again that were being sent when the last process ended, or mark them as unknown.
+        Must be called first."""
         now_ms = self._clock.unix_ms()
 
         def work(connection: apsw.Connection) -> None:
@@ -86,13 +86,13 @@ class Deliveries:
                     edits = message.edits
                     if edits == DRAFT:  # an edit if the draft is known, otherwise a message of its own
                         edits = chats.get_chat(connection, row.chat).draft
-                    repeatable = is_recent or bool(edits) or outbox.is_notice(message)
-                    state = "queued" if repeatable else "unknown"
+                    is_repeatable = is_recent or bool(edits) or outbox.is_notice(message)
+                    state = "queued" if is_repeatable else "unknown"
                     chats.replace_message_body(connection, row.id, to_json(message))
                     chats.end_sending(connection, row.id, state, error="the gateway stopped while sending it")
-                    # the platform did not refuse it, so no longer wait is due
+                    # the platform did not refuse it, so this does not count as a failed attempt
                     chats.uncount_attempt(connection, row.id)
-                    if not repeatable:
+                    if not is_repeatable:
                         outbox.queue_notice(connection, row.chat, now_ms)
                     log.warning("message %d was cut off while being sent: %s", row.id, state)
 
@@ -109,15 +109,15 @@ class Deliveries:
             await asyncio.sleep(self._waits.sweep_s)
 
     def wake(self, chat_id: int) -> None:
-        """Report that a message for a conversation is queued."""
+        """Send a conversation's messages, because one was queued."""
         if chat_id in self._tasks:
             self._again.add(chat_id)
             return
-        task = asyncio.create_task(self._work(chat_id))
+        task = asyncio.create_task(self._send_queued(chat_id))
         self._tasks[chat_id] = task
-        task.add_done_callback(lambda _: self._done(chat_id))
+        task.add_done_callback(lambda _: self._end_task(chat_id))
 
-    async def idle(self, chat_id: int) -> None:
+    async def wait_until_sent(self, chat_id: int) -> None:
         """Wait until all messages to a conversation are sent. Raises StoreError."""
         for wait_s in itertools.chain((0.0, 0.0), itertools.repeat(self._waits.sweep_s)):
             while (task := self._tasks.get(chat_id)) is not None:
@@ -136,7 +136,7 @@ class Deliveries:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _done(self, chat_id: int) -> None:
+    def _end_task(self, chat_id: int) -> None:
         task = self._tasks.pop(chat_id)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("sending to conversation %d stopped", chat_id, exc_info=error)
@@ -145,7 +145,7 @@ class Deliveries:
             if not task.cancelled():
                 self.wake(chat_id)
 
-    async def _work(self, chat_id: int) -> None:
+    async def _send_queued(self, chat_id: int) -> None:
         chat, row = self._database.read_now(lambda db: _first_out(db, chat_id))
         name = chat.place.channel
         channel = self._channels.get(name)
@@ -164,7 +164,7 @@ class Deliveries:
     async def _send(self, channel: Channel, chat: ChatRecord, row: OutRow) -> None:
         message = _read(row)
         if is_draft := message.edits == DRAFT:
-            await self._settled(chat.id)
+            await self._wait_for_draft(chat.id)
             draft = self._database.read_now(lambda db: chats.get_chat(db, chat.id)).draft
             message = msgspec.structs.replace(message, edits=draft if draft != chats.SENDING else "")
         now_ms = self._clock.unix_ms()
@@ -176,8 +176,7 @@ class Deliveries:
         try:
             if message.edits and not await self._edit(channel, chat, message):
                 message = await self._detach(chat, row, message)
-            # Row ids are reused after old rows are dropped or in a new home; together with the time they are
-            # unique.
+            # Row ids may be reused after old rows are deleted. With the time they are unique.
             ref = message.edits or await channel.send(chat.place, message, f"{row.at_ms:x}-{row.id}")
         except SendFailed as error:
             await self._handle_failure(channel, row, message, error, now_ms)
@@ -202,8 +201,8 @@ class Deliveries:
         return True
 
     async def _detach(self, chat: ChatRecord, row: OutRow, message: Outgoing) -> Outgoing:
-        """Make a message independent of the one it would edit. From here on a repetition would be a second
-        message."""
+        """Make a message a new one, because the message that it would edit no longer exists. From now on, a
+        repetition would post it twice."""
         is_draft = _read(row).edits == DRAFT
         message = msgspec.structs.replace(message, edits="", since_ms=0)
 
@@ -220,7 +219,7 @@ class Deliveries:
     ) -> None:
         is_old = self._clock.unix_ms() - row.at_ms > _GIVEN_UP_MS
         is_refused = error.is_final and not error.is_barred
-        # An earlier try that may have arrived leaves the doubt, whatever the last one says.
+        # An earlier attempt may have arrived, even if the last one certainly did not.
         is_doubtful = error.maybe_sent or (message.since_ms > 0 and not message.edits)
         may_repeat = channel.limits.idempotent_s > 0 or message.edits or outbox.is_notice(message)
         if error.maybe_sent and not may_repeat:
@@ -235,11 +234,11 @@ class Deliveries:
     async def _retry_later(self, channel: Channel, row: OutRow, error: SendFailed, since_ms: int) -> None:
         """Queue a message to be sent again later.
 
-        If the platform asks to wait or can't be reached, the whole channel waits, which does not count as
-        a try. `since_ms` is the time at which the message may have arrived.
+        If the platform asks to wait or can't be reached, the whole channel waits, and the attempt does not
+        count. `since_ms` is the time at which the message may have arrived, or 0.
         """
         wait_s = self.channel_wait_s(channel.name, error)
-        is_try = wait_s is None
+        counts = wait_s is None
         if wait_s is None:
             wait_s = min(2.0**row.attempts, self._waits.retry_s) * (1 - 0.25 * random.random())
         else:
@@ -249,11 +248,11 @@ class Deliveries:
 
         def work(connection: apsw.Connection) -> None:
             if since_ms:
-                # its present state: it may no longer edit another message
-                now = chats.get_message(connection, row.id)
-                chats.replace_message_body(connection, row.id, to_json(_with_since(now, since_ms)))
+                # read again, because `_detach` may have changed it
+                current = chats.get_message(connection, row.id)
+                chats.replace_message_body(connection, row.id, to_json(_with_since(current, since_ms)))
             chats.end_sending(connection, row.id, "queued", error=error.reason, again_ms=again_ms)
-            if not is_try:
+            if not counts:
                 chats.uncount_attempt(connection, row.id)
 
         await self._database.append(work)
@@ -268,7 +267,7 @@ class Deliveries:
         if error.maybe_sent or error.status not in (0, _TOO_MANY):
             return None
         pause_s = self.paused_until_s[name] - self._clock.monotonic_s()
-        if pause_s > 0:  # others failed at the same time, which counts as one failure
+        if pause_s > 0:  # other messages failed at the same time, which counts as one failure
             return pause_s
         times = self._silent[name] = self._silent.get(name, 0) + 1
         return silence_s(times, self._waits.silence_s)
@@ -286,8 +285,8 @@ class Deliveries:
 
 
 def silence_s(times: int, longest_s: float) -> float:
-    """Return how long to wait for a platform that could not be reached this many times in a row."""
-    # without the cap, a day of failures would overflow a float
+    """Return how long to wait for a platform that could not be reached `times` times in a row."""
+    # the cap keeps the power within the range of a float
     return min(2.0 ** min(times - 1, 10), longest_s)
 
 
@@ -301,6 +300,6 @@ def _read(row: OutRow) -> Outgoing:
 
 
 def _with_since(row: OutRow, since_ms: int) -> Outgoing:
-    """Return a message that may have arrived at this time, or at the earlier time that it already has."""
+    """Return a message with the time at which it may have arrived. An earlier time that it has is kept."""
     message = _read(row)
     return message if message.since_ms else msgspec.structs.replace(message, since_ms=since_ms)

@@ -1,8 +1,7 @@
-"""Show the answer while it grows: one message that is edited within the platform's limits, and the typing
-indicator.
+"""Show an answer while it grows, by editing one message, and show the typing indicator.
 
-A draft is not the answer: it ends with an ellipsis, and the outbox replaces it with the whole answer. A
-short turn has no draft. Failures of a draft are ignored.
+The draft ends with an ellipsis, and the outbox replaces it with the answer. A short turn has no draft.
+Failures of a draft are ignored.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import asyncio
 import secrets
 from contextlib import suppress
 from typing import Any
-
-import apsw
 
 from whet.channels.pieces import split_message
 from whet.contract.channels import Channel, Outgoing, SendFailed
@@ -40,21 +37,21 @@ class Drafts:
         draft.start()
 
     async def end_if_shown(self, chat_id: int) -> None:
-        """End a draft that was shown and wait until none of its messages is being sent, so that the outbox
-        can replace it. A draft that was not shown yet waits for the outbox instead."""
+        """End a draft that was shown, and wait until it is no longer being sent, so that the outbox can
+        replace it. A draft that was not shown yet stays, and waits for the outbox itself."""
         draft = self._open.get(chat_id)
         if draft is not None and draft.is_shown:
             await self.end(chat_id)
 
     async def end(self, chat_id: int) -> None:
-        """End a conversation's draft with its turn, and wait until none of its messages is being sent."""
+        """End a conversation's draft, and wait until it is no longer being sent."""
         draft = self._open.pop(chat_id, None)
         if draft is not None:
             await draft.stop()
 
 
 class MessageDraft:
-    """The message of one turn while it grows. A turn that ends within `first_after_s` shows none."""
+    """The draft of one turn. It is not shown if the turn ends within `first_after_s`."""
 
     def __init__(
         self,
@@ -90,9 +87,9 @@ class MessageDraft:
             self._tasks.append(asyncio.create_task(self._show()))
 
     async def stop(self) -> None:
-        """Stop showing it. On return, every message of it has arrived or failed."""
+        """Stop showing the draft. On return, it is no longer being sent."""
         self._stopping.set()
-        tasks, self._tasks = self._tasks, []  # a cancelled task keeps its frame alive, and that this draft
+        tasks, self._tasks = self._tasks, []  # a cancelled task would keep this draft alive
         tasks[0].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -127,14 +124,14 @@ class MessageDraft:
             if not await self._is_free():
                 return ""
             self.is_shown: bool = True
-            # No other messages wait, so a stored draft is this turn's from before a restart.
+            # No other messages wait, so a stored draft is this turn's, from before a restart.
             ref = self._database.read_now(lambda db: chats.get_chat(db, self.chat.id)).draft
         if ref and ref != chats.SENDING:
             await self._channel.edit(self.chat.place, ref, message)
             return ref
         await self._store_ref(chats.SENDING)
         try:
-            # Never reuse a key, or Discord would return the message that has become an answer.
+            # The key is never reused: for a known one, Discord returns the message that has become an answer.
             ref = await self._channel.send(self.chat.place, message, f"draft-{secrets.token_hex(8)}")
         except SendFailed:
             await self._store_ref("")
@@ -145,7 +142,7 @@ class MessageDraft:
     async def _is_free(self) -> bool:
         """Wait until earlier messages have been sent. Returns False if the turn ends first."""
         tasks: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._deliveries.idle(self.chat.id)),
+            asyncio.create_task(self._deliveries.wait_until_sent(self.chat.id)),
             asyncio.create_task(self._stopping.wait()),
         ]
         try:
@@ -157,12 +154,11 @@ class MessageDraft:
         return not self._stopping.is_set()
 
     async def _store_ref(self, ref: str) -> None:
-        def work(connection: apsw.Connection) -> None:
-            chats.set_draft(connection, self.chat.id, ref)
-
-        await self._database.append(work)
+        await self._database.append(lambda db: chats.set_draft(db, self.chat.id, ref))
 
     def draft_text(self) -> str:
+        """Return the beginning of the answer that fits into one message, or an empty string if it is
+        short."""
         if len(self._text) < _MIN_CHARS:
             return ""
         room = self._channel.limits.message_chars - len(MARK) - 40

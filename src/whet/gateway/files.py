@@ -1,7 +1,4 @@
-"""Files that people send: saved by `app/received_files.py`, with images shown to the model.
-
-Independent of platforms.
-"""
+"""Receive files from people in chats, and send files of the workspace to them."""
 
 from __future__ import annotations
 
@@ -58,9 +55,9 @@ class ChatFiles:
     async def receive(
         self, channel: Channel, update: Incoming, profile: str
     ) -> tuple[str, Sequence[ImagePart]]:
-        """Fetch an update's files. Returns its text with a line on each file, and the images.
+        """Save an update's files. Returns its text with a line about each file, and the images.
 
-        A file that is too large or can't be fetched gets a line with the reason. Never raises.
+        The line about a file that is too large or can't be fetched has the reason.
         """
         lines: list[str] = []
         images: list[ImagePart] = []
@@ -70,7 +67,7 @@ class ChatFiles:
                 data = await self._fetch(channel, file)
                 path = await asyncio.to_thread(save_attachment, self.workspace(profile), file.name, data)
             except (SendFailed, WhetError, OSError) as error:
-                lines.append(f"[{display_name!r} was sent and could not be taken: {_why(error)}]")
+                lines.append(f"[{display_name!r} was sent and could not be taken: {_explain(error)}]")
                 continue
             lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
             mime = image_type(data)
@@ -108,7 +105,7 @@ def find_sendable_file(workspace: Path, path: str, max_bytes: int) -> Path:
     return full
 
 
-def _why(error: SendFailed | WhetError | OSError) -> str:
+def _explain(error: SendFailed | WhetError | OSError) -> str:
     if isinstance(error, SendFailed):
         return error.reason
     return error.message if isinstance(error, WhetError) else str(error.strerror)
@@ -133,10 +130,10 @@ def send_file_tool(post: Post, max_bytes: int) -> Tool:
         if len(more) >= _MAX_SENT_FILES:
             raise BadInput(f"at most {_MAX_SENT_FILES} files can be sent at once")
         try:
-            found = [find_sendable_file(ctx.workspace, name, max_bytes) for name in (path, *more)]
+            files = [find_sendable_file(ctx.workspace, name, max_bytes) for name in (path, *more)]
         except WhetError as error:
             raise BadInput(error.message, hint=error.hint) from None
-        first, *others = dict.fromkeys(found)
+        first, *others = dict.fromkeys(files)
         message = Outgoing(
             caption,
             file=str(first),
@@ -146,20 +143,18 @@ def send_file_tool(post: Post, max_bytes: int) -> Tool:
         )
         if not await post(ctx.session_id, message):
             raise BadInput("there is nobody to send it to here")
-        names = ", ".join(file.name for file in others)
-        return (
-            f"{len(others) + 1} files are on their way: {first.name}, {names}."
-            if others
-            else (f"{first.name} is on its way.")
-        )
+        if not others:
+            return f"{first.name} is on its way."
+        names = ", ".join(file.name for file in (first, *others))
+        return f"{len(others) + 1} files are on their way: {names}."
 
     return send_file
 
 
 def split_album(message: Outgoing, limits: PlatformLimits) -> list[Outgoing]:
-    """Return a message with files as messages that a platform takes.
+    """Split a message with files into messages that a platform accepts.
 
-    The first one has the text. The part of a long text that is not a caption on the platform follows it.
+    The first one has the caption. The rest of a long text follows in messages of its own.
     """
     first_chars = limits.caption_chars or limits.message_chars
     caption, *more_texts = split_message(message.text, limits.message_chars, first_chars)

@@ -1,8 +1,5 @@
-"""Process updates from the platforms: store them before they are acknowledged, keep strangers out, apply the
-rate limit.
-
-This module decides whose updates count; `conversations.py` acts on them.
-"""
+"""Store updates from the platforms before they are acknowledged, reject strangers, and apply the rate
+limit."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _MAX_SHOWN_CHARS = 300
 
 
 class UpdateIntake:
-    """Takes the updates of every channel. The filter returns the new updates that plugins let through."""
+    """Handles the updates of all channels. `update_filter` returns the updates that plugins let through."""
 
     def __init__(
         self,
@@ -43,16 +40,16 @@ class UpdateIntake:
     ) -> None:
         self._parts = parts
         self._conversations = conversations
-        self._passed = update_filter
+        self._filter = update_filter
         self._last: OrderedDict[ChatPlace, tuple[Incoming, float]] = OrderedDict()
         self.heard: asyncio.Event = asyncio.Event()
         """Set once something came in."""
 
     async def take(self, updates: Sequence[Incoming]) -> None:
-        """Store updates and wake their conversations; durable on return. Raises StoreError."""
+        """Store updates and wake their conversations. Durable on return. Raises StoreError."""
         kept_updates = [update for update in updates if update.verb != "press"]
-        if self._passed is not None:
-            kept_updates = await self._passed(kept_updates)
+        if self._filter is not None:
+            kept_updates = await self._filter(kept_updates)
         if kept_updates:
             await self._store(kept_updates)
         for update in updates:
@@ -63,40 +60,38 @@ class UpdateIntake:
 
     async def _store(self, updates: Sequence[Incoming]) -> None:
         parts = self._parts
-        updates = [incoming for incoming in updates if self._is_for_us(incoming)]
+        updates = [update for update in updates if self._is_for_us(update)]
         if not updates:
             return
-        looked = parts.database.read_now(
-            lambda db: [
-                (incoming, chats.is_received(db, incoming.place.channel, incoming.update_id))
-                for incoming in updates
-            ]
-        )
         now_ms = parts.clock.unix_ms()
-        judged = [
-            (
-                incoming,
-                (
-                    0
-                    if is_known
-                    else parts.router.over_rate_limit(incoming.place, incoming.at_s or now_ms / 1000),
-                    new_code(),
-                ),
-            )
-            for incoming, is_known in looked
+
+        def find_new(connection: apsw.Connection) -> list[bool]:
+            return [
+                not chats.is_received(connection, update.place.channel, update.update_id)
+                for update in updates
+            ]
+
+        # counted and drawn here, because the transaction may be repeated
+        excesses = [
+            parts.router.over_rate_limit(update.place, update.at_s or now_ms / 1000) if is_new else 0
+            for update, is_new in zip(updates, parts.database.read_now(find_new), strict=True)
         ]
+        codes = [new_code() for _ in updates]
 
-        def work(connection: apsw.Connection) -> list[tuple[int, Verdict]]:
-            return [self._decide(connection, update, how, now_ms) for update, how in judged]
+        def decide_all(connection: apsw.Connection) -> list[tuple[int, Verdict]]:
+            return [
+                self._decide(connection, update, excess, code, now_ms)
+                for update, excess, code in zip(updates, excesses, codes, strict=True)
+            ]
 
-        for chat_id, verdict in await parts.database.append(work):
+        for chat_id, verdict in await parts.database.append(decide_all):
             if verdict == "taken":
                 self._conversations.nudge(chat_id)
             elif chat_id:  # a message to them was queued
                 parts.deliveries.wake(chat_id)
 
     def _is_for_us(self, update: Incoming) -> bool:
-        """Return whether an update is addressed to the bot, or belongs to the last one in a group that
+        """Return whether an update is addressed to the bot, or continues the last one in its group that
         was."""
         parts, place = self._parts, update.place
         is_for_us = parts.router.is_for_us(update)
@@ -113,10 +108,14 @@ class UpdateIntake:
         return is_for_us
 
     def _decide(
-        self, connection: apsw.Connection, update: Incoming, how: tuple[int, str], now_ms: int
+        self, connection: apsw.Connection, update: Incoming, excess: int, code: str, now_ms: int
     ) -> tuple[int, Verdict]:
-        """Decide on one update and store the consequences, inside the transaction."""
-        router, (over, code) = self._parts.router, how
+        """Decide on one update and store the consequences, inside the transaction.
+
+        `excess` is the number of messages over the rate limit, `code` a pairing code for a stranger. Returns
+        the chat to which something was stored, or 0, and the verdict.
+        """
+        router = self._parts.router
         if router.person(connection, update.place) is None:
             if update.verb != "message" or not router.offer(connection, update, code, now_ms):
                 return 0, "ignored"
@@ -124,9 +123,9 @@ class UpdateIntake:
             return self._post_text(connection, chat_id, _offer_text(code), now_ms), "offered"
         if chats.is_received(connection, update.place.channel, update.update_id):
             return 0, "known"
-        if over:
+        if excess:
             chat_id = chats.get_or_create_chat(connection, update.place).id
-            if over > 1:
+            if excess > 1:
                 return 0, "flooded"
             text = (
                 f"That was a lot at once: {self._parts.settings.flood_per_minute} messages a minute are read."
@@ -141,9 +140,11 @@ class UpdateIntake:
         return chats.get_or_create_chat(connection, update.place).id, "known" if row is None else "taken"
 
     def _handle_edit(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> tuple[int, Verdict]:
-        """Replace an edited message that still waits, and drop a deleted one. If a turn works on it, the
-        change is read by the turn. If it was answered, post a message that says so. An edit that changes no
-        word is none: platforms send one for a preview or a new tag of the member."""
+        """Replace an edited message that still waits, and drop a deleted one.
+
+        If a turn works on the message, the turn reads the change. If the message was answered, post that the
+        edit came too late. An edit that changes no word is ignored: platforms send one for a link's preview.
+        """
         chat_id = chats.get_or_create_chat(connection, update.place).id
         has_contents = bool(update.text or update.files)
         if has_contents and (latest := chat_changes.read_latest_update(connection, chat_id, update.ref)):
@@ -156,8 +157,8 @@ class UpdateIntake:
         )
         begun = "" if waits else chat_changes.read_begun_update(connection, chat_id, update.ref)
         if begun:
-            was = short(from_json(begun, Incoming).text, _MAX_SHOWN_CHARS)
-            body = to_json(msgspec.structs.replace(update, quoted=was))
+            old_text = short(from_json(begun, Incoming).text, _MAX_SHOWN_CHARS)
+            body = to_json(msgspec.structs.replace(update, quoted=old_text))
         row = chats.add_update(connection, update.place, update.update_id, body, now_ms)
         if begun:
             return chat_id, "taken"
@@ -168,8 +169,8 @@ class UpdateIntake:
         return 0, "known"
 
     def _store_reaction(self, connection: apsw.Connection, update: Incoming, now_ms: int) -> None:
-        """Store a reaction to a message of ours in the reacting person's own conversation: the next message
-        there brings it along. A reaction that is taken back before is dropped."""
+        """Store a reaction to one of our messages, for the person's next message. A reaction that is removed
+        before that is dropped."""
         sent = chat_changes.find_sent(connection, update.place, update.ref)
         if sent is None:
             return
@@ -186,15 +187,15 @@ class UpdateIntake:
         return chat_id
 
     async def _close(self, chat_id: int, ref: str, text: str) -> None:
-        """Say how a question was decided: in place of the message `ref`, which loses its buttons, or in a
-        message of its own if `ref` is empty."""
+        """Post the decision on a question. It replaces the message `ref` and its buttons, or is a new message
+        if `ref` is empty."""
         body = msgspec.json.encode(Outgoing(text, edits=ref)).decode()
         now_ms = self._parts.clock.unix_ms()
         await self._parts.database.append(lambda db: chats.queue_messages(db, chat_id, [body], now_ms))
         self._parts.deliveries.wake(chat_id)
 
     async def _show_missing(self, press: Incoming) -> None:
-        """Send again the messages that may be missing in the chat of a pressed button. A second press sends
+        """Resend the messages that may be missing in the chat of a pressed button. A second press sends
         none."""
         parts, now_ms = self._parts, self._parts.clock.unix_ms()
 
@@ -212,7 +213,7 @@ class UpdateIntake:
             await parts.channels[press.place.channel].answer(press, text)
 
     async def _press(self, update: Incoming) -> None:
-        """Decide by a button. A press that a crash interrupts arrives again, when the question is over."""
+        """Decide a question by a pressed button."""
         parts, location = self._parts, update.place
         if update.text == outbox.SHOW:
             await self._show_missing(update)
@@ -221,24 +222,24 @@ class UpdateIntake:
         summary = parts.asking.summary_of(update.text)
 
         def read(connection: apsw.Connection) -> tuple[ChatPlace, ChatUser | None]:
-            there = chats.get_chat(connection, chat_id).place if chat_id else location
-            return there, parts.router.person(connection, location)
+            asked = chats.get_chat(connection, chat_id).place if chat_id else location
+            return asked, parts.router.person(connection, location)
 
-        there, person = await parts.database.read(read)
+        question_place, person = await parts.database.read(read)
         text = OVER
         if person is None:
             text = REFUSED
-        elif (there.channel, there.chat) == (location.channel, location.chat):
-            is_own = there.user == location.user
+        elif (question_place.channel, question_place.chat) == (location.channel, location.chat):
+            is_own = question_place.user == location.user
             text = parts.asking.handle_press(chat_id, update.text, may_approve=person.approves, is_own=is_own)
         channel = parts.channels[location.channel]
         if question_text and parts.asking.is_decided(update.text):
-            by = visible(update.user_name, 60)
+            name = visible(update.user_name, 60)
             if update.ref and channel.limits.can_edit:
-                await self._close(chat_id, update.ref, f"{question_text}\n\n**{text}** {by}")
+                await self._close(chat_id, update.ref, f"{question_text}\n\n**{text}** {name}")
             else:
-                await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", by, summary))))
-        with suppress(SendFailed):  # it is decided even if this notice fails
+                await self._close(chat_id, "", " ".join(filter(None, (f"**{text}**", name, summary))))
+        with suppress(SendFailed):  # the decision holds even if this notice fails
             await channel.answer(update, text)
         log.info("press by %s on %s: %s", visible(update.user_name, 60), channel.name, text)
 

@@ -1,4 +1,7 @@
-"""Only one gateway may use a token: a lock file in the home, released by the system when its process ends."""
+"""Lock a channel's tokens, so that only one gateway on this machine uses them.
+
+The lock is a file in the home, which the system releases when the process ends.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The questions that are open in the chats of one process: who may answer which, by a button or in words.
+"""The open questions in the chats of one process, and the rules for answers by buttons or words.
 
-A person with the right to approve decides a permission. A question of the model or of an MCP server is also
-answered by the person whose turn it is. If several questions are open, words must begin with the name of
-one; otherwise the reply asks which is meant. A question from another room always needs its name, so that it
-takes no ordinary messages.
+A person with the right to approve decides on permissions. Questions of the model or of an MCP server can also
+be answered by the person whose turn asks. If several questions are open, words must begin with the name of
+one; otherwise the reply asks which one is meant. A question from another room always needs its name, so that
+ordinary messages don't answer it.
 
-`whet.typed_answer` defines which words are a yes. A button's data begins with a random word, by which this
-process finds the question. Other modules write the questions' texts.
+`whet.typed_answer` defines which words are a yes. A button's data begins with a random word by which its
+question is found.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from whet.contract.channels import MessageButton, Outgoing, PlatformLimits
 from whet.typed_answer import ALWAYS, AnswerOption, read_line
 
 Post = Callable[[Sequence[Outgoing]], Awaitable[Sequence[int]]]
-"""Queues messages, and returns their numbers in the outbox; durable on return."""
+"""Queues messages and returns their numbers in the outbox. Durable on return."""
 Arrived = Callable[[Sequence[int]], bool]
-"""Whether the platform has confirmed all messages with these numbers."""
+"""Returns whether the platform has confirmed all messages with these numbers."""
 Precedes = Callable[[str, Sequence[int]], bool]
-"""Whether a person's message, by its platform id, is older than the messages with these numbers."""
+"""Returns whether a person's message, given by its platform id, is older than one with these numbers."""
 DECISIONS = {
     "1": "Allowed once",
     "s": "Allowed in this conversation",
@@ -33,7 +33,7 @@ DECISIONS = {
     "n": "Denied",
     "v": "Shown",
 }
-"""How a permission was decided, by the mark of its button."""
+"""The decisions on a permission, by the mark of the button."""
 OVER = "This question is over."
 REFUSED = "You may not decide this."
 NOTHING = "Nothing waits for a decision here."
@@ -61,7 +61,7 @@ _LETTERS, _DIGITS = "bcdfghjkmnpqrstvwxz", "23456789"
 
 
 def _stop_nothing() -> None:
-    """Stop no turn."""
+    """Do nothing."""
 
 
 def _never_precedes(_ref: str, _messages: Sequence[int]) -> bool:
@@ -69,9 +69,11 @@ def _never_precedes(_ref: str, _messages: Sequence[int]) -> bool:
 
 
 class QuestionRoute(msgspec.Struct, frozen=True):
-    """Where a question is put: a conversation, the room that it is in (channel and chat), how to post there,
-    whether what was posted has arrived, the limits of its platform, and whether a message is older. If the
-    turn is in another room, words answer only if they begin with the `required_name`."""
+    """The conversation that a question is posted to.
+
+    `room` is its channel and chat, `limits` are those of its platform. With a `required_name`, which is set
+    if the turn is in another room, words must begin with it to be an answer.
+    """
 
     chat_id: int
     room: tuple[str, str]
@@ -83,7 +85,8 @@ class QuestionRoute(msgspec.Struct, frozen=True):
 
 
 class ChatReply(msgspec.Struct, frozen=True):
-    """The reply to words that were taken as an answer (may be empty); `stops` if they stop the turn."""
+    """The reply to words that answered a question, which may be empty. `stops` is set if they stop the
+    turn."""
 
     text: str
     stops: bool = False
@@ -92,10 +95,9 @@ class ChatReply(msgspec.Struct, frozen=True):
 class _Question:
     """A question that waits for `decision`.
 
-    `answer_by_mark` has the answer that each button gives, by its mark. `reason` has a person's words with a
-    decision. An `open_ended` question takes any words. A message that is older than the question can't
-    answer it, and a yes counts only once all of the question's messages have arrived. With `needs_name` only
-    words that begin with its name answer it.
+    `answer_by_mark` maps the marks of buttons to answers. `reason` holds the person's words with a decision.
+    An `open_ended` question accepts any words. A message that is older than the question can't answer it, and
+    a yes counts only if all messages of the question have arrived.
     """
 
     def __init__(self, route: QuestionRoute, name: str, summary: str, *, open_ended: bool) -> None:
@@ -120,23 +122,23 @@ class _Question:
         return not read_line(text, self.options).words
 
     def may_take(self, chat_id: int, text: str, *, may_approve: bool) -> bool:
-        """Return whether a message that names no question can be the answer to this one."""
+        """Return whether a message without a question's name can answer this question."""
         if self.chat_id != chat_id:
             return may_approve and not self.open_ended and self.is_option(text)
         return (self.open_ended or may_approve) and (not self.needs_name or self.is_option(text))
 
     def note_posted(self, messages: Sequence[int]) -> None:
-        """Note that the question is posted, as these messages."""
+        """Note the messages as which the question was posted."""
         self._messages = messages
         self.is_posted = True
 
     def can_be_answered_by(self, ref: str) -> bool:
-        """Return whether a message can answer the question without naming it: it came after the question."""
+        """Return whether a message came after the question, so that it can answer it without its name."""
         return self.is_posted and not self._precedes(ref, self._messages)
 
     def refusal(self, mark: str, *, is_pressed: bool = False) -> str:
-        """Say why an answer can't be taken, or return an empty string. A press proves that the last message,
-        which has the buttons, has arrived."""
+        """Return why an answer can't be accepted, or an empty string. If a button was pressed, the last
+        message, which has the buttons, has arrived."""
         if mark not in self.answer_by_mark:
             is_part = "1" not in self.answer_by_mark and mark in _ALLOWING_MARKS
             return self._with_name(NOT_SHOWN) if is_part else NOT_OFFERED
@@ -171,12 +173,12 @@ class ChatQuestions:
         return question.text if question and not question.decision.done() else ""
 
     def summary_of(self, data: str) -> str:
-        """Return in a few words what a button's question is about; empty if it is over."""
+        """Return the summary of a button's question; empty if it is over."""
         question = self._open.get(data.partition(":")[0])
         return question.summary if question else ""
 
     def is_decided(self, data: str) -> bool:
-        """Return whether a button's question has its answer and is about to go."""
+        """Return whether a button's question has just been answered."""
         question = self._open.get(data.partition(":")[0])
         return question is not None and question.decision.done()
 
@@ -185,10 +187,8 @@ class ChatQuestions:
         return bool(self._open_in(room))
 
     def handle_press(self, chat_id: int, data: str, *, may_approve: bool, is_own: bool = False) -> str:
-        """Take a press of a button and return the reply.
-
-        `may_approve` is the right of the person who pressed; `is_own` means that their turn asks.
-        """
+        """Handle a pressed button and return the reply. `is_own` is set if the turn of the person who pressed
+        asks."""
         word, _, mark = data.partition(":")
         question = self._open.get(word)
         if question is None or question.chat_id != chat_id or question.decision.done():
@@ -225,7 +225,7 @@ class ChatQuestions:
             return REFUSED
         if len(questions) > 1:
             return _choice_text(questions)
-        return _settle(questions[0], mark, words) if questions[0].is_posted else NOTHING
+        return _decide(questions[0], mark, words) if questions[0].is_posted else NOTHING
 
     def take_reply(
         self,
@@ -237,28 +237,28 @@ class ChatQuestions:
         ref: str = "",
         stop: Callable[[], object] = _stop_nothing,
     ) -> ChatReply | None:
-        """Take a message of a conversation as the answer to an open question; None if it is an ordinary
-        message. `may_approve` is its sender's right, `ref` its platform id. `stop` cancels the turn; it is
-        called before the question is answered, so that a stopped turn asks the model no more."""
+        """Handle a message as the answer to an open question. Returns None if it is an ordinary message.
+
+        `ref` is its platform id. `stop` cancels the turn; it is called before the question is answered, so
+        that the stopped turn sends no further request.
+        """
         if not text.strip():
             return None
         name, answer_text = self.split_name(room, text)
         open_questions = self._open_in(room)
         if name:
-            question = next(one for one in open_questions if one.name == name)
+            question = next(question for question in open_questions if question.name == name)
             if not may_approve and not (question.open_ended and question.chat_id == chat_id):
                 return ChatReply(REFUSED)
-            return (
-                _answer_in_words(question, answer_text, None if question.needs_name else stop)
-                if answer_text
-                else ChatReply(_choice_text([question]))
-            )
+            if not answer_text:
+                return ChatReply(_choice_text([question]))
+            return _answer_in_words(question, answer_text, None if question.needs_name else stop)
         candidates = [
             question
             for question in open_questions
             if question.may_take(chat_id, text, may_approve=may_approve)
         ]
-        # A question that needs its name makes the others ambiguous, but is never answered without it.
+        # A question that needs its name is never answered without it, but makes the others ambiguous.
         if all(question.needs_name for question in candidates):
             return None
         if len(candidates) > 1:
@@ -276,16 +276,16 @@ class ChatQuestions:
         open_ended: bool,
         summary: str = "",
     ) -> str:
-        """Put a question and wait for its answer, however long. Each button comes with what it stands for;
-        they are under the last of the messages that the question takes."""
+        """Post a question as messages with `texts`, and wait for its answer without a limit. `buttons` are
+        pairs of a button and its answer; they are shown under the last message."""
         word = secrets.token_urlsafe(9)
         question = self._open[word] = _Question(
             route, route.required_name or self.new_name(), summary, open_ended=open_ended
         )
         question.text = texts[-1]
-        question.answer_by_mark = {button.data: stands_for for button, stands_for in buttons}
+        question.answer_by_mark = {button.data: answer for button, answer in buttons}
         if not open_ended:
-            # `show` works without a button, in case a part has not arrived.
+            # `show` has no button, but must work if a part has not arrived.
             question.answer_by_mark["v"] = "all"
         bound_buttons = tuple(
             MessageButton(button.label, f"{word}:{button.data}", button.style) for button, _ in buttons
@@ -299,10 +299,12 @@ class ChatQuestions:
             del self._open[word]
 
     def _open_in(self, room: tuple[str, str]) -> list[_Question]:
-        return [one for one in self._open.values() if one.room == room and not one.decision.done()]
+        questions = [question for question in self._open.values() if question.room == room]
+        return [question for question in questions if not question.decision.done()]
 
     def new_name(self) -> str:
-        """Return a name that no open question has; random, so that no old name fits after a restart."""
+        """Return a name that no open question has. It is random, so that old names are unknown after a
+        restart."""
         names = {question.name for question in self._open.values()}
         while True:
             name = "".join(map(secrets.choice, (_LETTERS, _DIGITS, _LETTERS, _DIGITS)))
@@ -311,7 +313,7 @@ class ChatQuestions:
 
 
 def _answer_in_words(question: _Question, text: str, stop: Callable[[], object] | None) -> ChatReply:
-    """Answer a question with words. Without `stop`, as for a turn in another room, "stop" only denies."""
+    """Answer a question with words. If `stop` is None, as for a turn in another room, "stop" only denies."""
     if question.open_ended:
         question.decision.set_result(text)
         return ChatReply("")
@@ -320,11 +322,11 @@ def _answer_in_words(question: _Question, text: str, stop: Callable[[], object] 
     if typed.stops and stop is not None:
         stop()
         stops = True
-    return ChatReply(_settle(question, _MARKS[typed.option], typed.words), stops)
+    return ChatReply(_decide(question, _MARKS[typed.option], typed.words), stops)
 
 
-def _settle(question: _Question, mark: str, words: str) -> str:
-    """Decide a permission, and say what was decided about what."""
+def _decide(question: _Question, mark: str, words: str) -> str:
+    """Decide a permission, and return the reply."""
     if refusal := question.refusal(mark):
         return refusal
     question.reason = words
@@ -335,7 +337,7 @@ def _settle(question: _Question, mark: str, words: str) -> str:
 
 
 def _choice_text(questions: Sequence[_Question]) -> str:
-    """Ask which question is meant, with the way to answer each."""
+    """Return a text that asks which question is meant, and says how to answer each."""
     count = len(questions)
     head = f"{count} questions are open here. Say which one:" if count > 1 else "Answer with:"
     return "\n".join([head, *(f"• {question.answer_hint} — {question.summary}" for question in questions)])

@@ -1,8 +1,7 @@
-"""Messages that may not have arrived: the person is notified and can have them sent again; the owner sees all
-of them.
+"""Notify people of messages that may not have arrived, and resend them on request.
 
-On a platform that can't detect repetitions, sending again might post a message twice. A notice may be
-repeated, because its text is still true the second time.
+Such messages are not resent automatically, because that might post them twice. The notice may be repeated,
+because its text is still true the second time.
 """
 
 from __future__ import annotations
@@ -36,17 +35,16 @@ def queue_notice(connection: apsw.Connection, chat_id: int, now_ms: int) -> None
 
 
 def resend_missing(connection: apsw.Connection, chat_id: int, now_ms: int) -> int:
-    """Send again the messages of a conversation that may be missing or were given up, in order. Returns their
-    number."""
+    """Resend the messages of a conversation that may be missing or have failed. Returns their number."""
     return resend(connection, chats.list_messages(connection, ("unknown", "failed"), chat_id), now_ms)
 
 
 def resend(connection: apsw.Connection, rows: Sequence[OutRow], now_ms: int) -> int:
-    """Send messages again as new ones and mark the old ones as sent. Returns their number."""
+    """Queue messages again as new ones, and mark the old ones as sent. Returns their number."""
     for row in rows:
         message = from_json(row.body, Outgoing)
         if not is_notice(message):
-            again = msgspec.structs.replace(message, edits="", since_ms=0)
-            chats.queue_messages(connection, row.chat, [msgspec.json.encode(again).decode()], now_ms)
+            copy = msgspec.structs.replace(message, edits="", since_ms=0)
+            chats.queue_messages(connection, row.chat, [msgspec.json.encode(copy).decode()], now_ms)
         chats.end_sending(connection, row.id, "sent", error=chats.REPLACED)
     return len(rows)

@@ -1,8 +1,7 @@
 """Let plugins filter incoming messages and send messages to chats.
 
-A dropped message that was addressed to us is marked as read if its sender is known, so that plugins are
-not asked again when the platform repeats it. Nothing is kept of strangers' messages or of other messages
-in a group.
+If plugins drop a message to the bot and its sender is known, it is stored as read, so that plugins are not
+asked again when the platform repeats it. Nothing is stored of strangers and of other messages in a group.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from whet.store import chats
 
 
 class HookedIntake:
-    """Runs a gateway's plugins on incoming updates."""
+    """Calls plugins for incoming updates."""
 
     def __init__(self, parts: ConversationParts, plugins: PluginParts) -> None:
         self._parts = parts

@@ -1,7 +1,7 @@
 """Decide who may talk here, whose memory they use, and when a message in a group is answered.
 
-Closed by default: a person who is neither in the gateway's file nor paired gets at most a pairing code.
-Only platform ids are trusted, never display names. This module is independent of turns and of sending.
+A person who is neither in the gateway's file nor paired gets at most a pairing code. Only platform ids are
+trusted, never display names.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 _MAX_PEOPLE = 5_000
 
 Verdict = Literal["taken", "known", "ignored", "offered", "flooded"]
-"""The outcome of an update: stored in the inbox, received before, ignored, answered with a pairing code, or
-over the rate limit."""
+"""The outcome of an update: stored in the inbox, received before or handled, ignored, answered with a pairing
+code, or over the rate limit."""
 
 
 class ChatUser(msgspec.Struct, frozen=True):
@@ -42,8 +42,8 @@ class ChatUser(msgspec.Struct, frozen=True):
 
 
 class Router:
-    """Decides on updates. `flood` is the number of messages that a person may send per minute. Raises
-    ConfigError if a person's id does not say in which of several workspaces."""
+    """Finds the person of an update, and limits their messages to `flood` per minute. Raises ConfigError if
+    the id of a person does not name one of several workspaces."""
 
     def __init__(
         self, channels: Mapping[str, GatewayChannelText], people: Mapping[str, GatewayPersonText], flood: int
@@ -67,35 +67,35 @@ class Router:
         """Return the person of a chat, or None for a stranger."""
         user = self.find_in_file(location)
         if user is None and paired.is_paired(connection, location.channel, location.user):
-            user = ChatUser(location.user, _slug(f"{location.channel}-{location.user}"))
+            user = ChatUser(location.user, _make_slug(f"{location.channel}-{location.user}"))
         return user
 
     def approvers(self, channel: str) -> list[tuple[str, str]]:
         """Return the people who may decide, as (channel, user), those of this channel first."""
-        ranked = sorted(self._channels, key=lambda name: name != channel)
-        return [
-            (name, user)
-            for name in ranked
-            for (kind, written), person in self._people.items()
-            if person.approves and kind == self._kinds[name]
-            if written_id(name, user := written.removeprefix(f"{name}:"), self._kinds) == written
-        ]
+        approvers: list[tuple[str, str]] = []
+        for name in sorted(self._channels, key=lambda name: name != channel):
+            for (kind, written), person in self._people.items():
+                user = written.removeprefix(f"{name}:")
+                is_here = kind == self._kinds[name] and written_id(name, user, self._kinds) == written
+                if person.approves and is_here:
+                    approvers.append((name, user))
+        return approvers
 
     def profile(self, person: ChatUser, location: ChatPlace) -> str:
-        """Return the profile whose memory a conversation uses. A group has its own, because others can read
-        it."""
+        """Return the profile whose memory a conversation uses. A group has its own profile, because others
+        read the answers there."""
         if not location.is_group:
             return person.profile
-        return _slug(f"{person.profile or 'owner'}.{location.channel}{location.chat}")
+        return _make_slug(f"{person.profile or 'owner'}.{location.channel}{location.chat}")
 
     def over_rate_limit(self, location: ChatPlace, now_s: float) -> int:
-        """Count a person's message or edit. Returns by how many they are over the limit of a minute."""
+        """Count a person's message or edit, and return by how many they exceed the limit per minute."""
         key = (location.channel, location.user)
         times = self._recent.setdefault(key, deque())
         self._recent.move_to_end(key)
         while len(self._recent) > _MAX_PEOPLE:
             self._recent.popitem(last=False)
-        while times and abs(now_s - times[0]) >= 60:  # also drop times in the future: the clock was set back
+        while times and abs(now_s - times[0]) >= 60:  # the clock may have been set back
             times.popleft()
         times.append(now_s)
         if len(times) > self._flood + 50:
@@ -103,7 +103,7 @@ class Router:
         return max(0, len(times) - self._flood)
 
     def is_for_us(self, update: Incoming) -> bool:
-        """Return whether an update is addressed to the bot: in a private chat, or by name in a group."""
+        """Return whether an update is in a private chat, or mentions the bot in a group where that counts."""
         if not update.place.is_group:
             return True
         return self._channels[update.place.channel].groups == "mention" and update.mentions_us
@@ -122,12 +122,12 @@ class Router:
 
 
 def new_code() -> str:
-    """Make a pairing code that is easy to read out: two groups of four characters."""
+    """Return a new pairing code of two groups of four characters, which is easy to read out."""
     letters = "".join(secrets.choice(_ALPHABET) for _ in range(8))
     return f"{letters[:4]}-{letters[4:]}"
 
 
-def _slug(text: str) -> str:
-    """Make a unique folder name from a text."""
+def _make_slug(text: str) -> str:
+    """Return a unique folder name for a text."""
     plain = re.sub(r"[^a-z0-9.-]+", "-", text.lower()).strip(".-")[:40]
     return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

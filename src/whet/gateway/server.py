@@ -1,7 +1,7 @@
-"""The gateway process: its channels, its conversations, and its shutdown.
+"""Run the gateway: its channels, its conversations, and its shutdown.
 
-On SIGTERM and Ctrl-C it stops listening and waits a limited time for running turns and messages that are
-being sent. The rest continues at the next start. This module is independent of platforms.
+On SIGTERM and Ctrl-C it stops listening, and waits a limited time for running turns and for messages that are
+being sent. Unfinished turns continue at the next start.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ Beside = Callable[[SessionHost, asyncio.Event], Coroutine[Any, Any, None]]
 
 
 class StoredMemo:
-    """The values that a channel keeps between runs, in the store."""
+    """Stores the values that a channel keeps between runs."""
 
     def __init__(self, database: StateDatabase, channel: str) -> None:
         self._database = database
         self._channel = channel
 
     async def get(self, name: str = "") -> str:
-        """Return a value; empty at first."""
+        """Return a value, or an empty string if it was never set."""
         return await self._database.read(lambda db: chats.read_position(db, self._channel, name))
 
     async def all(self) -> dict[str, str]:
@@ -69,13 +69,13 @@ class StoredMemo:
         return await self._database.read(lambda db: chats.read_positions(db, self._channel))
 
     async def set(self, value: str, name: str = "") -> None:
-        """Store a value; durable on return."""
+        """Store a value. Durable on return."""
         await self._database.append(lambda db: chats.set_position(db, self._channel, value, name))
 
 
 class GatewayServer:
-    """A running gateway. `say` shows a line to the person who started it; `secrets` holds the key of the
-    server that writes down voice notes."""
+    """A running gateway. `say` shows a line to the person who started it. `secrets` holds the key of the
+    server that transcribes voice notes."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class GatewayServer:
     ) -> None:
         self._services = services = hosted.services
         self._hosted = hosted
-        self._seats = configured_channels
+        self._channels = configured_channels
         self._say = say
         settings = services.settings.gateway
         channels: dict[str, Channel] = {
@@ -129,10 +129,10 @@ class GatewayServer:
             self._services.reviews.get().listeners.append(self.report_review)
         self._services.reviews.get().start()
         self._services.schedules.get().start()
-        chores = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self.prune())]
+        background = [asyncio.create_task(self.parts.deliveries.serve()), asyncio.create_task(self.prune())]
         listening = {
             asyncio.create_task(self.listen(configured.channel, intake), name=configured.channel.name)
-            for configured in self._seats
+            for configured in self._channels
         }
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -143,18 +143,19 @@ class GatewayServer:
                 listening -= done
         finally:
             stopping.cancel()
-            for task in (*listening, *chores):
+            for task in (*listening, *background):
                 task.cancel()
-            await asyncio.gather(*listening, *chores, return_exceptions=True)
-        ended = await conversations.drain(self.parts.settings.drain_s)
+            await asyncio.gather(*listening, *background, return_exceptions=True)
+        has_ended = await conversations.drain(self.parts.settings.drain_s)
         await self.parts.deliveries.drain(_SEND_S)
-        for configured in self._seats:
+        for configured in self._channels:
             await configured.channel.aclose()
-        return ended
+        return has_ended
 
     async def _wait_for_missed(self, intake: UpdateIntake, stopping: asyncio.Task[bool]) -> None:
-        """Give the platforms a moment to bring what was said while nothing ran: it comes before the calls of
-        a turn that is resumed. Do not wait if there is no such turn, or if messages are queued behind it."""
+        """Wait a moment for messages that arrived while the gateway was off, so that a resumed turn reads
+        them before its calls run. Does not wait if there is no such turn, or if messages must wait for its
+        end."""
         if self.parts.settings.busy == "queue":
             return
         open_chats = await self._services.database.read(
@@ -175,8 +176,8 @@ class GatewayServer:
         return HookedIntake(self.parts, plugins).filter_updates
 
     async def listen(self, channel: Channel, intake: UpdateIntake) -> None:
-        """Listen on a channel, and say so once its platform has accepted it. If the platform refuses it for
-        good, only this channel ends."""
+        """Listen on a channel until its platform refuses it for good. Announces when the platform has
+        accepted it."""
         is_listening = False
 
         async def take(updates: Sequence[Incoming]) -> None:
@@ -211,7 +212,7 @@ class GatewayServer:
 
     async def post(self, session_id: str, message: Outgoing) -> bool:
         """Queue a message for a session's conversation. Returns False if it has none."""
-        chat_id = await self._services.database.append(self._post_work(session_id, message))
+        chat_id = await self._services.database.append(self._queue_writer(session_id, message))
         if chat_id:
             self.parts.deliveries.wake(chat_id)
         return bool(chat_id)
@@ -219,19 +220,20 @@ class GatewayServer:
     def report_review(self, finished: ReviewFinished) -> None:
         """Post the outcome of a review to its conversation, without a notification sound."""
         if finished.state == "saved" and finished.summary:
-            queued = self._post_work(finished.session_id, Outgoing(f"_{finished.summary}_", quiet=True))
+            queue = self._queue_writer(finished.session_id, Outgoing(f"_{finished.summary}_", quiet=True))
 
-            def work(connection: apsw.Connection) -> None:
-                if queued(connection):
+            def queue_report(connection: apsw.Connection) -> None:
+                if queue(connection):
                     lesson_counts.mark_task_read(connection, finished.job_id)
 
             with suppress(StoreError):
-                self._services.database.submit(work)
+                self._services.database.submit(queue_report)
 
-    def _post_work(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
+    def _queue_writer(self, session_id: str, message: Outgoing) -> Callable[[apsw.Connection], int]:
+        """Return a function that queues a message for a session's conversation, and returns its id or 0."""
         now_ms = self._services.clock.unix_ms()
 
-        def work(connection: apsw.Connection) -> int:
+        def queue(connection: apsw.Connection) -> int:
             chat = chats.find_chat_of_session(connection, session_id)
             if chat is None:
                 return 0
@@ -241,7 +243,7 @@ class GatewayServer:
             chats.queue_messages(connection, chat.id, bodies, now_ms)
             return chat.id
 
-        return work
+        return queue
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -251,17 +253,17 @@ class Setup(msgspec.Struct, frozen=True):
     settings: Settings
     secrets: Mapping[str, str]
     text: GatewayText
-    seats: Sequence[ConfiguredChannel]
+    channels: Sequence[ConfiguredChannel]
     workspace: Path
 
 
 async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside | None = None) -> int:
     """Run a gateway in this process until a signal. Returns the exit code. Raises WhetError.
 
-    `beside` runs next to it, on the same conversations, until the event that it receives is set. Turns
-    that do not end in time are left as after a crash and continue at the next start.
+    `beside` runs in the same process, on the same conversations, until the event that it gets is set. Turns
+    that do not end in time continue at the next start, as after a crash.
     """
-    home, settings, configured_channels = setup.home, setup.settings, setup.seats
+    home, settings, configured_channels = setup.home, setup.settings, setup.channels
     locks = [
         TokenLock.take(home.root / "gateway", configured.channel.name, configured.secrets)
         for configured in configured_channels
@@ -280,9 +282,9 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
         app.services.models.require_model()
         server = GatewayServer(hosted, configured_channels, setup.text, say, setup.secrets)
         async with limit_memory():
-            ended = await server.run(commander, stop)
-        was_told = stop.is_set()
-        if not ended:
+            has_ended = await server.run(commander, stop)
+        was_stopped = stop.is_set()
+        if not has_ended:
             say("turns that still run go on at the next start")
             app.services.processes.close()
             app.database.close()
@@ -294,4 +296,4 @@ async def serve(setup: Setup, commander: CommandRunner, say: Say, beside: Beside
         await app.aclose()
         for lock in locks:
             lock.release()
-    return 0 if was_told else 1
+    return 0 if was_stopped else 1

@@ -1,7 +1,7 @@
-"""The gateway's file: its channels, and the people on them.
+"""Read the gateway's file, which lists its channels and the people on them, and open the channels.
 
-TOML, read once at the start. It holds no tokens: it names environment variables, which may be set in the
-home's .env.
+The file is TOML. It holds no tokens, but the names of environment variables, which may be set in the home's
+.env.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from whet.contract.forms import FORMS
 
 Groups = Literal["off", "mention"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-_TAKEN = ("api-", "stranger-")  # memories of the API's guests, and of people who were paired
+_RESERVED = ("api-", "stranger-")  # used for the memories of the API's guests and of paired people
 _HINT = '[[channel]] and kind = "telegram" (or another platform) begin it'
 
 
 class GatewayChannelText(msgspec.Struct, frozen=True):
     """One `[[channel]]`.
 
-    `pairing`: strangers get a code that lets them in once it is accepted. `groups`: with "mention",
-    permitted people are answered in groups if they mention the bot. `settings` are the platform's further
-    settings.
+    With `pairing`, strangers get a code, with which the owner can let them in. If `groups` is "mention",
+    permitted people are answered in groups when they mention the bot. `settings` are the platform's own.
     """
 
     kind: str
@@ -45,9 +44,8 @@ class GatewayChannelText(msgspec.Struct, frozen=True):
 class GatewayPersonText(msgspec.Struct, frozen=True):
     """One `[people.NAME]`: the ids of a person on each platform.
 
-    `owner`: they use the home's memory and folder. `approves`: they may decide on approval requests; an
-    owner always may. `time_zone`: the zone of the times that the model reads in their conversations; empty
-    for the owner's.
+    An `owner` uses the home's memory and folder. A person who `approves` may decide on permissions; an owner
+    always may. `time_zone` is the zone of the times in their conversations; empty means the owner's.
     """
 
     ids: Ids = {}
@@ -96,10 +94,10 @@ def read_gateway(path: Path) -> GatewayText:
             raise ConfigError(
                 f"{path}: people.{name}: there is no time zone {person.time_zone!r}", hint=zone.allowed
             )
-        if not _NAME.fullmatch(name) or name.startswith(_TAKEN):
+        if not _NAME.fullmatch(name) or name.startswith(_RESERVED):
             raise ConfigError(
                 f"{path}: {name!r} can't be a person's name",
-                hint=f"small letters, digits and -; not {' or '.join(_TAKEN)} at the beginning",
+                hint=f"small letters, digits and -; not {' or '.join(_RESERVED)} at the beginning",
             )
     return gateway
 
@@ -110,7 +108,9 @@ def open_channels(text: GatewayText, secrets: Mapping[str, str]) -> list[Configu
     names_by_account: dict[tuple[object, ...], str] = {}
     for entry in text.channel:
         name = entry.name or entry.kind
-        if not _NAME.fullmatch(name) or any(seat.channel.name == name for seat in configured_channels):
+        if not _NAME.fullmatch(name) or any(
+            configured.channel.name == name for configured in configured_channels
+        ):
             raise ConfigError(
                 f"channel name {name!r} can't be used", hint="small letters, digits and -; each name once"
             )

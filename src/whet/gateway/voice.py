@@ -44,8 +44,7 @@ class VoiceNotes:
             raise ConfigError(f"voice.command can't be read: {error}") from error
 
     async def describe(self, name: str, data: bytes) -> str:
-        """Return the text on a recording that the model reads: its words as data, or why they are missing.
-        Failures are part of the text."""
+        """Return the transcript of a recording for the model, or a text that says why there is none."""
         if not self._words and not self._settings.base_url:
             return _NO_TRANSCRIBER
         try:
@@ -58,7 +57,7 @@ class VoiceNotes:
         return wrap_in_tag("transcript", text[:_MAX_CHARS]) if text else "[no words were heard in it]"
 
     async def _run(self, name: str, data: bytes) -> str:
-        """Run the command on a private copy, which the model's commands can't replace."""
+        """Run the command on a private copy of the recording, which the model's commands can't replace."""
         with tempfile.TemporaryDirectory(prefix="whet-voice-") as folder:
             path = str(Path(folder) / f"recording{Path(name).suffix[:10]}")
             await asyncio.to_thread(Path(path).write_bytes, data)

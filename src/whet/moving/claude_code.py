@@ -1,11 +1,10 @@
-"""Reads Claude Code's transcripts, `~/.claude/projects/<folder>/<session>.jsonl`.
+"""Read Claude Code's transcripts, `~/.claude/projects/<folder>/<session>.jsonl`.
 
-One JSON object per line. `user` and `assistant` lines hold the vendor's content blocks; tool results are
-in user lines. An answer of several blocks is written as several lines with one message id; they are
-joined. Sidechains (helpers), lines that the program added itself (`isMeta`) and its reminders, in the
-person's text or at the end of a result, are skipped. After a compaction (`isCompactSummary`) the model saw
-the summary and the messages after it; all messages are imported, each once. Source: transcripts written by
-version 2 of the program.
+Each line is a JSON object. `user` and `assistant` lines contain the vendor's content blocks; tool results are
+in user lines. Lines with the same message id are one answer, and are joined. Three things are skipped:
+helpers' sidechains, lines that the program added (`isMeta`), and its reminders in a person's text or at a
+result's end. All messages are imported once, although after a compaction (`isCompactSummary`) the model saw
+only the summary and later ones. Source: transcripts of version 2.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from whet.store.sessions import NewSession
 ORIGIN = "claude-code"
 
 
-_OWN = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>")
+_COMMAND_TAGS = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>")
 _REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 
 
@@ -85,7 +84,7 @@ def read(path: Path) -> tuple[PastSession | None, int]:
 
 
 def _skip_copies(lines: Iterable[_Line]) -> Iterator[_Line]:
-    """Yield each line once. A second compaction and a fork write earlier lines again with their uuids."""
+    """Yield each line once. A second compaction or a fork writes earlier lines again, with their uuids."""
     uuids = set[str]()
     for line in lines:
         if isinstance(line.uuid, str):
@@ -96,8 +95,10 @@ def _skip_copies(lines: Iterable[_Line]) -> Iterator[_Line]:
 
 
 def _find_abandoned(path: Path) -> set[str]:
-    """Return the uuids of abandoned branches: when the person went back and edited a prompt, the earlier
-    prompt and all lines that follow from it."""
+    """Return the uuids of the lines in abandoned branches.
+
+    A branch is abandoned when the person edits an earlier prompt: the old prompt and all that followed it.
+    """
     abandoned, newest = set[str](), dict[object, str]()
     children: dict[object, list[str]] = {}
     for line in _skip_copies(JsonLines(path, _lines)):
@@ -170,8 +171,8 @@ class _Transcript(TranscriptBuilder):
 
 def _add_answer(messages: list[PastMessage], line: _Line, body: _Body, *, joined: bool) -> None:
     """Add an answer's line; if it continues the previous answer, join the two."""
-    text, calls, reasoning = _blocks(body.content)
-    usage = _usage(body.usage)
+    text, calls, reasoning = _read_answer(body.content)
+    usage = _read_usage(body.usage)
     if joined and messages and messages[-1].message.role == "assistant":
         before = messages[-1].message
         text = "\n\n".join(filter(None, (before.text, text)))
@@ -182,7 +183,7 @@ def _add_answer(messages: list[PastMessage], line: _Line, body: _Body, *, joined
     messages.append(PastMessage(message, parse_ms(line.timestamp), usage, text_in(body.model)))
 
 
-def _blocks(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
+def _read_answer(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
     """Return an answer's text, calls and reasoning."""
     if isinstance(content, str):
         return content, (), ""
@@ -210,37 +211,36 @@ def _read_user(body: _Body, at_ms: int) -> Iterator[PastMessage]:
     parts: list[Part] = []
     for block in dicts_in(body.content):
         if block.get("type") == "tool_result":
-            yield _result(block, at_ms)
+            yield _read_result(block, at_ms)
         elif part := _typed_part(block):
             parts.append(part)
     if parts:
-        only = parts[0]
-        plain = len(parts) == 1 and isinstance(only, TextPart)
-        content = only.text if plain and isinstance(only, TextPart) else tuple(parts)
+        first = parts[0]
+        content = first.text if len(parts) == 1 and isinstance(first, TextPart) else tuple(parts)
         yield PastMessage(Message(role="user", content=content), at_ms)
 
 
 def _find_typed(text: str) -> str:
-    """Return the part of a user text that the person wrote, or an empty string."""
-    first, *rest = text.split(_REMINDER)
+    """Return the part of a user text that the person wrote, or ""."""
+    first, *others = text.split(_REMINDER)
     pieces = [first]
-    for piece in rest:
+    for piece in others:
         _, end, after = piece.partition(_REMINDER_END)
         pieces.append(after if end else _REMINDER + piece)
-    typed = "".join(pieces).strip() if rest else text
-    return "" if not typed.strip() or typed.lstrip().startswith(_OWN) else typed
+    typed = "".join(pieces).strip() if others else text
+    return "" if not typed.strip() or typed.lstrip().startswith(_COMMAND_TAGS) else typed
 
 
 def _drop_last_reminders(text: str) -> str:
-    """Return a result without the reminders at its end. Elsewhere the text may be that of a file."""
-    while (body := text.rstrip()).endswith(_REMINDER_END) and (at := body.rfind(_REMINDER)) >= 0:
-        text = body[:at].rstrip()
+    """Return a result without the reminders at its end. Elsewhere they may be part of a file."""
+    while (body := text.rstrip()).endswith(_REMINDER_END) and (start := body.rfind(_REMINDER)) >= 0:
+        text = body[:start].rstrip()
     return text
 
 
-def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
+def _read_result(block: dict[str, Any], at_ms: int) -> PastMessage:
     inner = block.get("content")
-    parts = [part for piece in dicts_in(inner) if (part := _part(piece))]
+    parts = [part for piece in dicts_in(inner) if (part := _read_part(piece))]
     texts = [inner] if isinstance(inner, str) else [p.text for p in parts if isinstance(p, TextPart)]
     text = "\n".join(filter(None, map(_drop_last_reminders, texts)))
     images = [part for part in parts if isinstance(part, ImagePart)]
@@ -253,15 +253,15 @@ def _result(block: dict[str, Any], at_ms: int) -> PastMessage:
 
 
 def _typed_part(block: dict[str, Any]) -> Part | None:
-    """Return what the person wrote in a block, or its image; None if it has neither."""
-    part = _part(block)
+    """Return the text that the person wrote in a block, or its image, or None if it has neither."""
+    part = _read_part(block)
     if not isinstance(part, TextPart):
         return part
     typed = _find_typed(part.text)
     return TextPart(typed) if typed else None
 
 
-def _part(block: dict[str, Any]) -> Part | None:
+def _read_part(block: dict[str, Any]) -> Part | None:
     if block.get("type") == "text":
         return TextPart(str(block.get("text", "")))
     source = block.get("source")
@@ -272,7 +272,7 @@ def _part(block: dict[str, Any]) -> Part | None:
     return None
 
 
-def _usage(values: Any) -> Usage | None:
+def _read_usage(values: Any) -> Usage | None:
     try:
         used = from_values(values, _Usage, strict=False)
     except msgspec.ValidationError:

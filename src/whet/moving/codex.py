@@ -1,10 +1,10 @@
-"""Reads Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
+"""Read Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
 
-One JSON object per line: first `session_meta` (a fork repeats its parent's later), then `response_item`
-with messages, calls and their outputs; other lines are skipped. Messages that the program adds itself
-(environment, instructions) are left out. After a compaction (`compacted`) the model saw the summary and
-the messages after it; all messages are imported. Source: rollout files of version 0.40 and later, and the
-older ones, whose lines are the items themselves.
+Each line is a JSON object: first `session_meta` (a fork repeats its parent's later), then `response_item`
+with messages, calls and their outputs. Other lines are skipped, and so are messages that the program added
+(environment, instructions). All messages are imported, although after a compaction (`compacted`) the model
+saw only the summary and later ones. Source: rollout files of version 0.40 and later, and older ones, whose
+lines are the items themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ADDED = re.compile(
     r"|subagent_notification|recommended_plugins)(?:\s[^>]*)?>.*</\1>)+",
     re.DOTALL,
 )
-"""The elements with which the program begins a text of the user's role, the instructions below a heading."""
+"""The elements that the program puts in front of a text of the user's role."""
 
 
 class _Payload(msgspec.Struct):
@@ -98,7 +98,7 @@ class _Transcript(TranscriptBuilder):
             self._model = text_in(payload.model) or self._model
             self._workspace = self._workspace or text_in(payload.cwd)
         elif kind == "response_item":
-            _add(self.messages, payload, at_ms, self._model)
+            _add_item(self.messages, payload, at_ms, self._model)
         elif kind == "compacted" and (summary := text_in(payload.message).strip()):
             self.mark_summary()
             self.messages.append(PastMessage(Message(role="user", content=summary), at_ms))
@@ -111,7 +111,7 @@ class _Transcript(TranscriptBuilder):
         return self.build_session(new_session)
 
 
-def _add(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
+def _add_item(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
     match item.type:
         case "message" if item.role in ("user", "assistant"):
             _add_message(messages, item, at_ms, model)
@@ -123,13 +123,13 @@ def _add(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) ->
             shell_item = msgspec.structs.replace(item, name="shell")
             _add_call(messages, shell_item, item.action, at_ms, model)
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
-            messages.append(_result(item, at_ms))
+            messages.append(_read_result(item, at_ms))
         case _:
             pass
 
 
 def _add_message(messages: list[PastMessage], item: _Payload, at_ms: int, model: str) -> None:
-    parts = [part for block in dicts_in(item.content) if (part := _part(block))]
+    parts = [part for block in dicts_in(item.content) if (part := _read_part(block))]
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     images = [part for part in parts if isinstance(part, ImagePart)]
     if item.role == "user":
@@ -142,7 +142,7 @@ def _add_message(messages: list[PastMessage], item: _Payload, at_ms: int, model:
 
 
 def _find_typed(text: str) -> str:
-    """Return the part of a user text that the person wrote, or an empty string."""
+    """Return the part of a user text that the person wrote, or ""."""
     added = _ADDED.match(text)
     return text[added.end() :].strip() if added else text
 
@@ -150,7 +150,10 @@ def _find_typed(text: str) -> str:
 def _add_call(
     messages: list[PastMessage], item: _Payload, raw_arguments: Any, at_ms: int, model: str
 ) -> None:
-    """Add a call to the current answer: the calls of one step follow each other."""
+    """Add a call to the last message if that is an answer, else as a new answer.
+
+    The calls of one step follow each other.
+    """
     arguments = (
         raw_arguments if isinstance(raw_arguments, str) else msgspec.json.encode(raw_arguments or {}).decode()
     )
@@ -163,12 +166,12 @@ def _add_call(
         messages.append(PastMessage(Message(role="assistant", tool_calls=(call,)), at_ms, model=model))
 
 
-def _result(item: _Payload, at_ms: int) -> PastMessage:
+def _read_result(item: _Payload, at_ms: int) -> PastMessage:
     output = item.output
     text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
     return build_result(Message(role="tool", content=text, tool_call_id=item.call_id or ""), at_ms)
 
 
-def _part(block: dict[str, Any]) -> Part | None:
+def _read_part(block: dict[str, Any]) -> Part | None:
     text = block.get("text")
     return parse_image_url(block.get("image_url")) or (TextPart(text) if isinstance(text, str) else None)

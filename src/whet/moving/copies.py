@@ -1,7 +1,6 @@
-"""Opens another program's SQLite file for reading, without writing a byte beside it.
+"""Open another program's SQLite database for reading, without writing to its folder.
 
-A database whose log or journal is not empty can't be read in place without writing to it or next to it, so
-it is copied first. Raises ConfigError, worded for a person, if it can't be read.
+A database whose log or journal is not empty can't be read in place without writing, so it is copied first.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _LOG_HEADER_BYTES = 32
 
 @contextmanager
 def open_copy(path: Path) -> Generator[apsw.Connection]:
-    """Open the database at `path`, including everything that its writer had committed."""
+    """Open the database at `path` with everything that its program has committed. Raises ConfigError."""
     try:
         if not path.is_file():
             raise ConfigError(f"there is no {path}", hint="name the folder that holds it")
-        logs = [Path(f"{path}{suffix}") for suffix in _LOGS if _size(Path(f"{path}{suffix}"))]
+        logs = [Path(f"{path}{suffix}") for suffix in _LOGS if _read_size(Path(f"{path}{suffix}"))]
         if not logs:
             with closing(_open_immutable(path)) as connection:
                 yield connection
@@ -49,13 +48,13 @@ def open_copy(path: Path) -> Generator[apsw.Connection]:
 
 
 def check_tables(connection: apsw.Connection, tables: Sequence[str]) -> None:
-    """Check `tables` in full before anything is stored. Raises ConfigError if one is damaged."""
+    """Check the whole of `tables`. Raises ConfigError if one is damaged."""
     for table in tables:
         row = connection.execute(f"PRAGMA quick_check({table})").fetchone()
-        answer = str(row[0]) if row else "no answer"
-        if answer != "ok":
+        result = str(row[0]) if row else "no answer"
+        if result != "ok":
             raise ConfigError(
-                f"the database is damaged in its table {table} ({answer.splitlines()[0][:120]})",
+                f"the database is damaged in its table {table} ({result.splitlines()[0][:120]})",
                 hint="mend it first: sqlite3 state.db .recover | sqlite3 mended.db",
             )
 
@@ -68,14 +67,14 @@ def _open_immutable(path: Path) -> apsw.Connection:
 
 
 def _copy(path: Path, logs: Sequence[Path], folder: Path) -> Path:
-    """Copy the file and its logs as of one moment.
+    """Copy a consistent state of the file and its logs. Raises ConfigError.
 
-    A log may grow meanwhile: additions are whole commits, or are ignored as torn. The file itself and the
-    log's header must not change.
+    The file and the logs' headers must not change meanwhile, but a log may grow: SQLite ignores an addition
+    that is not a whole commit.
     """
     copy = folder / "copy.db"
     for _ in range(_TRIES):
-        before = _state(path, logs)
+        before = _read_state(path, logs)
         try:
             shutil.copyfile(path, copy)
             for log in logs:
@@ -87,7 +86,7 @@ def _copy(path: Path, logs: Sequence[Path], folder: Path) -> Path:
                 f"{path} can't be copied to {folder.parent} ({error.strerror})",
                 hint="it is in use; a copy needs room there, or in the folder that TMPDIR names",
             ) from error
-        if _state(path, logs) == before:
+        if _read_state(path, logs) == before:
             connection = apsw.Connection(str(copy))
             connection.pragma("journal_mode", "delete")  # merges the log into the copy
             connection.close()
@@ -95,13 +94,13 @@ def _copy(path: Path, logs: Sequence[Path], folder: Path) -> Path:
     raise ConfigError(f"{path} is being written to all the time", hint="stop that program, then try again")
 
 
-def _state(path: Path, logs: Sequence[Path]) -> tuple[object, ...]:
+def _read_state(path: Path, logs: Sequence[Path]) -> tuple[object, ...]:
     stat = os.stat(path)
-    return stat.st_mtime_ns, stat.st_size, *(_header(log) for log in logs)
+    return stat.st_mtime_ns, stat.st_size, *(_read_header(log) for log in logs)
 
 
-def _header(log: Path) -> bytes:
-    """Return the header of a log. It changes when the log is written from its start again."""
+def _read_header(log: Path) -> bytes:
+    """Return the header of a log, which changes when the log is overwritten from its start."""
     try:
         with log.open("rb") as file:
             return file.read(_LOG_HEADER_BYTES)
@@ -109,7 +108,7 @@ def _header(log: Path) -> bytes:
         return b""
 
 
-def _size(path: Path) -> int:
+def _read_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

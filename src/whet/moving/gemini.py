@@ -1,8 +1,8 @@
-"""Reads Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
+"""Read Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
 
-One JSON object per line: a header; messages by id (a later one replaces an earlier one); `$set` with a new
-list of messages; and `$rewindTo` with the id of the first message to remove. A resumed chat has its results
-twice, in the API's form and in its own; each is read once. Based on files of version 0.61.
+Each line is a JSON object: a header, a message (which replaces an earlier one of the same id), `$set` with a
+new list of messages, or `$rewindTo` with the id of the first message to remove. A resumed chat has its
+results twice, in the API's form and in its own; each is read once. Source: files of version 0.61.
 """
 
 from __future__ import annotations
@@ -78,18 +78,20 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     transcript = _Transcript()
     for line in messages.values():
         transcript.add(line)
-    return transcript.session(NewSession(id=session_id, source=ORIGIN, workspace=_workspace(path))), lines.bad
+    return transcript.session(
+        NewSession(id=session_id, source=ORIGIN, workspace=_read_workspace(path))
+    ), lines.bad
 
 
 def _rewind(messages: dict[str, _Line], message_id: str) -> None:
-    """Remove a message and all later ones; all messages if the id is unknown."""
+    """Remove a message and all later ones, or all messages if the id is unknown."""
     ids = list(messages)
     for later_id in ids[ids.index(message_id) :] if message_id in messages else ids:
         del messages[later_id]
 
 
 def _replace_all(messages: dict[str, _Line], rows: list[dict[str, Any]]) -> None:
-    """Replace all messages; those that stay keep their known form, which has the time, tokens and calls."""
+    """Replace all messages. Those that stay keep their earlier form, which has the time, tokens and calls."""
     if not rows:
         return
     known = dict(messages)
@@ -99,8 +101,8 @@ def _replace_all(messages: dict[str, _Line], rows: list[dict[str, Any]]) -> None
         messages[text_in(line.id)] = known.get(text_in(line.id), line)
 
 
-def _workspace(path: Path) -> str:
-    """Return the folder that a chat's project stands for, or an empty string."""
+def _read_workspace(path: Path) -> str:
+    """Return the folder of a chat's project, or "" if unknown."""
     try:
         with (path.parents[1] / ".project_root").open("rb") as file:
             return file.read(_MAX_ROOT_BYTES).decode().strip()
@@ -115,7 +117,7 @@ class _Transcript(TranscriptBuilder):
         self._answered_call_ids = set[str]()
 
     def add(self, line: _Line) -> None:
-        at_ms, parts = parse_ms(line.timestamp), _parts(line.content)
+        at_ms, parts = parse_ms(line.timestamp), _read_parts(line.content)
         text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
         if line.type == "user":
             if text and not text.startswith(_CONTEXT_PREFIX):
@@ -123,12 +125,14 @@ class _Transcript(TranscriptBuilder):
             self._add_results([{"result": parts}], at_ms)
         elif line.type == "gemini":
             self._model = text_in(line.model) or self._model
-            calls = [_call(call) for call in dicts_in(line.calls)]
+            calls = [_read_call(call) for call in dicts_in(line.calls)]
             calls += [
-                _call(part["functionCall"]) for part in parts if isinstance(part.get("functionCall"), dict)
+                _read_call(part["functionCall"])
+                for part in parts
+                if isinstance(part.get("functionCall"), dict)
             ]
             message = Message(role="assistant", content=text, tool_calls=tuple(calls))
-            self.messages.append(PastMessage(message, at_ms, _usage(line.tokens), self._model))
+            self.messages.append(PastMessage(message, at_ms, _read_usage(line.tokens), self._model))
             self._add_results(dicts_in(line.calls), at_ms)
 
     def session(self, new_session: NewSession) -> PastSession | None:
@@ -157,16 +161,16 @@ class _Transcript(TranscriptBuilder):
         self.messages.append(build_result(message, at_ms, is_error=failed or "error" in body))
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _read_parts(content: Any) -> list[dict[str, Any]]:
     return [{"text": content}] if isinstance(content, str) and content else dicts_in(content)
 
 
-def _call(call: dict[str, Any]) -> ToolCall:
+def _read_call(call: dict[str, Any]) -> ToolCall:
     arguments = msgspec.json.encode(call.get("args") or {}).decode()
     return ToolCall(text_in(call.get("id")), text_in(call.get("name")) or "unknown", arguments)
 
 
-def _usage(values: Any) -> Usage | None:
+def _read_usage(values: Any) -> Usage | None:
     try:
         used = from_values(values, _Tokens)
     except msgspec.ValidationError:

@@ -1,9 +1,8 @@
-"""Converts Hermes Agent's chat platforms to a `gateway.toml`: channels and the people who may use them.
+"""Convert Hermes Agent's chat platforms to a `gateway.toml`: channels and the people who may use them.
 
-The file is written only if it does not exist yet; an existing one belongs to its owner. No person gets
-more access than before: in Hermes all admitted people share one memory; here that memory is the owner's,
-and others get one of their own. A setting that admits everyone is not imported. Source: gateway/config.py,
-authz_mixin.py and pairing.py of hermes-agent 0.19.0.
+An existing file is never changed. No person gets more access than before: the memory that all admitted people
+share in Hermes is the owner's here, and others get one of their own. A setting that admits everyone is not
+imported. Source: gateway/config.py, authz_mixin.py and pairing.py of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import msgspec
 from whet.clock import iso
 from whet.config import paths, secrets
 from whet.config.paths import Home
-from whet.moving.carry import ImportOutcome
+from whet.moving.importing import ImportOutcome
 from whet.store.paired import PairedPerson
 
 PART = "chats"
@@ -31,7 +30,7 @@ _OTHERS = (
     "wecom", "weixin", "bluebubbles", "qqbot", "line", "teams", "irc", "google_chat", "ntfy", "simplex",
 )
 # fmt: on
-_SIGNS = ("ALLOWED_USERS", "HOME_CHANNEL", "ENABLED", "ACCESS_TOKEN", "BOT_TOKEN", "ACCOUNT")
+_VARIABLE_ENDINGS = ("ALLOWED_USERS", "HOME_CHANNEL", "ENABLED", "ACCESS_TOKEN", "BOT_TOKEN", "ACCOUNT")
 _TOKENS: dict[Kind, tuple[str, ...]] = {
     "telegram": ("TELEGRAM_BOT_TOKEN",),
     "discord": ("DISCORD_BOT_TOKEN",),
@@ -48,8 +47,10 @@ _OWNER = "owner"
 
 
 class HermesChannel(msgspec.Struct, frozen=True):
-    """A platform with its tokens, admitted people and home chat. `pairing`: strangers get a code; `groups`:
-    groups are answered."""
+    """A platform with its tokens, admitted people and home chat.
+
+    Strangers get a code if `pairing`. The bot answers in groups if `groups`.
+    """
 
     kind: Kind
     tokens: dict[str, str]
@@ -62,12 +63,13 @@ class HermesChannel(msgspec.Struct, frozen=True):
 def read(
     settings: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[list[HermesChannel], list[ImportOutcome]]:
-    """Read the platforms in config.yaml and .env. Returns the channels, and one outcome per setting that
-    can't be imported."""
+    """Return the channels in config.yaml and .env, and an outcome for each setting that can't be imported."""
     channels, left_out = list[HermesChannel](), list[ImportOutcome]()
     for kind in KINDS:
-        block = _block(settings, kind)
-        tokens = {name: value for name in _TOKENS[kind] if (value := env.get(name) or _token(block, name))}
+        block = _merge_settings(settings, kind)
+        tokens = {
+            name: value for name in _TOKENS[kind] if (value := env.get(name) or _read_token(block, name))
+        }
         if not tokens:
             continue
         if str(block.get("enabled", "")).lower() in _NO:
@@ -75,18 +77,18 @@ def read(
         elif missing := [name for name in _TOKENS[kind] if name not in tokens]:
             left_out.append(ImportOutcome(kind, "left", f"it has no {missing[0]}"))
         else:
-            people, odd = _people(kind, block, env)
+            people, bad_entries = _read_people(kind, block, env)
+            left_out += bad_entries
             mention = env.get(f"{kind.upper()}_REQUIRE_MENTION") or block.get("require_mention", True)
             if str(mention).lower() in _NO:
-                odd.append(
+                left_out.append(
                     ImportOutcome(f"{kind}: answering unasked", "left", "in groups it answers who names it")
                 )
-            channels.append(_channel(kind, block, settings, tokens, people, env))
-            left_out += odd
+            channels.append(_read_channel(kind, block, settings, tokens, people, env))
     for name in _OTHERS:
-        block = _block(settings, name)
+        block = _merge_settings(settings, name)
         is_on = str(block.get("enabled", "")).lower() in _YES
-        if is_on or any(env.get(f"{name.upper()}_{sign}") for sign in _SIGNS):
+        if is_on or any(env.get(f"{name.upper()}_{ending}") for ending in _VARIABLE_ENDINGS):
             left_out.append(
                 ImportOutcome(name, "left", "there is no channel of this kind; the webhook can serve it")
             )
@@ -94,13 +96,13 @@ def read(
 
 
 def home_chat(settings: Mapping[str, Any], env: Mapping[str, str], kind: str) -> str:
-    """Return the platform's chat for messages without an address, or an empty string if not set."""
-    setting = _block(settings, kind).get("home_channel")
+    """Return the platform's chat for messages without an address, or "" if not set."""
+    setting = _merge_settings(settings, kind).get("home_channel")
     chat = cast(dict[str, Any], setting).get("chat_id") if isinstance(setting, dict) else setting
     return str(env.get(f"{kind.upper()}_HOME_CHANNEL") or chat or "").strip()
 
 
-def _channel(
+def _read_channel(
     kind: Kind,
     block: Mapping[str, Any],
     settings: Mapping[str, Any],
@@ -119,8 +121,8 @@ def _channel(
     )
 
 
-def _block(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Merge a platform's settings; more specific tables override general ones."""
+def _merge_settings(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return a platform's settings from the three places in which Hermes reads them; later ones override."""
     merged: dict[str, Any] = {}
     gateway = settings.get("gateway")
     nested = cast(dict[str, Any], gateway).get("platforms") if isinstance(gateway, dict) else None
@@ -133,16 +135,16 @@ def _block(settings: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return merged
 
 
-def _token(block: Mapping[str, Any], name: str) -> str:
+def _read_token(block: Mapping[str, Any], name: str) -> str:
     key = "app_token" if name.endswith("APP_TOKEN") else "token"
     value = block.get(key)
     return value if isinstance(value, str) and not value.startswith("$") else ""
 
 
-def _people(
+def _read_people(
     kind: Kind, block: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[tuple[str, ...], list[ImportOutcome]]:
-    """Return the ids admitted on a platform, and one outcome per entry that is not an id."""
+    """Return the ids admitted on a platform, and an outcome for each entry that is not an id."""
     entries = [
         *_split_list(env.get(f"{kind.upper()}_ALLOWED_USERS") or block.get("allow_from")),
         *_split_list(env.get("GATEWAY_ALLOWED_USERS")),
@@ -185,12 +187,14 @@ def format_gateway(channels: Sequence[HermesChannel]) -> str:
 
 
 def name_people(channels: Sequence[HermesChannel]) -> dict[str, dict[Kind, str]]:
-    """Return the admitted people by name. The owner is the person with the home chat, or the only one on a
-    platform."""
+    """Return the ids of the admitted people by name, the owner first.
+
+    The owner on a platform is the person with the home chat, or else the only person.
+    """
     ids_by_name: dict[str, dict[Kind, str]] = {}
     for channel in channels:
-        alone = channel.people[0] if len(channel.people) == 1 else ""
-        owner = channel.home_chat if channel.home_chat in channel.people else alone
+        only_person = channel.people[0] if len(channel.people) == 1 else ""
+        owner = channel.home_chat if channel.home_chat in channel.people else only_person
         for user in channel.people:
             name = _OWNER if user == owner else f"{channel.kind}-{user.lower()}"[:32]
             ids_by_name.setdefault(name, {})[channel.kind] = user
@@ -205,9 +209,10 @@ def import_channels(
     dry: bool,
     check: Callable[[str], object],
 ) -> list[ImportOutcome]:
-    """Write gateway.toml if it does not exist, after storing the channels' tokens in .env.
+    """Store the channels' tokens in .env and write gateway.toml, if that does not exist.
 
-    `check` is the gateway's own parser: text that it rejects is not written.
+    `check` is the gateway's own parser, whose ConfigError stops the import. `imported` are the parts that an
+    earlier import has stored.
     """
     if not channels:
         return []
@@ -220,11 +225,12 @@ def import_channels(
         return [ImportOutcome("gateway.toml", "kept", "it came before and was taken away here")]
     text = format_gateway(channels)
     check(text)
-    have = secrets.read_env(home).values
+    stored = secrets.read_env(home).values
     if not dry:
-        for name, value in {n: v for channel in channels for n, v in channel.tokens.items()}.items():
-            if name not in have:
-                secrets.set_secret(home, name, value)
+        for channel in channels:
+            for name, value in channel.tokens.items():
+                if name not in stored:
+                    secrets.set_secret(home, name, value)
         home.ensure()
         paths.replace_file(home.gateway, text, mode=0o600)
     outcomes = [ImportOutcome(channel.kind, "set", _describe_channel(channel)) for channel in channels]
@@ -245,9 +251,10 @@ def parse_paired_people(kind: Kind, content: Any) -> list[PairedPerson]:
     paired: list[PairedPerson] = []
     for user, details in cast(dict[Any, Any], content).items() if isinstance(content, dict) else ():
         facts = cast(dict[str, Any], details) if isinstance(details, dict) else {}
-        at = facts.get("approved_at")
-        since = datetime.fromtimestamp(at, UTC) if isinstance(at, int | float) and 0 < at < 1e11 else None
+        at_s = facts.get("approved_at")
+        is_time = isinstance(at_s, int | float) and 0 < at_s < 1e11
+        since = iso(datetime.fromtimestamp(cast(float, at_s), UTC)) if is_time else ""
         if _IDS[kind].fullmatch(str(user)):
             name = str(facts.get("user_name") or "")[:100]
-            paired.append(PairedPerson(kind, str(user), name, iso(since) if since else ""))
+            paired.append(PairedPerson(kind, str(user), name, since))
     return paired

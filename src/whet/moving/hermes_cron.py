@@ -1,8 +1,8 @@
-"""Imports Hermes Agent's jobs (`cron/jobs.json`) as paused schedules.
+"""Convert Hermes Agent's jobs (`cron/jobs.json`) to paused schedules.
 
-A person reviews and starts each one: two programs must not do the same work at the same hour. Settings of
-a job without a counterpart are listed; a job that would behave differently here is not imported. Source:
-cron/jobs.py of hermes-agent 0.19.0.
+A person reviews and starts each one, because two programs must not do the same task at the same time.
+Settings of a job without a counterpart are listed. A job that would do something else here is not imported.
+Source: cron/jobs.py of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
-from whet.moving.carry import ImportOutcome
 from whet.moving.hermes_chats import KINDS
+from whet.moving.importing import ImportOutcome
 from whet.schedules import timing
 from whet.store.schedules import Schedule
 
@@ -39,8 +39,10 @@ _TOOLSETS = {
 
 
 class HermesJob(msgspec.Struct, frozen=True):
-    """A job as a schedule, before it is stored with an id and a free name. `key` is the job's id in Hermes;
-    `notes` list differences that a person should know before starting it."""
+    """A job as a schedule, before it is stored with an id and a free name.
+
+    `key` is the job's id in Hermes. `notes` list differences that a person should know before starting it.
+    """
 
     key: str
     schedule: Schedule
@@ -48,8 +50,7 @@ class HermesJob(msgspec.Struct, frozen=True):
 
 
 class JobDefaults(msgspec.Struct, frozen=True):
-    """Defaults for a job: the time zone, the folder if it names none, the time limit of a run, and the
-    function that returns a platform's home chat (an empty string if not set)."""
+    """The values for settings that a job does not have. `home_chat` returns a platform's home chat or ""."""
 
     time_zone: str
     folder: Path
@@ -57,7 +58,7 @@ class JobDefaults(msgspec.Struct, frozen=True):
     home_chat: Callable[[str], str]
 
 
-class _Left(Exception):
+class _NotImported(Exception):
     """Raised with the reason why a job is not imported."""
 
 
@@ -76,13 +77,13 @@ def parse(raw: bytes) -> list[dict[str, Any]]:
 def read(
     jobs: Sequence[Mapping[str, Any]], defaults: JobDefaults, clock: Clock
 ) -> tuple[list[HermesJob], list[ImportOutcome]]:
-    """Convert jobs to schedules. Returns them, and one outcome per job that can't be imported."""
+    """Convert jobs to schedules. Returns them, and an outcome for each job that can't be imported."""
     hermes_jobs, left_out = list[HermesJob](), list[ImportOutcome]()
     for number, job in enumerate(jobs, 1):
         label = " ".join(str(job.get("name") or job.get("prompt") or f"job {number}").split())[:60]
         try:
             hermes_jobs.append(_convert_job(job, label, defaults, clock))
-        except _Left as why:
+        except _NotImported as why:
             left_out.append(ImportOutcome(label, "left", str(why)))
         except ConfigError as error:
             left_out.append(ImportOutcome(label, "left", error.message))
@@ -115,11 +116,13 @@ def describe_schedule(job: HermesJob, name: str) -> ImportOutcome:
 def _convert_job(job: Mapping[str, Any], label: str, defaults: JobDefaults, clock: Clock) -> HermesJob:
     notes: list[str] = []
     if job.get("no_agent"):
-        raise _Left("it runs a script without the agent; the system's own cron can do that")
+        raise _NotImported("it runs a script without the agent; the system's own cron can do that")
     if job.get("script"):
-        raise _Left(f"it reads what its script {str(job['script'])[:80]} prints; nothing does that here")
+        raise _NotImported(
+            f"it reads what its script {str(job['script'])[:80]} prints; nothing does that here"
+        )
     if job.get("context_from"):
-        raise _Left("it goes on from another job's answer; nothing does that here")
+        raise _NotImported("it goes on from another job's answer; nothing does that here")
     expression, at = _read_timing(job.get("schedule"), job, defaults.time_zone, clock)
     schedule = Schedule(
         id="",
@@ -128,10 +131,10 @@ def _convert_job(job: Mapping[str, Any], label: str, defaults: JobDefaults, cloc
         expression=expression,
         at=at,
         time_zone=defaults.time_zone,
-        prompt=_prompt(job),
-        workspace=_folder(job, defaults, notes),
-        target=_target(job, defaults, notes),
-        toolsets=_toolsets(job),
+        prompt=_read_prompt(job),
+        workspace=_read_folder(job, defaults, notes),
+        target=_read_target(job, defaults, notes),
+        toolsets=_read_toolsets(job),
         timeout_s=defaults.timeout_s,
         paused=True,
     )
@@ -146,41 +149,43 @@ def _convert_job(job: Mapping[str, Any], label: str, defaults: JobDefaults, cloc
     return HermesJob(str(job.get("id") or label), schedule, tuple(notes))
 
 
-def _prompt(job: Mapping[str, Any]) -> str:
+def _read_prompt(job: Mapping[str, Any]) -> str:
     skill_names = job.get("skills") or ([job["skill"]] if job.get("skill") else [])
     skills = (
         ", ".join(str(name) for name in cast(list[Any], skill_names))
         if isinstance(skill_names, list)
         else str(skill_names)
     )
-    words = str(job.get("prompt") or "").strip()
-    if not words and not skills:
-        raise _Left("it has no prompt")
-    return f"Use these skills: {skills}.\n\n{words}".strip() if skills else words
+    prompt = str(job.get("prompt") or "").strip()
+    if not prompt and not skills:
+        raise _NotImported("it has no prompt")
+    return f"Use these skills: {skills}.\n\n{prompt}".strip() if skills else prompt
 
 
 def _read_timing(raw_schedule: Any, job: Mapping[str, Any], zone: str, clock: Clock) -> tuple[str, str]:
-    """Return a cron expression or a single time (ISO); the other is empty. Raises _Left and ConfigError."""
-    plan = (
+    """Return a cron expression and a single time (ISO), one of which is "". Raises _NotImported and
+    ConfigError."""
+    fields = (
         cast(dict[str, Any], raw_schedule)
         if isinstance(raw_schedule, dict)
         else {"kind": "cron", "expr": str(raw_schedule)}
     )
-    if plan.get("kind") == "interval":
-        return _interval(plan.get("minutes"), str(job.get("next_run_at") or ""), zone), ""
-    if plan.get("kind") == "once":
+    if fields.get("kind") == "interval":
+        return _convert_interval(fields.get("minutes"), str(job.get("next_run_at") or ""), zone), ""
+    if fields.get("kind") == "once":
         try:
-            return "", iso(timing.parse_single_time(str(plan.get("run_at")), zone, clock.now()))
+            return "", iso(timing.parse_single_time(str(fields.get("run_at")), zone, clock.now()))
         except ConfigError as error:
-            raise _Left("its only time has passed" if "past" in error.message else error.message) from error
-    return timing.parse_expression(str(plan.get("expr") or plan.get("display") or "")), ""
+            raise _NotImported(
+                "its only time has passed" if "past" in error.message else error.message
+            ) from error
+    return timing.parse_expression(str(fields.get("expr") or fields.get("display") or "")), ""
 
 
-def _interval(minutes: Any, next_run: str, zone: str) -> str:
-    """Return a cron expression with the same times as "every N minutes". Raises _Left if no expression has
-    them."""
+def _convert_interval(minutes: Any, next_run: str, zone: str) -> str:
+    """Return a cron expression for "every N minutes". Raises _NotImported if there is none."""
     if not isinstance(minutes, int) or minutes < 1:
-        raise _Left("it says no interval")
+        raise _NotImported("it says no interval")
     try:
         first = datetime.fromisoformat(next_run).astimezone(timing.find_zone(zone))
         minute, hour, weekday = first.minute, first.hour, (first.weekday() + 1) % 7
@@ -195,10 +200,12 @@ def _interval(minutes: Any, next_run: str, zone: str) -> str:
         return f"{minute} {hour} * * *"
     if minutes == 7 * _DAY_MINUTES:
         return f"{minute} {hour} * * {weekday}"
-    raise _Left(f"every {minutes} minutes is not a cron expression; whet cron add, with the nearest that is")
+    raise _NotImported(
+        f"every {minutes} minutes is not a cron expression; whet cron add, with the nearest that is"
+    )
 
 
-def _folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
+def _read_folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
     folder = Path(str(job.get("workdir") or defaults.folder)).expanduser()
     if not folder.is_absolute():
         folder = defaults.folder / folder
@@ -207,16 +214,15 @@ def _folder(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> 
     return str(folder)
 
 
-def _target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
-    """Return the conversation that the job's answers are sent to; an empty string leaves them in the
-    session."""
+def _read_target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> str:
+    """Return the conversation that the job's answers are sent to, or "" to leave them in the session."""
     deliver = job.get("deliver")
     names = cast(list[Any], deliver) if isinstance(deliver, list) else str(deliver or "local").split(",")
     targets: list[str] = []
     for name in (str(part).strip() for part in names):
         if name in ("", "local"):
             continue
-        kind, _, chat = (_origin(job) if name == "origin" else name).partition(":")
+        kind, _, chat = (_read_origin(job) if name == "origin" else name).partition(":")
         chat = chat.partition(":")[0] or defaults.home_chat(kind)
         if kind in KINDS and re.fullmatch(r"-?\w+", chat):
             targets.append(f"{kind}:{chat}")
@@ -227,21 +233,23 @@ def _target(job: Mapping[str, Any], defaults: JobDefaults, notes: list[str]) -> 
     return targets[0] if targets else ""
 
 
-def _origin(job: Mapping[str, Any]) -> str:
+def _read_origin(job: Mapping[str, Any]) -> str:
     origin = job.get("origin")
     facts = cast(dict[str, Any], origin) if isinstance(origin, dict) else {}
     return f"{facts.get('platform', '')}:{facts.get('chat_id', '')}"
 
 
-def _toolsets(job: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the toolsets that the job is limited to, or an empty tuple if it has no limit.
+def _read_toolsets(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the toolsets that the job is limited to, or () if it has no limit.
 
-    Raises _Left if none of them exists here: a limit there must not become full access here.
+    Raises _NotImported if none of them exists here, because a limit must not become full access.
     """
     toolsets = job.get("enabled_toolsets")
     if not isinstance(toolsets, list) or not toolsets:
         return ()
     ours = [_TOOLSETS[str(name)] for name in cast(list[Any], toolsets) if str(name) in _TOOLSETS]
     if not ours:
-        raise _Left(f"none of its toolsets is here: {', '.join(map(str, cast(list[Any], toolsets)))[:80]}")
+        raise _NotImported(
+            f"none of its toolsets is here: {', '.join(map(str, cast(list[Any], toolsets)))[:80]}"
+        )
     return tuple(dict.fromkeys(ours))

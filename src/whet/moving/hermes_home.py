@@ -1,7 +1,7 @@
-"""Read the files of a Hermes Agent home; never write to it.
+"""Read the files of a Hermes Agent home.
 
-Files are read whole, up to a size limit. Links that lead out of the home are followed only for config.yaml
-and .env, which people keep elsewhere. Source: the folders of hermes-agent 0.19.0.
+Files are read whole, up to a size limit. Links out of the home are followed only for config.yaml and .env,
+which people keep elsewhere. Nothing is written. Source: the folders of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from whet.config import secrets
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
 from whet.moving import hermes_cron
-from whet.moving.carry import ImportOutcome
 from whet.moving.hermes_chats import KINDS, parse_paired_people
 from whet.moving.hermes_settings import flatten, is_variable
+from whet.moving.importing import ImportOutcome
 from whet.plugins.manifest import manifest_file
 from whet.store.paired import PairedPerson
 
@@ -62,8 +62,7 @@ class HermesHome:
         return not path.resolve().is_relative_to(self.root.resolve())
 
     def report_profiles(self) -> list[ImportOutcome]:
-        """Return an outcome for each profile. Profiles are not imported: the outcome names the command that
-        imports one."""
+        """Return an outcome for each profile, which is not imported, with the command that imports it."""
         folder = self.root / "profiles"
         folders = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
         return [
@@ -81,13 +80,12 @@ class HermesHome:
         return [str(name) for name in cast(list[Any], names)] if isinstance(names, list) else []
 
     def memory_provider(self) -> str:
-        """Return the name of its memory provider, or an empty string if it has only its own notes."""
+        """Return the name of its memory provider, or "" if it has only notes."""
         name = flatten(self.settings()).get("memory.provider")
         return name if isinstance(name, str) and _PROVIDER.fullmatch(name) and name != "builtin" else ""
 
     def settings(self) -> dict[str, Any]:
-        """Read its config.yaml, or return an empty dict if the file is missing. Raises ConfigError if it is
-        unreadable."""
+        """Return its config.yaml, or {} if that is missing. Raises ConfigError if it can't be read."""
         path = self.root / "config.yaml"
         raw = _read(path)
         try:
@@ -97,8 +95,10 @@ class HermesHome:
         return cast(dict[str, Any], values) if isinstance(values, dict) else {}
 
     def env(self) -> dict[str, str]:
-        """Return the variables of its .env, which override the variables set in config.yaml (its upper-case
-        keys). Raises ConfigError if a file can't be read."""
+        """Return the variables of its .env, and of config.yaml, where they are the upper-case keys.
+
+        .env overrides config.yaml. Raises ConfigError if a file can't be read.
+        """
         raw = _read(self.root / ".env")
         variables = secrets.parse_env((raw or b"").decode("utf-8", "replace")).values
         config_variables = {
@@ -107,8 +107,10 @@ class HermesHome:
         return config_variables | {name: value for name, value in variables.items() if value}
 
     def keys(self) -> dict[str, str]:
-        """Return the secrets among its variables by name, and the variables of the context engine hermes-lcm
-        (LCM_...). Raises ConfigError if a file can't be read."""
+        """Return the secrets among its variables, and those of the context engine hermes-lcm (LCM_...).
+
+        Raises ConfigError if a file can't be read.
+        """
         return {
             name: value
             for name, value in self.env().items()
@@ -116,8 +118,7 @@ class HermesHome:
         }
 
     def soul(self) -> str:
-        """Read its persona, or return an empty string if the file is missing. Raises ConfigError if it is
-        unreadable."""
+        """Return its persona, or "" if the file is missing. Raises ConfigError if it can't be read."""
         raw = self._read_inside("SOUL.md")
         return (raw or b"").decode("utf-8", "replace").removeprefix("\ufeff")
 

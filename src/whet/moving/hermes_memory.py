@@ -1,4 +1,4 @@
-"""Copies what the memory provider of a Hermes Agent home keeps in that home: its facts and its settings file.
+"""Copy the facts and the settings file of a Hermes Agent home's memory provider.
 
 The provider itself is a plugin, which `hermes_plugins` copies if its code is in the home.
 """
@@ -11,14 +11,16 @@ from contextlib import closing
 from pathlib import Path
 
 from whet.config.paths import Home
-from whet.moving.carry import ImportOutcome
+from whet.moving.importing import ImportOutcome
 
 FACTS = "memory_store.db"
 
 
 def import_memory(home: Home, root: Path, provider: str, *, is_found: bool, dry: bool) -> list[ImportOutcome]:
-    """Copy the files of `provider` from the home `root`. Existing files are never replaced. `is_found`: the
-    provider's code was there."""
+    """Copy the files of `provider` from the home `root`, and never replace existing ones.
+
+    `is_found` is False if the provider's code is not in that home.
+    """
     outcomes: list[ImportOutcome] = []
     for name in (FACTS, f"{provider}.json"):
         source, target = root / name, home.root / name
@@ -53,7 +55,7 @@ def _copy(source: Path, target: Path, *, dry: bool) -> str:
 
 
 def _copy_facts(source: Path, target: Path, *, dry: bool) -> str:
-    """Copy a database that may be in use, and return how many facts it holds."""
+    """Copy a database that may be in use. Returns its number of facts as text."""
     with closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as old:
         (count,) = old.execute("SELECT count(*) FROM facts").fetchone()
         if not dry:

@@ -1,8 +1,9 @@
-"""Reads the sessions in Hermes Agent's `state.db`.
+"""Read the sessions in Hermes Agent's `state.db`.
 
-Schema version 22, and earlier ones with the same columns: `sessions`, and `messages`, in which compacted
-rows have `active` 0 and `compacted` 1. Rewound rows are skipped. A session that was continued in another
-one after a compaction is that one's parent. Source: the table definitions of hermes-agent 0.19.0.
+The tables are `sessions` and `messages` of schema version 22, or of earlier ones with the same columns. A
+compacted message has `active` 0 and `compacted` 1. Rewound messages are skipped. If a compaction continued a
+session in another one, the first is the parent of the other. Source: the table definitions of hermes-agent
+0.19.0.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from whet.store.sessions import NewSession, SessionKind, make_title
 
 ORIGIN = "hermes"
 KNOWN_SCHEMA = 22
-_MAX = 250_000_000_000.0  # seconds since 1970, in the year 9892
+_MAX_NUMBER = 250_000_000_000.0  # as seconds since 1970, in the year 9892
 _JSON_MARK = "\0json:"
-_NEEDED = {
+_REQUIRED_COLUMNS = {
     "sessions": ("id", "source", "started_at"),
     "messages": ("id", "session_id", "role", "content", "tool_calls", "tool_call_id", "timestamp"),
 }
@@ -38,7 +39,7 @@ _ENDINGS = {
     "cron_complete": "completed",
     "orphaned_compression": "compression",
 }
-_GOES_ON = ("compression", "branched")
+_CONTINUED = ("compression", "branched")
 
 
 class _Function(msgspec.Struct):
@@ -55,7 +56,7 @@ class _Call(msgspec.Struct):
 
 
 class _Row(msgspec.Struct):
-    """A row of `sessions`; missing columns have their defaults."""
+    """A row of `sessions`. Missing columns have their defaults."""
 
     id: str
     source: str = ""
@@ -80,23 +81,23 @@ class _Row(msgspec.Struct):
 _calls = shared_decoder(list[_Call], strict=False)
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-def _number(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
     """Return a number that can be a time or an amount, or None for any other value."""
-    return value if isinstance(value, int | float) and 0 <= value <= _MAX else None
+    return value if isinstance(value, int | float) and 0 <= value <= _MAX_NUMBER else None
 
 
-def _count(value: Any) -> int | None:
-    number = _number(value)
+def _to_count(value: Any) -> int | None:
+    number = _to_number(value)
     return None if number is None else int(number)
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("started_at", "ended_at", "actual_cost_usd", "estimated_cost_usd"), _number),
-    **dict.fromkeys((name for name in _Row.__struct_fields__ if name.endswith("_tokens")), _count),
+    **dict.fromkeys(("started_at", "ended_at", "actual_cost_usd", "estimated_cost_usd"), _to_number),
+    **dict.fromkeys((name for name in _Row.__struct_fields__ if name.endswith("_tokens")), _to_count),
 }
 
 
@@ -105,20 +106,22 @@ class HermesSessions:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
-        have = {table: _columns(connection, table) for table in _NEEDED}
-        for table, needed in _NEEDED.items():
-            if missing := [column for column in needed if column not in have[table]]:
+        columns = {table: _list_columns(connection, table) for table in _REQUIRED_COLUMNS}
+        for table, required in _REQUIRED_COLUMNS.items():
+            if missing := [column for column in required if column not in columns[table]]:
                 raise ConfigError(
                     f"this state.db is not one of Hermes Agent: {table} has no {', '.join(missing)}",
                     hint="name the folder that Hermes Agent uses, ~/.hermes by default",
                 )
-        self._session_columns = [name for name in _Row.__struct_fields__ if name in have["sessions"]]
+        self._session_columns = [name for name in _Row.__struct_fields__ if name in columns["sessions"]]
         optional = ("tool_name", "finish_reason", "reasoning", "reasoning_content", "active", "compacted")
-        self._message_columns = [name for name in optional if name in have["messages"]]
+        self._message_columns = [name for name in optional if name in columns["messages"]]
         self._endings: dict[Any, Any] = {}
-        if "end_reason" in have["sessions"]:
+        if "end_reason" in columns["sessions"]:
             cells = ("id", "end_reason")
-            self._endings = {row["id"]: row["end_reason"] for row in _rows(connection, "sessions", cells)}
+            self._endings = {
+                row["id"]: row["end_reason"] for row in _read_rows(connection, "sessions", cells)
+            }
 
     @property
     def schema(self) -> int:
@@ -127,7 +130,7 @@ class HermesSessions:
             row = self._db.execute("SELECT max(version) FROM schema_version").fetchone()
         except apsw.SQLError:
             return 0
-        return (_count(row[0]) or 0) if row else 0
+        return (_to_count(row[0]) or 0) if row else 0
 
     def count(self) -> tuple[int, int]:
         """Return the number of sessions and messages."""
@@ -138,19 +141,18 @@ class HermesSessions:
 
     def sessions(self) -> Iterator[PastSession]:
         """Yield every session that has messages, one at a time, parents first."""
-        done: set[str] = set()
-        # Ids begin with their time, and a child starts after its parent; rows out of order wait for another
-        # round.
-        pending = list(_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
+        yielded: set[str] = set()
+        # A child usually starts after its parent. Rows that come before their parent wait for another round.
+        pending = list(_read_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
         while pending:
             later: list[dict[str, Any]] = []
             for cells in pending:
-                row = _row(cells)
+                row = _convert_row(cells)
                 parent = row.parent_session_id or ""
-                if parent and parent not in done and parent in self._endings:
+                if parent and parent not in yielded and parent in self._endings:
                     later.append(cells)
                     continue
-                done.add(row.id)
+                yielded.add(row.id)
                 if past := self._session(row):
                     yield past
             if len(later) == len(pending):  # parents in a circle: take the rows as they are
@@ -182,8 +184,8 @@ class HermesSessions:
         return PastSession(
             new_session,
             messages,
-            started_ms=_ms(row.started_at),
-            ended_ms=_ms(row.ended_at),
+            started_ms=_to_ms(row.started_at),
+            ended_ms=_to_ms(row.ended_at),
             end_reason=_ENDINGS.get(reason, reason),
             live=live,
         )
@@ -191,25 +193,25 @@ class HermesSessions:
     def _kind(self, row: _Row) -> SessionKind:
         if not row.parent_session_id:
             return "chat"
-        return "chat" if self._endings.get(row.parent_session_id) in _GOES_ON else "child"
+        return "chat" if self._endings.get(row.parent_session_id) in _CONTINUED else "child"
 
     def _messages(self, session_id: str) -> tuple[list[PastMessage], list[int]]:
-        """Return the messages, and the indices of those the model still saw, in its order.
+        """Return the messages, and the indices of those that the model still saw, in its order.
 
-        A row that a compaction wrote again appears once.
+        A message that a compaction has written again is returned once.
         """
         names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
         messages, live_indices, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
-        for row in _rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
-            active = row.get("active") in (None, 1)
-            if row["role"] not in ("user", "assistant", "tool") or not (active or row.get("compacted")):
+        for row in _read_rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
+            is_active = row.get("active") in (None, 1)
+            if row["role"] not in ("user", "assistant", "tool") or not (is_active or row.get("compacted")):
                 continue
-            message = _message(row)
+            message = _convert_message(row)
             key = (str(row["role"]), message.message.text, str(row["tool_calls"]), str(row["tool_call_id"]))
-            if active and key in archived:
+            if is_active and key in archived:
                 live_indices.append(archived.pop(key))
                 continue
-            if active:
+            if is_active:
                 live_indices.append(len(messages))
             else:
                 archived[key] = len(messages)
@@ -217,56 +219,56 @@ class HermesSessions:
         return messages, live_indices
 
 
-def _rows(
+def _read_rows(
     connection: apsw.Connection, table: str, names: Sequence[str], which: str = "", values: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
     """Yield rows as dicts by column. Text is read as bytes, because apsw fails on invalid UTF-8."""
-    cells = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
-    for cells_found in connection.execute(f"SELECT {', '.join(cells)} FROM {table} {which}", values):
+    columns = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
+    for cells in connection.execute(f"SELECT {', '.join(columns)} FROM {table} {which}", values):
         yield {
             name: value.decode("utf-8", "replace") if type(value) is bytes else value
-            for name, value in zip(names, cells_found, strict=True)
+            for name, value in zip(names, cells, strict=True)
         }
 
 
-def _row(cells: dict[str, Any]) -> _Row:
-    """Convert a row. SQLite columns hold any type, and one odd cell must not lose the session."""
-    values: dict[str, Any] = {name: _READ.get(name, _text)(value) for name, value in cells.items()}
+def _convert_row(cells: dict[str, Any]) -> _Row:
+    """Convert a row. A cell of the wrong type, which SQLite allows, must not lose the session."""
+    values: dict[str, Any] = {name: _READ.get(name, _to_text)(value) for name, value in cells.items()}
     values["id"] = values["id"] or ""
     return _Row(**values)
 
 
-def _message(row: dict[str, Any]) -> PastMessage:
-    at_ms = _ms(row["timestamp"])
-    content = _content(row["content"])
+def _convert_message(row: dict[str, Any]) -> PastMessage:
+    at_ms = _to_ms(row["timestamp"])
+    content = _read_content(row["content"])
     if row["role"] == "tool":
         ending = parse_ending(content if isinstance(content, str) else "")
         message = Message(
             role="tool",
             content=content,
-            tool_call_id=_text(row["tool_call_id"]) or "",
-            tool_name=_text(row.get("tool_name")) or "",
+            tool_call_id=_to_text(row["tool_call_id"]) or "",
+            tool_name=_to_text(row.get("tool_name")) or "",
             is_error=bool(ending.error_kind),
         )
         return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
     calls = _tool_calls(row["tool_calls"]) if row["role"] == "assistant" else ()
-    reasoning = _text(row.get("reasoning")) or _text(row.get("reasoning_content")) or ""
+    reasoning = _to_text(row.get("reasoning")) or _to_text(row.get("reasoning_content")) or ""
     message = Message(role=row["role"], content=content, tool_calls=calls, reasoning=reasoning)
     return PastMessage(message, at_ms)
 
 
-def _content(value: Any) -> str | tuple[Part, ...]:
-    value = _text(value) or ""
+def _read_content(value: Any) -> str | tuple[Part, ...]:
+    value = _to_text(value) or ""
     if not value.startswith(_JSON_MARK):
         return value
     try:
         parts = from_json(value[len(_JSON_MARK) :], list[dict[str, Any]])
     except NOT_JSON:
         return value[len(_JSON_MARK) :]
-    return tuple(_part(part) for part in parts)
+    return tuple(_read_part(part) for part in parts)
 
 
-def _part(part: dict[str, Any]) -> Part:
+def _read_part(part: dict[str, Any]) -> Part:
     url = part.get("image_url")
     if isinstance(url, dict):
         url = url.get("url")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] foreign JSON
@@ -283,19 +285,21 @@ def _tool_calls(text: str | None) -> tuple[ToolCall, ...]:
     except NOT_JSON:
         return ()
     return tuple(
-        ToolCall(call.id or call.call_id or f"call_{number}", call.function.name, _arguments(call.function))
+        ToolCall(
+            call.id or call.call_id or f"call_{number}", call.function.name, _read_arguments(call.function)
+        )
         for number, call in enumerate(calls)
         if call.function.name
     )
 
 
-def _arguments(function: _Function) -> str:
+def _read_arguments(function: _Function) -> str:
     arguments = function.arguments
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
 def _set_usage(row: _Row, messages: list[PastMessage]) -> None:
-    """Store the session's usage on its last answer, so that sums agree: Hermes counts tokens per session."""
+    """Store the usage of the session, for which Hermes counts tokens, with its last answer."""
     for number in range(len(messages) - 1, -1, -1):
         if messages[number].message.role == "assistant":
             cache_read_tokens, cache_write_tokens = row.cache_read_tokens or 0, row.cache_write_tokens or 0
@@ -313,14 +317,13 @@ def _set_usage(row: _Row, messages: list[PastMessage]) -> None:
 
 
 def _cost_usd(row: _Row) -> float | None:
-    """Return the session's cost, or None if Hermes wrote 0 for an unknown price."""
+    """Return the session's cost, or None if it is unknown, for which Hermes may write 0."""
     cost = row.actual_cost_usd if row.actual_cost_usd is not None else row.estimated_cost_usd
     return cost if cost or row.cost_status not in (None, "", "unknown") else None
 
 
 def _complete_pairs(live: Sequence[int], messages: Sequence[PastMessage]) -> tuple[int, ...]:
-    """Return the live indices with each answer followed by all its results, and no result without its
-    call."""
+    """Return the live indices, with all results of each answer and no result without its answer."""
     indices: dict[int, None] = {}
     for index in live:
         message = messages[index].message
@@ -333,10 +336,10 @@ def _first_words(messages: Sequence[PastMessage]) -> str:
     return next((past.message.text for past in messages if past.message.role == "user"), "")
 
 
-def _columns(connection: apsw.Connection, table: str) -> set[str]:
+def _list_columns(connection: apsw.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
-def _ms(seconds: Any) -> int:
-    number = _number(seconds)
+def _to_ms(seconds: Any) -> int:
+    number = _to_number(seconds)
     return 0 if number is None else round(number * 1000)

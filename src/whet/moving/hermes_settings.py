@@ -1,7 +1,7 @@
-"""Maps the config.yaml and keys of a Hermes Agent home to settings here.
+"""Convert the config.yaml and the keys of a Hermes Agent home to our settings.
 
-Settings without a counterpart are listed by name; values of secrets are never shown. Source: the
-config.yaml of hermes-agent 0.19.0.
+Settings without a counterpart are listed by name. Values of secrets are never shown. Source: the config.yaml
+of hermes-agent 0.19.0.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from whet.config import edit, load, secrets
 from whet.config.paths import Home
 from whet.config.redact import mask_secrets
 from whet.contract.errors import WhetError
-from whet.moving.carry import ImportOutcome
+from whet.moving.importing import ImportOutcome
 from whet.providers.catalog import SERVERS
 
-_SPOKEN = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-studio": "lmstudio"}
+_PROVIDERS = {"google": "gemini", "x-ai": "xai", "together-ai": "together", "lm-studio": "lmstudio"}
 OWN_KEY = "CUSTOM_API_KEY"
 """The variable for the key of a server that has no key name of its own."""
 _CHAINS = ("fallback_providers", "fallback_model")
@@ -33,12 +33,12 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
 
 
 def find_own_key(settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the API key written in config.yaml, preceded by the variable that holds it here, or None."""
+    """Return our variable for the API key that is written in config.yaml, and the key, or None."""
     theirs = flatten(merge_named_server(settings))
     key = theirs.get("model.api_key")
     if not isinstance(key, str) or not key or key.startswith("$"):
         return None
-    provider = _SPOKEN.get(str(theirs.get("model.provider")), str(theirs.get("model.provider")))
+    provider = _PROVIDERS.get(str(theirs.get("model.provider")), str(theirs.get("model.provider")))
     server = SERVERS.get(provider)
     return (server.keys[0] if server and server.keys else OWN_KEY), key
 
@@ -58,7 +58,8 @@ def merge_named_server(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named_servers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """List the servers with names of their own: a list of entries, or a table by name."""
+    """Return the servers that the person has named, from the list `custom_providers` and table
+    `providers`."""
     listed, table = settings.get("custom_providers"), settings.get("providers")
     servers: list[tuple[str, dict[str, Any]]] = []
     for entry in cast(list[Any], listed) if isinstance(listed, list) else ():
@@ -71,9 +72,8 @@ def _named_servers(settings: Mapping[str, Any]) -> list[tuple[str, dict[str, Any
     return servers
 
 
-def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return our fallback settings, and the reasons why other fallbacks are left out: Whet has one
-    fallback."""
+def _convert_fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return our fallback settings, and the reasons why others are left out. Whet has one fallback."""
     entries: list[Any] = []
     for key in _CHAINS:
         setting: Any = settings.get(key)
@@ -81,7 +81,7 @@ def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, st
     chain = [cast(dict[str, Any], entry) for entry in entries if isinstance(entry, dict) and entry]
     ours, left_out = dict[str, str](), dict[str, str]()
     for entry in chain[:1]:
-        provider = _SPOKEN.get(str(entry.get("provider")), str(entry.get("provider")))
+        provider = _PROVIDERS.get(str(entry.get("provider")), str(entry.get("provider")))
         if not entry.get("model") or not (provider in SERVERS or entry.get("base_url")):
             left_out["fallback_providers"] = (
                 f"the provider {provider} is not known here; set fallback.base_url"
@@ -99,7 +99,7 @@ def _fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, st
 
 
 def is_variable(key: str, value: Any) -> bool:
-    """Return whether a setting is one that Hermes exports to the environment."""
+    """Return whether Hermes exports a setting to the environment."""
     return bool(_VARIABLE.fullmatch(str(key))) and isinstance(value, str | int | float)
 
 
@@ -116,20 +116,20 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def map_settings(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return our settings as text by key, and the reason for each of theirs that is left out."""
-    ours, left_out = _fallback(settings)
+    """Return our settings by key, and the reason for each of theirs that is left out, by its key."""
+    ours, left_out = _convert_fallback(settings)
     other_settings = {key: value for key, value in settings.items() if key not in _CHAINS}
     for key, value in flatten(merge_named_server(other_settings)).items():
-        convert = _MAP.get(key)
+        convert = _CONVERTERS.get(key)
         if value in (None, "", [], {}) or (key.startswith("_") and convert is None):
             continue
         if key == "model.api_key" or _ELSEWHERE.fullmatch(key) or secrets.is_secret_name(key):
-            continue  # a secret: `own_key` finds it, or it goes to .env with the keys
-        answer = convert(value) if convert is not None else "has no counterpart"
-        if isinstance(answer, str):
-            left_out[key] = answer
+            continue  # another part of the import handles it
+        converted = convert(value) if convert is not None else "has no counterpart"
+        if isinstance(converted, str):
+            left_out[key] = converted
         else:
-            ours.update(answer)
+            ours.update(converted)
     key_pair = find_own_key(settings)
     if key_pair is not None and key_pair[0] == OWN_KEY:
         ours["model.api_key_env"] = OWN_KEY
@@ -139,22 +139,22 @@ def map_settings(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str,
     return ours, left_out
 
 
-_Put: TypeAlias = Callable[[Any], "dict[str, str] | str"]
-"""Takes a Hermes value and returns our settings by key, or the reason why it is left out."""
+_Converter: TypeAlias = Callable[[Any], "dict[str, str] | str"]
+"""Converts a value of Hermes to our settings by key, or returns the reason why it is left out."""
 
 
-def _copy_to(key: str) -> _Put:
+def _copy_to(key: str) -> _Converter:
     return lambda value: {key: str(value)}
 
 
-def _provider(value: Any) -> dict[str, str] | str:
-    name = _SPOKEN.get(str(value), str(value))
+def _convert_provider(value: Any) -> dict[str, str] | str:
+    name = _PROVIDERS.get(str(value), str(value))
     if name in SERVERS or name == "custom":
         return {"model.provider": name}
     return f"the provider {name} is not known here; set model.base_url"
 
 
-def _mode(value: Any) -> dict[str, str] | str:
+def _convert_mode(value: Any) -> dict[str, str] | str:
     mode = _MODES.get(str(value))
     return {"approval.mode": mode} if mode else "turning approvals off is yours to decide: approval.mode"
 
@@ -165,21 +165,14 @@ def _convert_deny_patterns(value: Any) -> dict[str, str] | str:
     patterns = [pattern for pattern in entries if isinstance(pattern, str) and pattern.strip()]
     if len(patterns) != len(entries):
         return "not all of it is patterns of commands; see approval.deny"
-    return {
-        "approval.deny": json.dumps(
-            [f"terminal({pattern.strip()})" for pattern in patterns], ensure_ascii=False
-        )
-    }
+    rules = [f"terminal({pattern.strip()})" for pattern in patterns]
+    return {"approval.deny": json.dumps(rules, ensure_ascii=False)}
 
 
-def _engine(value: Any) -> dict[str, str] | str:
-    return {"context.engine": str(value)}
-
-
-_MAP: dict[str, _Put] = {
+_CONVERTERS: dict[str, _Converter] = {
     "model.default": _copy_to("model.model"),
     "model.model": _copy_to("model.model"),
-    "model.provider": _provider,
+    "model.provider": _convert_provider,
     "model.base_url": _copy_to("model.base_url"),
     "model.api_key_env": _copy_to("model.api_key_env"),
     "memory.memory_char_limit": _copy_to("memory.memory_chars"),
@@ -189,15 +182,15 @@ _MAP: dict[str, _Put] = {
     "agent.max_turns": _copy_to("agent.max_steps"),
     "agent.reasoning_effort": _copy_to("model.reasoning_effort"),
     "terminal.timeout": _copy_to("tools.terminal_timeout_s"),
-    "approvals.mode": _mode,
+    "approvals.mode": _convert_mode,
     "approvals.deny": _convert_deny_patterns,
-    "context.engine": _engine,
+    "context.engine": _copy_to("context.engine"),
     "display.show_reasoning": lambda value: {"ui.show_reasoning": "true" if value else "false"},
 }
 
 
 def import_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list[ImportOutcome]:
-    """Write settings with a counterpart to our config.yaml. Settings that have a value here are kept."""
+    """Write settings with a counterpart to our config.yaml, unless they are set here."""
     ours, left_out = map_settings(theirs)
     loaded = load.load(home, environ={})
     outcomes: list[ImportOutcome] = []
@@ -215,11 +208,11 @@ def import_settings(home: Home, theirs: Mapping[str, Any], *, dry: bool) -> list
 
 
 def import_keys(home: Home, keys: Mapping[str, str], *, dry: bool) -> list[ImportOutcome]:
-    """Write their secrets to our .env. Names that exist here are kept."""
-    have = secrets.read_env(home).values
+    """Write their secrets to our .env, unless they are set here."""
+    stored = secrets.read_env(home).values
     outcomes: list[ImportOutcome] = []
     for name, value in sorted(keys.items()):
-        if name in have:
+        if name in stored:
             outcomes.append(ImportOutcome(name, "kept", "set here already"))
             continue
         if not dry:

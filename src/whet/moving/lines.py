@@ -1,7 +1,7 @@
-"""Reads transcripts with one JSON object per line, with a limit on a line's length.
+"""Read transcripts with one JSON object per line.
 
-Unreadable lines are counted, not fatal: a killed program leaves a torn line, and a newer one writes
-unknown shapes.
+Unreadable lines are counted and skipped: a killed program leaves a torn line, a newer version writes unknown
+types, and a line may be too long.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ MAX_BYTES = 64_000_000
 
 
 class JsonLines(Generic[T]):
-    """The readable lines of a file as values; `bad` counts the others."""
+    """The readable lines of a file as values. `bad` counts the others."""
 
-    def __init__(self, path: Path, decoder: msgspec.json.Decoder[T], longest_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path, decoder: msgspec.json.Decoder[T], max_bytes: int = MAX_BYTES) -> None:
         self._path = path
         self._decoder = decoder
-        self._longest_bytes = longest_bytes
+        self._max_bytes = max_bytes
         self.bad: int = 0
 
     def __iter__(self) -> Iterator[T]:
         with open(self._path, "rb", opener=_open_regular) as file:
-            while raw := file.readline(self._longest_bytes):
-                if len(raw) == self._longest_bytes and not raw.endswith(b"\n"):
+            while raw := file.readline(self._max_bytes):
+                if len(raw) == self._max_bytes and not raw.endswith(b"\n"):
                     self.bad += 1
-                    while (chunk := file.readline(self._longest_bytes)) and not chunk.endswith(b"\n"):
+                    while (chunk := file.readline(self._max_bytes)) and not chunk.endswith(b"\n"):
                         pass
                     continue
                 try:
@@ -49,7 +49,7 @@ class JsonLines(Generic[T]):
                 yield line
 
     def _decode_around_nuls(self, raw: bytes) -> Iterator[T]:
-        """Yield the whole objects beside a run of NULs, which a power cut leaves of what was written last."""
+        """Yield the whole objects beside the NULs that a power cut leaves in place of the last writes."""
         for part in re.split(rb"\0+", raw) if b"\0" in raw else ():
             with suppress(*NOT_JSON):
                 yield self._decode(part)
@@ -62,7 +62,7 @@ class JsonLines(Generic[T]):
 
 
 def _open_regular(path: str, flags: int) -> int:
-    """Open a regular file; a pipe would block the import for ever. Raises OSError."""
+    """Open a regular file. Raises OSError for others, because a pipe would block the import forever."""
     handle = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle

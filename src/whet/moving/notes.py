@@ -1,9 +1,9 @@
-"""Imports another program's MEMORY.md and USER.md into the notes, entry by entry.
+"""Import another program's MEMORY.md and USER.md into the notes, entry by entry.
 
-Hermes Agent separates entries by a line with "§". Each entry becomes one change in the ledger, identified
-by the entry's hash: a second run adds nothing, and undone entries stay undone. Entries that the scan
-rejects or that exceed the size limit are listed. An entry was written elsewhere, maybe by the agent there: it
-waits, with its origin, until the person has seen it.
+Hermes Agent separates entries by a line with "§". Each entry becomes a change in the ledger with the entry's
+hash, so a second run adds nothing, and undone entries stay undone. Entries that the scan rejects or that are
+too long are listed. The other program's agent may have written an entry, so it is quarantined until the
+person has seen it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from whet.memory.gate import judge_direct
 from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
 from whet.memory.undo import CannotUndo
-from whet.moving.carry import ImportOutcome
+from whet.moving.importing import ImportOutcome
 from whet.shell.fetches import find_outside_host
 from whet.store import ledger
 from whet.store.ledger import LedgerRow, hash_text
@@ -35,11 +35,11 @@ _SHOWN_CHARS = 60
 
 
 IsApproved = Callable[[], bool]
-"""Whether the person has seen the notes and wants them in force; called when there is a new note."""
+"""Returns whether the person has seen the notes and wants to use them. Called if there is a new note."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """An entry of a notes file; `number` is its position in `file`, from 1."""
+    """An entry of a notes file. `number` is its position in `file`, from 1."""
 
     target: Target
     file: str
@@ -48,7 +48,7 @@ class Note(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its file, number and first words; without the words if the scan rejects them."""
+        """Its file, its number and, unless the scan rejects the text, its first words."""
         location = f"{self.file} {self.number}"
         if scan(self.text):
             return location
@@ -57,7 +57,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def split_entries(text: str) -> list[str]:
-    """Return the entries of a notes file. Headings and entries that are too long are split as Markdown."""
+    """Return the entries of a notes file. One that is long or begins with a heading is split as Markdown."""
     pieces: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.strip() == _MARK:
@@ -74,9 +74,9 @@ def split_entries(text: str) -> list[str]:
 def read(
     folder: Path, clean: Callable[[str, str], str] = lambda name, text: text
 ) -> tuple[list[Note], list[ImportOutcome]]:
-    """Read the notes in `folder`. Files that can't be read are listed, not fatal. Links are not followed.
+    """Return the notes in `folder`, and an outcome for each file that can't be read. Follows no links.
 
-    `clean` gets a file's name and text, and returns the text without what is not a note.
+    `clean` gets a file's name and text, and returns the text with only its notes.
     """
     found_notes, left_out = list[Note](), list[ImportOutcome]()
     for target, path in notes.FILES.items():
@@ -94,8 +94,10 @@ def read(
 async def import_notes(
     learning: LearningService, found_notes: Sequence[Note], program: str, is_approved: IsApproved
 ) -> list[ImportOutcome]:
-    """Submit each note to the learning service and return the outcomes in order. Each note is durable by
-    itself. A note comes into force if the person has approved it and it names no address."""
+    """Store each note and return the outcomes in order. Each note is durable by itself.
+
+    A note is active if the person has approved it and it names no address. Otherwise it is quarantined.
+    """
     return [await _import_note(learning, note, program, is_approved) for note in found_notes]
 
 
@@ -114,22 +116,20 @@ async def _import_note(
     outcome = await learning.submit(MemoryRequest("add", note.target, note.text, reason=reason), origin)
     if not outcome.ok:
         return ImportOutcome(note.label, "left", outcome.text)
-    waits = outcome.state == "quarantined"
-    if waits and is_approved() and not find_outside_host(note.text):
+    is_quarantined = outcome.state == "quarantined"
+    if is_quarantined and is_approved() and not find_outside_host(note.text):
         try:
             await learning.accept(outcome.ledger_id)
         except CannotUndo as error:
             return ImportOutcome(note.label, "left", error.message)
-        waits = False
-    return _describe_outcome(note, waits, f"whet memory accept {outcome.ledger_id}")
+        is_quarantined = False
+    return _describe_outcome(note, is_quarantined, f"whet memory accept {outcome.ledger_id}")
 
 
-def _describe_outcome(note: Note, is_quarantined: bool, why: str) -> ImportOutcome:
-    return (
-        ImportOutcome(note.label, "quarantined", why)
-        if is_quarantined
-        else ImportOutcome(note.label, "saved")
-    )
+def _describe_outcome(note: Note, is_quarantined: bool, detail: str) -> ImportOutcome:
+    if is_quarantined:
+        return ImportOutcome(note.label, "quarantined", detail)
+    return ImportOutcome(note.label, "saved")
 
 
 def preview_notes(
@@ -168,9 +168,8 @@ def _call_id(note: Note, program: str) -> str:
 
 
 def _is_known(note: Note, text: str) -> bool:
-    return fold(note.text).rstrip(".") in {
-        fold(entry.statement).rstrip(".") for entry in notes.parse_entries(text)
-    }
+    statements = {fold(entry.statement).rstrip(".") for entry in notes.parse_entries(text)}
+    return fold(note.text).rstrip(".") in statements
 
 
 def _describe_previous(note: Note, row: LedgerRow) -> ImportOutcome:

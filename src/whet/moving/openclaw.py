@@ -1,9 +1,9 @@
-"""Reads the state folder of OpenClaw, `~/.openclaw`: its sessions, and the notes in its agents' workspaces.
+"""Read the state folder of OpenClaw, `~/.openclaw`: its sessions, and the notes in its agents' workspaces.
 
-Each agent has a database, `agents/<agent>/agent/openclaw-agent.sqlite`. An event there is one of pi's
-entries, as JSON or, if it is long, compressed by zstd. Older versions wrote the same entries to files,
-`agents/<agent>/sessions/*.jsonl`. Sessions of helpers are left out. Source: state written by the versions
-2026.6.11 and 2026.9.6.
+Each agent has a database, `agents/<agent>/agent/openclaw-agent.sqlite`, whose events are entries like pi's.
+They are JSON; long ones are compressed by zstd. Older versions wrote the entries to files,
+`agents/<agent>/sessions/*.jsonl`. Sessions of helpers are left out. Source: state of the versions 2026.6.11
+and 2026.9.6.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import msgspec
 from whet.contract.errors import ConfigError
 from whet.contract.texts import NOT_JSON
 from whet.moving import notes, pi
-from whet.moving.carry import ImportOutcome
 from whet.moving.copies import check_tables, open_copy
+from whet.moving.importing import ImportOutcome
 from whet.moving.lines import JsonLines
 from whet.moving.notes import Note
 from whet.searchpath import find_trusted_program
@@ -44,14 +44,14 @@ _DIRECTIVES = "## Directives"
 
 
 class Unread(msgspec.Struct):
-    """Counts what could not be read: lines or events, compressed events, and sessions in archives."""
+    """Counts of unreadable lines and events, of compressed events, and of sessions in archives."""
 
     events: int = 0
     compressed: int = 0
     archived: int = 0
 
     def notice(self) -> str:
-        """Return a line for the person, or an empty string."""
+        """Return a line for the person, or "" if all was read."""
         parts: list[str] = []
         if self.events:
             parts.append(f"{self.events} unreadable events")
@@ -134,7 +134,7 @@ class OpenClawHome:
         return entries
 
     def workspaces(self) -> list[Path]:
-        """Return the folders of its agents that exist: those that its settings name, or the default one."""
+        """Return the existing workspaces of its agents: those in its settings, or the default one."""
         try:
             settings: Any = msgspec.json.decode((self.root / "openclaw.json").read_bytes())
         except (OSError, *NOT_JSON):  # it may have comments, which JSON has not
@@ -143,7 +143,7 @@ class OpenClawHome:
         return [path for path in (Path(name).expanduser() for name in names) if path.is_dir()]
 
     def notes(self) -> tuple[list[Note], list[ImportOutcome]]:
-        """Read MEMORY.md and USER.md of the workspaces; what is left out is listed."""
+        """Return the notes in MEMORY.md and USER.md of the workspaces, and an outcome for each other file."""
         all_notes, left_out = list[Note](), list[ImportOutcome]()
         for workspace in self.workspaces():
             own_notes, skipped = notes.read(workspace, _without_form)
@@ -156,7 +156,7 @@ class OpenClawHome:
 
 
 def _session_rows(connection: apsw.Connection) -> list[tuple[str, str, bool]]:
-    """Return id and title of each session that is not a helper's, and whether it is in an archive."""
+    """Return the id and the title of each session that is not a helper's, and whether it is in an archive."""
     return connection.execute(
         "SELECT w.session_id, coalesce(n.label, n.display_name, w.display_name, ''),"
         " NOT EXISTS (SELECT 1 FROM transcript_events e WHERE e.session_id = w.session_id)"
@@ -166,31 +166,31 @@ def _session_rows(connection: apsw.Connection) -> list[tuple[str, str, bool]]:
 
 
 def _unpack(packed: list[tuple[bytes, int]]) -> list[bytes | None]:
-    """Return the events in zstd frames whose sizes are known; None for each if they can't be unpacked."""
-    nothing: list[bytes | None] = [None] * len(packed)
+    """Return the events in zstd frames (frame, size of the event), or None for each without zstd."""
+    failed: list[bytes | None] = [None] * len(packed)
     program = find_trusted_program("zstd", os.getcwd())
     sizes = [size for _, size in packed]
     if not packed or program is None or any(not 0 < size <= _MAX_EVENT_BYTES for size in sizes):
-        return nothing
+        return failed
     frames = b"".join(frame for frame, _ in packed)
     try:
         command = [program, "-dc", "--memory=128MB"]
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=frames, capture_output=True, timeout=_UNPACK_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return nothing
-    if done.returncode or len(done.stdout) != sum(sizes):
-        return nothing
+        return failed
+    if process.returncode or len(process.stdout) != sum(sizes):
+        return failed
     events, start = list[bytes | None](), 0
     for size in sizes:
-        events.append(done.stdout[start : start + size])
+        events.append(process.stdout[start : start + size])
         start += size
     return events
 
 
 def _without_form(name: str, text: str) -> str:
-    """Return a notes file without what its template says: USER.md has a heading with directives below."""
+    """Return a notes file without the text of its template. USER.md has notes only below its directives."""
     if name == "USER.md" and _DIRECTIVES in text:
         section = text.partition(_DIRECTIVES)[2].partition("\n## ")[0]
         text = f"{_DIRECTIVES}\n{section[section.find('<!--') :]}" if "<!--" in section else ""
@@ -203,20 +203,20 @@ def _helpers_in(index: Path) -> Iterator[str]:
         entries: Any = msgspec.json.decode(index.read_bytes())
     except (OSError, *NOT_JSON):
         return
-    for key, value in _fields(entries).items():
-        entry = _fields(value)
+    for key, value in _to_fields(entries).items():
+        entry = _to_fields(value)
         if ":subagent:" in key or entry.get("spawnedBy"):
             yield str(entry.get("sessionId") or "")
 
 
 def _workspaces_in(settings: object) -> Iterator[str]:
-    agents = _fields(_fields(settings).get("agents"))
+    agents = _to_fields(_to_fields(settings).get("agents"))
     listed: object = agents.get("list")
     items = cast("list[object]", listed) if isinstance(listed, list) else []
-    for fields in (_fields(agents.get("defaults")), *map(_fields, items)):
+    for fields in (_to_fields(agents.get("defaults")), *map(_to_fields, items)):
         if isinstance(name := fields.get("workspace"), str) and name:
             yield name
 
 
-def _fields(value: object) -> dict[str, object]:
+def _to_fields(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -1,9 +1,9 @@
-"""Reads opencode's sessions, `~/.local/share/opencode/opencode.db`.
+"""Read opencode's sessions, `~/.local/share/opencode/opencode.db`.
 
-A message's row holds its role and usage; the rows of its parts hold text, tool calls and results. Reverted
-messages are skipped. After a compaction the model saw the summary (an answer marked as one) and the
-messages after it; all messages are imported. A child session names its parent. Source: databases written
-by version 1.18.
+A message's row has its role and usage. Its text, tool calls and results are in the rows of its parts.
+Reverted messages are skipped. All others are imported, although after a compaction the model saw only the
+summary (an answer that is marked as one) and later messages. A child session names its parent. Source:
+databases of version 1.18.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
         " FROM session ORDER BY time_created, id"
     ).fetchall()
     for id_, parent, folder, title, model, revert in rows:
-        model_fields = _fields(model)
+        model_fields = _parse_fields(model)
         new_session = NewSession(
             id=id_,
             parent_session_id=parent,
@@ -52,12 +52,12 @@ def sessions(connection: apsw.Connection) -> Iterator[PastSession]:
             workspace=folder,
             title="" if title.startswith(("New session - ", "Child session - ")) else title,
         )
-        past = _session(connection, new_session, text_in(_fields(revert).get("messageID")))
+        past = _read_session(connection, new_session, text_in(_parse_fields(revert).get("messageID")))
         if past is not None:
             yield past
 
 
-def _session(connection: apsw.Connection, new_session: NewSession, reverted: str) -> PastSession | None:
+def _read_session(connection: apsw.Connection, new_session: NewSession, reverted: str) -> PastSession | None:
     transcript = TranscriptBuilder()
     rows = connection.execute(
         "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
@@ -66,18 +66,18 @@ def _session(connection: apsw.Connection, new_session: NewSession, reverted: str
     for id_, at_ms, data in rows:
         if id_ == reverted:
             break
-        message = _fields(data)
+        message = _parse_fields(data)
         parts = connection.execute(
             "SELECT data FROM part WHERE message_id = ? ORDER BY id", (id_,)
         ).fetchall()
-        fields = [_fields(part) for (part,) in parts]
+        fields = [_parse_fields(part) for (part,) in parts]
         if message.get("role") == "user":
             if content := _read_user_content(fields):
                 transcript.messages.append(PastMessage(Message(role="user", content=content), at_ms))
         elif message.get("role") == "assistant":
             if message.get("summary") is True:
                 transcript.mark_summary()
-            transcript.messages += _answers(message, fields, at_ms)
+            transcript.messages += _read_answer(message, fields, at_ms)
     return transcript.build_session(new_session)
 
 
@@ -97,44 +97,46 @@ def _read_user_content(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
     return (TextPart(text), *image_parts) if image_parts else text
 
 
-def _answers(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
+def _read_answer(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
     """Return an answer with its calls, followed by their results."""
     texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
-    ran = [part for part in parts if part.get("type") == "tool" and isinstance(part.get("state"), dict)]
+    tool_parts = [
+        part for part in parts if part.get("type") == "tool" and isinstance(part.get("state"), dict)
+    ]
     calls = tuple(
         ToolCall(
             text_in(part.get("callID")),
             text_in(part.get("tool")) or "unknown",
             msgspec.json.encode(part["state"].get("input") or {}).decode(),
         )
-        for part in ran
+        for part in tool_parts
     )
     text = "\n".join(filter(None, texts))
     answer = Message(role="assistant", content=text, tool_calls=calls)
     model = text_in(message.get("modelID"))
     return [
-        PastMessage(answer, at_ms, _usage(message.get("tokens")), model),
-        *(_result(part, at_ms) for part in ran),
+        PastMessage(answer, at_ms, _read_usage(message.get("tokens")), model),
+        *(_read_result(part, at_ms) for part in tool_parts),
     ]
 
 
-def _result(part: dict[str, Any], at_ms: int) -> PastMessage:
+def _read_result(part: dict[str, Any], at_ms: int) -> PastMessage:
     state = part["state"]
-    failed = state.get("status") == "error"
-    text = text_in(state.get("error" if failed else "output"))
+    is_error = state.get("status") == "error"
+    text = text_in(state.get("error" if is_error else "output"))
     result = Message(role="tool", content=text, tool_call_id=text_in(part.get("callID")))
-    past = build_result(result, at_ms, is_error=failed)
+    past = build_result(result, at_ms, is_error=is_error)
     metadata = state.get("metadata")
     code = metadata.get("exit") if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(code, int) or isinstance(code, bool) or failed:
+    if not isinstance(code, int) or isinstance(code, bool) or is_error:
         return past
-    failing = msgspec.structs.replace(past.message, is_error=code != 0)
-    return msgspec.structs.replace(past, message=failing, exit_code=code, error_kind="exit" if code else "")
+    message = msgspec.structs.replace(past.message, is_error=code != 0)
+    return msgspec.structs.replace(past, message=message, exit_code=code, error_kind="exit" if code else "")
 
 
-def _usage(tokens: Any) -> Usage | None:
-    counts = _counts(tokens)
-    cache = _counts(tokens.get("cache")) if isinstance(tokens, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+def _read_usage(tokens: Any) -> Usage | None:
+    counts = _read_counts(tokens)
+    cache = _read_counts(tokens.get("cache")) if isinstance(tokens, dict) else {}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     cache_read, cache_write = cache.get("read", 0), cache.get("write", 0)
     fresh, output = counts.get("input", 0), counts.get("output", 0) + counts.get("reasoning", 0)
     if not fresh + cache_read + cache_write + output:
@@ -148,7 +150,7 @@ def _usage(tokens: Any) -> Usage | None:
     )
 
 
-def _counts(values: Any) -> dict[str, int]:
+def _read_counts(values: Any) -> dict[str, int]:
     try:
         return {
             key: number
@@ -159,7 +161,7 @@ def _counts(values: Any) -> dict[str, int]:
         return {}
 
 
-def _fields(data: str) -> dict[str, Any]:
+def _parse_fields(data: str) -> dict[str, Any]:
     """Parse a JSON column, or return an empty dict if it is not an object."""
     try:
         return from_foreign_json(data, dict[str, Any])

@@ -1,8 +1,8 @@
-"""Arranges a foreign transcript in this store's order: each answer, then the results of its calls. Also holds
-the parsing that all transcript readers share: JSON of unknown shape, times, and the finished session.
+"""Build a session from another program's messages, with exactly one result after each call.
 
-Results may be missing, duplicated, before their call, or without a call; the output always has exactly one
-result for each call. This module does not know which program wrote a transcript.
+In a transcript, results may be missing, repeated, before their call, or without a call. The transcript
+readers also share the parsing here: of JSON of unknown types, times, images, and the endings of calls. This
+module does not know which program wrote a transcript.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ MISSING = "No result of this call was recorded."
 
 
 class PairedMessages(msgspec.Struct, frozen=True):
-    """The messages in order. `sources[i]` is the original index of message i, or -1 for a placeholder result.
-    `left_out` counts results without a call and answers without content."""
+    """The messages in order. `sources[i]` is the original index of message i, -1 for a placeholder result.
+
+    `left_out` counts results without a call and answers without content.
+    """
 
     messages: tuple[PastMessage, ...]
     sources: tuple[int, ...]
@@ -51,13 +53,13 @@ def pair(messages: Sequence[PastMessage]) -> PairedMessages:
         ordered.append(past)
         sources.append(index)
         for call in message.tool_calls:
-            result_index = results[call.id].popleft() if results[call.id] else -1
-            ordered.append(
-                _placeholder(call, past.at_ms)
-                if result_index < 0
-                else _set_tool_name(messages[result_index], call)
-            )
-            sources.append(result_index)
+            if results[call.id]:
+                result_index = results[call.id].popleft()
+                ordered.append(_set_tool_name(messages[result_index], call))
+                sources.append(result_index)
+            else:
+                ordered.append(_make_placeholder(call, past.at_ms))
+                sources.append(-1)
     left_out += sum(len(unused) for unused in results.values())
     return PairedMessages(tuple(ordered), tuple(sources), left_out)
 
@@ -66,16 +68,15 @@ def find_live(first: int, paired: PairedMessages) -> tuple[int, ...] | None:
     """Return the indices that a model saw if its context began at message `first`, or None for all."""
     if not first:
         return None
-    start = next(
-        (position for position, source in enumerate(paired.sources) if source >= first), len(paired.sources)
-    )
-    while start < len(paired.sources) and paired.messages[start].message.role == "tool":
-        start += 1  # skip a result whose call was summarised away
-    return tuple(range(start, len(paired.sources)))
+    total = len(paired.sources)
+    start = next((position for position, source in enumerate(paired.sources) if source >= first), total)
+    while start < total and paired.messages[start].message.role == "tool":
+        start += 1  # skip a result whose call is only in the summary
+    return tuple(range(start, total))
 
 
 class TranscriptBuilder:
-    """Collects a session while its lines are read: its messages, and which of them are summaries."""
+    """Collects the messages of a session, and which of them are summaries."""
 
     def __init__(self) -> None:
         self.messages: list[PastMessage] = []
@@ -83,25 +84,26 @@ class TranscriptBuilder:
         self._seen_from = 0
 
     def mark_summary(self, seen_from: int | None = None) -> None:
-        """Mark the next message as a summary. The model saw messages from it, or from index `seen_from`,
-        onwards."""
+        """Mark the next message as a summary. The model saw messages from it or from index `seen_from` on."""
         self._summaries.add(len(self.messages))
         self.forget(seen_from)
 
     def forget(self, seen_from: int | None = None) -> None:
-        """Record that the model saw messages from the next one, or from index `seen_from`, onwards."""
+        """Record that the model saw messages from the next one or from index `seen_from` on."""
         self._seen_from = len(self.messages) if seen_from is None else seen_from
 
     def _tag_summary(self, index: int, past: PastMessage) -> PastMessage:
-        """Put a summary in a user's place into tags: a model wrote it, so no lesson may quote it as typed."""
+        """Put a summary with the user's role into tags: no lesson may quote it as the person's words."""
         if index not in self._summaries or past.message.role != "user":
             return past
         content = f"<earlier-conversation>\n{past.message.text}\n</earlier-conversation>"
         return msgspec.structs.replace(past, message=msgspec.structs.replace(past.message, content=content))
 
     def build_session(self, new_session: NewSession) -> PastSession | None:
-        """Return the finished session, or None if it has no user message. Without a title it is named after
-        its first user message that is not a summary."""
+        """Return the session, or None if it has no user message.
+
+        A session without a title gets one from its first user message that is not a summary.
+        """
         paired = pair([self._tag_summary(index, past) for index, past in enumerate(self.messages)])
         rows = paired.messages
         if not any(row.message.role == "user" for row in rows):
@@ -122,8 +124,8 @@ class TranscriptBuilder:
 def build_usage(
     fresh: int, output: int, *, read_tokens: int = 0, written_tokens: int = 0, reasoning: int = 0
 ) -> Usage:
-    """Return the usage of an answer with an unknown price. `fresh` counts tokens neither read from a cache
-    nor written to it."""
+    """Return the usage of an answer whose price is unknown. `fresh` are the tokens that no cache was used
+    for."""
     prompt = fresh + read_tokens + written_tokens
     return _UNPRICED.usage(
         prompt=prompt, output=output, cache_read=read_tokens, cache_write=written_tokens, reasoning=reasoning
@@ -131,7 +133,7 @@ def build_usage(
 
 
 def build_result(message: Message, at_ms: int, *, is_error: bool = False) -> PastMessage:
-    """Return a tool's result; how its call ended is read from the text, or from `is_error`."""
+    """Return a tool's result, with the call's ending from the text or from `is_error`."""
     ending = parse_ending(message.text, is_error=is_error)
     message = msgspec.structs.replace(message, is_error=bool(ending.error_kind))
     return PastMessage(message, at_ms, error_kind=ending.error_kind, exit_code=ending.exit_code)
@@ -145,13 +147,13 @@ def parse_image_url(url: object) -> ImagePart | None:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list; an empty list if the value is not a list."""
+    """Return the objects in a list, or [] if the value is not a list."""
     items = cast(list[Any], value) if isinstance(value, list) else []
     return [item for item in items if isinstance(item, dict)]
 
 
 def text_in(value: Any) -> str:
-    """Return a string unchanged, or an empty string for any other value."""
+    """Return a string unchanged, or "" for any other value."""
     return value if isinstance(value, str) else ""
 
 
@@ -163,7 +165,7 @@ def parse_ms(stamp: Any) -> int:
         return 0
 
 
-def _placeholder(call: ToolCall, at_ms: int) -> PastMessage:
+def _make_placeholder(call: ToolCall, at_ms: int) -> PastMessage:
     message = Message(role="tool", content=MISSING, tool_call_id=call.id, tool_name=call.name, is_error=True)
     return PastMessage(message, at_ms, error_kind="interrupted")
 
@@ -179,15 +181,15 @@ _OUTPUT = re.compile(r"^Output:[ \t]*$", re.MULTILINE)
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a call ended: `error_kind` is empty on success, else "exit" or "failed" (as in ToolOutput)."""
+    """The ending of a call. `error_kind` is "" on success, otherwise "exit" or "failed", as in ToolOutput."""
 
     error_kind: str = ""
     exit_code: int | None = None
 
 
 def parse_ending(text: str, *, is_error: bool = False) -> Ending:
-    """Parse how a call ended from the text of its result."""
-    # The program's own status line comes before the command's output; the output may contain anything.
+    """Return the ending of a call from the text of its result."""
+    # The program's status line is before the command's output, which may contain anything.
     output = _OUTPUT.search(text[:2_000])
     if match := _EXIT.search(text, 0, output.start()) if output else _EXIT.match(text):
         return _ending_of_exit(int(match[1]), is_error)
@@ -197,11 +199,11 @@ def parse_ending(text: str, *, is_error: bool = False) -> Ending:
         except NOT_JSON:
             parsed = None
         if isinstance(parsed, dict):
-            return _from_fields(cast(dict[str, object], parsed), is_error)
+            return _ending_of_fields(cast(dict[str, object], parsed), is_error)
     return Ending("failed" if is_error else "")
 
 
-def _from_fields(fields: dict[str, object], is_error: bool) -> Ending:
+def _ending_of_fields(fields: dict[str, object], is_error: bool) -> Ending:
     code = fields.get("exit_code")
     metadata = fields.get("metadata")
     if code is None and isinstance(metadata, dict):

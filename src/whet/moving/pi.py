@@ -1,9 +1,9 @@
-"""Reads pi's transcripts, `~/.pi/agent/sessions/*/*.jsonl`.
+"""Read pi's transcripts, `~/.pi/agent/sessions/*/*.jsonl`.
 
-One JSON object per line: first `session`, then entries that each name their predecessor. When a person
-went back and edited a prompt there are branches; only the newest one is read. After a `compaction` the
-model saw the summary and the entries from its first kept one on; all messages are imported. OpenClaw keeps
-the same entries. Source: session files written by version 0.73.
+Each line is a JSON object: first `session`, then entries that each name their predecessor. A person who edits
+an earlier prompt begins a branch; only the newest branch is read. All of its messages are imported, although
+after a `compaction` the model saw only the summary and the entries from its first kept one on. OpenClaw has
+the same entries. Source: session files of version 0.73.
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ def read(path: Path) -> tuple[PastSession | None, int]:
 
 
 def read_entries(entries: list[Entry], new_session: NewSession) -> PastSession | None:
-    """Return the session that the entries make up, or None if it has no user message. Its header and names
-    replace those of `new_session`."""
+    """Return the session of the entries, or None if it has no user message.
+
+    The id, workspace and title in the entries replace those of `new_session`.
+    """
     branches = list[Entry]()
     for entry in entries:
         if entry.type == "session":
@@ -78,25 +80,25 @@ def read_entries(entries: list[Entry], new_session: NewSession) -> PastSession |
             new_session = msgspec.structs.replace(new_session, title=title)
         branches.append(entry)
     transcript = _Transcript()
-    for entry in _branch(branches):
+    for entry in _find_branch(branches):
         transcript.add(entry)
     return transcript.session(new_session)
 
 
-def _branch(entries: list[Entry]) -> list[Entry]:
+def _find_branch(entries: list[Entry]) -> list[Entry]:
     """Return the entries from the first to the newest one, without abandoned branches."""
     if not entries or not isinstance(entries[-1].id, str):
         return entries  # before version 2 there were no branches
     positions = {entry.id: number for number, entry in enumerate(entries) if isinstance(entry.id, str)}
-    branch, at = list[Entry](), len(entries) - 1
-    if entries[-1].type == "leaf":  # an earlier entry is the newest one again
-        at = positions.get(text_in(entries[-1].target), -1)
-    while at >= 0:
-        entry = entries[at]
+    branch, position = list[Entry](), len(entries) - 1
+    if entries[-1].type == "leaf":  # the person went back to an earlier entry
+        position = positions.get(text_in(entries[-1].target), -1)
+    while position >= 0:
+        entry = entries[position]
         branch.append(entry)
         parent = entry.parent
-        # If the parent could not be read, the entry before it in the file is the likely one.
-        at = min(positions.pop(parent, at - 1), at - 1) if isinstance(parent, str) else -1
+        # If the parent could not be read, the entry before this one in the file is probably next to it.
+        position = min(positions.pop(parent, position - 1), position - 1) if isinstance(parent, str) else -1
     return branch[::-1]
 
 
@@ -104,51 +106,54 @@ class _Transcript(TranscriptBuilder):
     def __init__(self) -> None:
         super().__init__()
         self._provider = self._model = ""
-        self._begins: dict[str, int] = {}
+        self._indices: dict[str, int] = {}  # of the next message at each entry, by the entry's id
 
-    def add(self, line: Entry) -> None:
-        self._begins[text_in(line.id)] = len(self.messages)
-        at_ms = parse_ms(line.timestamp)
-        if line.type == "compaction" and (summary := text_in(line.summary).strip()):
-            self.mark_summary(self._begins.get(text_in(line.first_kept)))
+    def add(self, entry: Entry) -> None:
+        self._indices[text_in(entry.id)] = len(self.messages)
+        at_ms = parse_ms(entry.timestamp)
+        if entry.type == "compaction" and (summary := text_in(entry.summary).strip()):
+            self.mark_summary(self._indices.get(text_in(entry.first_kept)))
             self.messages.append(PastMessage(Message(role="user", content=summary), at_ms))
-        elif line.type == "reset":
-            self.forget(self._begins.get(text_in(line.first_kept)))
-        elif line.type == "message" and line.message is not None:
-            self._add(line.message, at_ms)
+        elif entry.type == "reset":
+            self.forget(self._indices.get(text_in(entry.first_kept)))
+        elif entry.type == "message" and entry.message is not None:
+            self._add_message(entry.message, at_ms)
 
     def session(self, new_session: NewSession) -> PastSession | None:
         """Return the session, or None if it has no user message."""
         new_session = msgspec.structs.replace(new_session, provider=self._provider, model=self._model)
         return self.build_session(new_session)
 
-    def _add(self, body: dict[str, Any], at_ms: int) -> None:
+    def _add_message(self, body: dict[str, Any], at_ms: int) -> None:
         content = body.get("content")
         match body.get("role"):
             case "user":
-                parts = _parts(content)
+                parts = _read_parts(content)
                 if parts:
-                    plain = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else parts
-                    self.messages.append(PastMessage(Message(role="user", content=plain), at_ms))
+                    first = parts[0]
+                    user_content = first.text if len(parts) == 1 and isinstance(first, TextPart) else parts
+                    self.messages.append(PastMessage(Message(role="user", content=user_content), at_ms))
             case "assistant":
                 self._model = text_in(body.get("model")) or self._model
                 self._provider = text_in(body.get("provider")) or self._provider
-                calls = tuple(_call(block) for block in dicts_in(content) if block.get("type") == "toolCall")
-                text = "\n".join(part.text for part in _parts(content) if isinstance(part, TextPart))
+                calls = tuple(
+                    _read_call(block) for block in dicts_in(content) if block.get("type") == "toolCall"
+                )
+                text = "\n".join(part.text for part in _read_parts(content) if isinstance(part, TextPart))
                 message = Message(role="assistant", content=text, tool_calls=calls)
-                self.messages.append(PastMessage(message, at_ms, _usage(body.get("usage")), self._model))
+                self.messages.append(PastMessage(message, at_ms, _read_usage(body.get("usage")), self._model))
             case "toolResult":
-                self.messages.append(_result(body, at_ms))
+                self.messages.append(_read_result(body, at_ms))
             case _:
                 pass
 
 
-def _result(body: dict[str, Any], at_ms: int) -> PastMessage:
-    text = "\n".join(part.text for part in _parts(body.get("content")) if isinstance(part, TextPart))
-    call_id, name, failed = body.get("toolCallId"), body.get("toolName"), body.get("isError") is True
+def _read_result(body: dict[str, Any], at_ms: int) -> PastMessage:
+    text = "\n".join(part.text for part in _read_parts(body.get("content")) if isinstance(part, TextPart))
+    call_id, name, is_error = body.get("toolCallId"), body.get("toolName"), body.get("isError") is True
     message = Message(role="tool", content=text, tool_call_id=text_in(call_id), tool_name=text_in(name))
-    past = build_result(message, at_ms, is_error=failed)
-    if failed and (match := _EXITED.search(text)):
+    past = build_result(message, at_ms, is_error=is_error)
+    if is_error and (match := _EXITED.search(text)):
         return msgspec.structs.replace(past, error_kind="exit", exit_code=int(match[1]))
     for details in dicts_in([body.get("details")]):
         if isinstance(code := details.get("exitCode"), int) and code:
@@ -156,7 +161,7 @@ def _result(body: dict[str, Any], at_ms: int) -> PastMessage:
     return past
 
 
-def _parts(content: Any) -> tuple[Part, ...]:
+def _read_parts(content: Any) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
     parts: list[Part] = []
@@ -168,12 +173,12 @@ def _parts(content: Any) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _call(block: dict[str, Any]) -> ToolCall:
+def _read_call(block: dict[str, Any]) -> ToolCall:
     arguments = msgspec.json.encode(block.get("arguments") or {}).decode()
     return ToolCall(text_in(block.get("id")), text_in(block.get("name")) or "unknown", arguments)
 
 
-def _usage(values: Any) -> Usage | None:
+def _read_usage(values: Any) -> Usage | None:
     try:
         used = from_values(values, _Usage)
     except msgspec.ValidationError:

@@ -1,8 +1,8 @@
-"""Imports a folder of skills in the agentskills format, at any depth.
+"""Import the skills below a folder, in the agentskills format.
 
-Imported skills are not run. A skill that looks dangerous is quarantined until a person accepts it; one
-whose name is in use is not imported. Links are not followed. Skills that Hermes Agent ships and that are
-unchanged are not imported.
+Imported skills are not run. A skill that looks dangerous is quarantined until a person accepts it. Not
+imported are a skill whose name is in use, and one that Hermes Agent ships and that is unchanged. Links are
+not followed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake, read_folder
 from whet.memory.library import Library
 from whet.memory.requests import Refused
-from whet.moving.carry import ImportOutcome
+from whet.moving.importing import ImportOutcome
 from whet.store import ledger
 from whet.store.ledger import LedgerRow
 
@@ -31,7 +31,7 @@ _MAX_HASHED_BYTES = 20_000_000
 
 
 def find_folders(root: Path) -> list[Path]:
-    """Return the skill folders below `root`, or `root` itself. Hidden folders and links are skipped."""
+    """Return `root` if it is a skill's folder, else those below it. Skips hidden folders and links."""
     skill_folders: list[Path] = []
     for folder, inner, names in os.walk(root, followlinks=False):
         path = Path(folder)
@@ -39,13 +39,13 @@ def find_folders(root: Path) -> list[Path]:
             skill_folders.append(path)
             inner.clear()
             continue
-        deep = len(path.relative_to(root).parts) >= _MAX_DEPTH
-        inner[:] = [] if deep else sorted(name for name in inner if not name.startswith("."))
+        is_deepest = len(path.relative_to(root).parts) >= _MAX_DEPTH
+        inner[:] = [] if is_deepest else sorted(name for name in inner if not name.startswith("."))
     return skill_folders[:_MAX_SKILLS]
 
 
 def read_bundled_hashes(root: Path) -> Mapping[str, str]:
-    """Read the manifest of the skills that Hermes Agent ships: the original hash of each by name."""
+    """Return the original hash of each skill that Hermes Agent ships, by name, from its manifest."""
     path = root / _MANIFEST
     try:
         text = path.read_text("utf-8") if path.is_file() and not path.is_symlink() else ""
@@ -58,35 +58,36 @@ def read_bundled_hashes(root: Path) -> Mapping[str, str]:
 def read(
     skill_folders: Sequence[Path], bundled_hashes: Mapping[str, str] | None = None
 ) -> tuple[list[SkillIntake], list[ImportOutcome]]:
-    """Read skills. Returns the valid ones, and one outcome per skill that is invalid, or that came with the
-    program and is unchanged."""
-    ready, left_out = list[SkillIntake](), list[ImportOutcome]()
+    """Return the skills to import, and an outcome for each other one.
+
+    Others are invalid, or unchanged from the program that they came with.
+    """
+    intakes, left_out = list[SkillIntake](), list[ImportOutcome]()
+    bundled_hashes = bundled_hashes or {}
     for folder in skill_folders:
         try:
             skill = read_folder(folder)
-            theirs = {
-                hash_ for name in (skill.name, folder.name) if (hash_ := (bundled_hashes or {}).get(name))
-            }
-            if theirs and _hash(folder) in theirs:
+            original_hashes = {bundled_hashes.get(name, "") for name in (skill.name, folder.name)} - {""}
+            if original_hashes and _hash_folder(folder) in original_hashes:
                 left_out.append(
                     ImportOutcome(skill.name, "left", "it came with Hermes Agent and is unchanged")
                 )
             else:
-                ready.append(skill)
+                intakes.append(skill)
         except WhetError as error:
             left_out.append(ImportOutcome(folder.name, "left", error.message))
         except OSError as error:
             left_out.append(ImportOutcome(folder.name, "left", error.strerror or "it can't be read"))
-    return ready, left_out
+    return intakes, left_out
 
 
 async def import_skills(
     learning: LearningService, skills: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
 ) -> list[ImportOutcome]:
     """Install skills and return the outcomes in order. Each skill is durable by itself."""
-    names, outcomes = _names(learning.library), list[ImportOutcome]()
+    names, outcomes = _list_names(learning.library), list[ImportOutcome]()
     for number, skill in enumerate(skills, 1):
-        rows = await learning.database.read(lambda db, one=skill: _rows(db, one.name))
+        rows = await learning.database.read(lambda db, name=skill.name: _read_rows(db, name))
         outcomes.append(_describe_existing(skill, rows, names) or await _install(learning, skill, source))
         names.add(skill.name)
         progress(number)
@@ -105,9 +106,9 @@ def preview_skills(
     connection: apsw.Connection | None, library: Library, skills: Sequence[SkillIntake]
 ) -> list[ImportOutcome]:
     """Return the outcomes that `import_skills` would have. Writes nothing."""
-    names, outcomes = _names(library), list[ImportOutcome]()
+    names, outcomes = _list_names(library), list[ImportOutcome]()
     for skill in skills:
-        rows = _rows(connection, skill.name) if connection else []
+        rows = _read_rows(connection, skill.name) if connection else []
         outcomes.append(
             _describe_existing(skill, rows, names)
             or _describe_install(skill, quarantined=bool(skill.findings))
@@ -127,9 +128,9 @@ def _describe_existing(
     skill: SkillIntake, rows: Sequence[LedgerRow], names: Collection[str]
 ) -> ImportOutcome | None:
     """Return an outcome if the skill is here already or was imported before, or None if it is new."""
-    mine = skill_changes.hash_files(skill.files)
+    own_hash = skill_changes.hash_files(skill.files)
     for row in rows:
-        if row.origin.write_origin == "import" and row.hash == mine:
+        if row.origin.write_origin == "import" and row.hash == own_hash:
             if row.state == "quarantined":
                 return ImportOutcome(
                     skill.name, "kept", f"it came before and waits for: whet skills accept {skill.name}"
@@ -141,16 +142,19 @@ def _describe_existing(
     return None
 
 
-def _names(library: Library) -> set[str]:
+def _list_names(library: Library) -> set[str]:
     return {info.name for info in library.all()}
 
 
-def _rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
+def _read_rows(connection: apsw.Connection, name: str) -> list[LedgerRow]:
     return ledger.select(connection, kind="skill", item=name, profile="")
 
 
-def _hash(folder: Path) -> str:
-    """Hash a folder the way Hermes Agent does for its manifest. Source: hermes-agent 0.19.0, skills_sync."""
+def _hash_folder(folder: Path) -> str:
+    """Return a folder's hash as in Hermes Agent's manifest, or "" if the folder is too large.
+
+    Source: skills_sync of hermes-agent 0.19.0.
+    """
     digest, remaining_bytes = hashlib.md5(usedforsecurity=False), _MAX_HASHED_BYTES
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():

@@ -1,2 +1,1 @@
-"""Plugins by other authors: found, loaded and called so that their failures are contained. Imported on
-demand."""
+"""Find, load and call plugins by other authors, so that their failures are contained."""

@@ -1,4 +1,4 @@
-"""The part of `ctx` that plugins ask: facts, their settings, the person's model, the current session."""
+"""The part of a plugin's `ctx` that answers it: facts, settings, the person's model, the current session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whet.config.edit import set_part
+from whet.config.edit import set_table_entry
 from whet.config.paths import Home
 from whet.contract.errors import PluginError
 from whet.contract.texts import NOT_JSON, as_object, from_foreign_json
@@ -23,7 +23,7 @@ _MARK = re.compile(r"\A\[untrusted: from [^\n]*\]\n")
 
 
 class HostAnswers:
-    """Answers one plugin. `loaded` are the plugins that are loaded so far."""
+    """Answers one plugin. `loaded` are the names of the plugins that were loaded before it."""
 
     def __init__(self, name: str, home: Path, names: hermes.Names | None, loaded: Collection[str]) -> None:
         self.name: str = name
@@ -88,7 +88,7 @@ class HostAnswers:
         for part in path[:-1]:
             settings = settings.setdefault(part, {})
         settings[path[-1]] = value
-        set_part(Home(self.home), "plugins.entries", self.name, entry)
+        set_table_entry(Home(self.home), "plugins.entries", self.name, entry)
 
     @property
     def state(self) -> PersistentValues:
@@ -98,8 +98,8 @@ class HostAnswers:
     def call_mcp(
         self, server: str, tool: str, arguments: dict[str, Any] | None = None, timeout: float = 30
     ) -> dict[str, Any]:
-        """Run a tool of an MCP server through the gate of the current session. For synchronous code: it
-        blocks.
+        """Run a tool of an MCP server through the gate of the current session. Blocks, so it must be called
+        from synchronous code.
 
         Returns {"ok": True, "result": ...} or {"ok": False, "error": ...}. Raises PermissionError if
         `plugins.entries.NAME.mcp_allowlist` does not name the server.
@@ -109,15 +109,15 @@ class HostAnswers:
             setting_name = f"plugins.entries.{self.name}.mcp_allowlist"
             raise PermissionError(f"{setting_name} of config.yaml does not name the MCP server {server}")
         reply = self.dispatch_tool(f"mcp__{server}__{tool}", arguments or {}, timeout=timeout)
-        if wrong := as_object(_parse_json(reply)).get("error"):
-            return {"ok": False, "error": _strip_source(str(wrong))}
+        if error := as_object(_parse_json(reply)).get("error"):
+            return {"ok": False, "error": _strip_source(str(error))}
         return {"ok": True, "result": _parse_json(_strip_source(reply))}
 
     def spawn_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None) -> asyncio.Task[Any]:
-        """Run a coroutine in parallel to the sessions until the program ends. If it raises, the error becomes
-        a problem.
+        """Run a coroutine in parallel to the sessions. At the end of the program it is cancelled. If it
+        raises, the error is reported as a problem of the plugin.
 
-        For asynchronous code. Raises RuntimeError if no event loop runs, as while plugins register.
+        Must be called from asynchronous code. Raises RuntimeError otherwise, also while plugins register.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ class HostAnswers:
     def dispatch_tool(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Run a tool of the current session through the gate. Returns its text, or JSON with an error.
 
-        For synchronous code: it blocks.
+        Blocks, so it must be called from synchronous code.
         """
         del kwargs
         access, session_id = self._names.session if self._names else None, hermes.served_session()
@@ -150,10 +150,8 @@ class HostAnswers:
         return access.dispatch(session_id, tool_name, dict(args))
 
     def inject_message(self, content: str, role: str = "user", *, session_key: str | None = None) -> bool:
-        """Add text to a session as if it was typed. The running turn reads it, or the next one.
-
-        Returns whether the session exists.
-        """
+        """Add text to a session as if it was typed, for the running turn or the next one. Returns whether the
+        session exists."""
         access = self._names.session if self._names else None
         session_id = session_key or hermes.served_session()
         text = content if role == "user" else f"[{role}] {content}"
@@ -161,7 +159,7 @@ class HostAnswers:
 
 
 def _strip_source(text: str) -> str:
-    """Remove the line above a server's text that names its source for the model."""
+    """Remove the line above a server's text that tells the model its source."""
     return _MARK.sub("", text, count=1)
 
 

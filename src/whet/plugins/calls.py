@@ -1,8 +1,8 @@
-"""Call a plugin's function: select its keywords, its thread and its time limit, and attribute its errors.
+"""Call a plugin's function with the keywords it accepts, on a thread, within a time limit, and name it in
+errors.
 
-Each synchronous call gets its own thread. A pool would be exhausted by hooks that wait for the model, and
-its threads would delay the program's exit after one that hangs. Apart from tool dispatch, only this module
-may catch every exception, because a plugin's code may raise anything.
+Each synchronous call gets its own thread. A pool would be exhausted by hooks that wait for the model, and a
+thread that hangs would delay the program's exit.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ async def call(function: Callable[..., object], *arguments: object, **keywords: 
         return await _await_result(await _on_thread(bound))
 
 
-async def within(limit_s: float, work: Awaitable[Any]) -> Any:
-    """Await `work` for at most `limit_s`. Raises TimeoutError with a message."""
+async def within(limit_s: float, awaitable: Awaitable[Any]) -> Any:
+    """Await `awaitable` for at most `limit_s`. Raises TimeoutError with a message."""
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
-            return await work
+            return await awaitable
     except TimeoutError as error:
         if limit.expired():
             raise TimeoutError(f"no answer in {limit_s:g} s") from error
@@ -104,7 +104,7 @@ async def _on_thread(function: Callable[[], object]) -> object:
     future: asyncio.Future[object] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(value: object, error: BaseException | None) -> None:
+    def complete(value: object, error: BaseException | None) -> None:
         if future.done():
             return
         if error is None:
@@ -112,7 +112,7 @@ async def _on_thread(function: Callable[[], object]) -> object:
         else:
             future.set_exception(error)
 
-    def work() -> None:
+    def run() -> None:
         value: object = None
         failure: BaseException | None = None
         try:
@@ -120,9 +120,9 @@ async def _on_thread(function: Callable[[], object]) -> object:
         except StopIteration as error:
             # A future rejects StopIteration and would never complete.
             failure = RuntimeError(f"StopIteration: {error}")
-        except BaseException as error:  # noqa: BLE001 handed on to whoever awaits, nothing is kept back
+        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
             failure = error
-        call_in_loop(loop, settle, value, failure)
+        call_in_loop(loop, complete, value, failure)
 
-    threading.Thread(target=work, name="plugin", daemon=True).start()
+    threading.Thread(target=run, name="plugin", daemon=True).start()
     return await future

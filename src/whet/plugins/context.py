@@ -1,9 +1,8 @@
 """`ctx`: the object that a plugin's register() receives.
 
-Plugins probe it with getattr, so a capability that the host does not support is absent, never a method
-without effect. If a name is in use, the registration is refused and reported, and the rest of the plugin
-works. An invalid registration (no handler, no schema) disables the plugin. Nothing takes effect before
-register() has returned.
+Plugins probe it with getattr, so a capability that the host does not support is an absent attribute. If a
+name is in use, only that registration is refused and reported. An invalid registration (no handler, no
+schema) disables the plugin. Nothing takes effect before register() has returned.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _COMMAND = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
 class TakenNames(msgspec.Struct):
-    """Names that a plugin can't use, with the plugin that has each; an empty string means Whet."""
+    """The names that are in use, each with the plugin that uses it; an empty string means Whet."""
 
     tools: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     commands: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -148,11 +147,9 @@ class PluginContext(HostAnswers):
         """Add a tool. Without `effects` the gate asks before each call. Its output counts as untrusted."""
         tool = make_tool(self.name, name, toolset, schema, handler, **options)
         own_names = [tool.name for tool in self.registered.tools]
-        # A built-in tool may be replaced if `override` says so. The gate asks, because it is a different tool
-        # now.
-        replaces = (
-            bool(options.get("override")) and self._taken.tools.get(name) == "" and name not in own_names
-        )
+        # With `override`, a built-in tool may be replaced. The gate asks about the new tool.
+        is_built_in = self._taken.tools.get(name) == ""
+        replaces = bool(options.get("override")) and is_built_in and name not in own_names
         if replaces:
             self.registered.overrides.append(name)
         if replaces or self._is_free("tool", name, self._taken.tools, own_names):
@@ -187,7 +184,7 @@ class PluginContext(HostAnswers):
         """Let `function` change tool calls before they are judged (`tool_request`), or wrap each run of a
         tool (`tool_execution`).
 
-        Other kinds disable the plugin, because it may be a guard that depends on them.
+        Any other kind disables the plugin, because it may be a guard that depends on it.
         """
         self._require(callable(function), "register_middleware", f"the {kind} can't be called")
         kinds = ", ".join(hooks.MIDDLEWARE)
@@ -215,14 +212,13 @@ class PluginContext(HostAnswers):
         self._require(
             isinstance(content, str) or callable(content), where, f"{id} is neither text nor function"
         )
-        part = PromptSection(self.name, id, content, min(max_chars, sections.MAX_CHARS))
-        if self._is_free(
-            "section", id, self._taken.sections, [section.id for section in self.registered.sections]
-        ):
-            self.registered.sections.append(part)
+        own_ids = [section.id for section in self.registered.sections]
+        if self._is_free("section", id, self._taken.sections, own_ids):
+            section = PromptSection(self.name, id, content, min(max_chars, sections.MAX_CHARS))
+            self.registered.sections.append(section)
 
     def register_context_engine(self, engine: object) -> None:
-        """Offer an engine; `context.engine` selects it by name. One per plugin."""
+        """Offer an engine, which the setting `context.engine` selects by name. A plugin may offer one."""
         if not isinstance(engine, ContextEngine):
             raise PluginError(
                 f"a {type(engine).__name__} is not a ContextEngine",
@@ -313,6 +309,6 @@ class PluginContext(HostAnswers):
         with attribute_errors(self.name, "check_fn"):
             return "" if check() else "its own check says that it can't work here"
 
-    def _require(self, is_right: bool, hook: str, reason: str) -> None:
-        if not is_right:
+    def _require(self, is_valid: bool, hook: str, reason: str) -> None:
+        if not is_valid:
             raise PluginError(reason, plugin=self.name, hook=hook)

@@ -1,8 +1,8 @@
 """Find plugins: in folders of the home, in folders of the project, in installed packages.
 
-Nothing is imported. If two have the same name, the later source wins: home < project < package. Within one
-source, the second plugin of that name is named by its path instead. A folder that is not a plugin may
-contain plugin folders, one level down.
+Nothing is imported. If two have the same name, a package's wins over the project's, and that over the home's.
+Within one source, the second plugin of a name is named by its path instead. A folder that is not a plugin may
+contain plugin folders.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
                 continue
             earlier = plugins_by_name.get(manifest.name)
             if earlier is not None and earlier.source == source:
-                # An author may have two kinds of plugin in separate folders: the path names the second.
+                # An author may have two kinds of plugin of one name, in separate folders.
                 manifest = msgspec.structs.replace(manifest, name=key)
             plugins_by_name[manifest.name] = FoundPlugin(key, manifest, source, folder)
     for entry in (entry for group in GROUPS for entry in entry_points(group=group)):
@@ -93,16 +93,16 @@ def discover(plugins: Path, project: Path | None = None) -> Discovery:
 
 
 def _plugin_folders(root: Path) -> Iterator[tuple[str, Path]]:
-    for folder in _subfolders(root):
+    for folder in _list_subfolders(root):
         if _is_plugin(folder):
             yield folder.name, folder
             continue
-        for inner in _subfolders(folder):
+        for inner in _list_subfolders(folder):
             if _is_plugin(inner):
                 yield f"{folder.name}/{inner.name}", inner
 
 
-def _subfolders(root: Path) -> list[Path]:
+def _list_subfolders(root: Path) -> list[Path]:
     try:
         return sorted(path for path in root.iterdir() if path.is_dir() and path.name[:1] not in (".", "_"))
     except OSError:

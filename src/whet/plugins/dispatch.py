@@ -1,7 +1,6 @@
-"""The values that `pre_gateway_dispatch` receives for a message from a chat platform, in the form that
-plugins expect.
+"""The values that the hook `pre_gateway_dispatch` gets for a message from a chat platform.
 
-Plain values, and a gateway object for sending; no objects of a platform's own library.
+They have the form that plugins for Hermes Agent expect, but never hold objects of a platform's own library.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 Post = Callable[[str, str, str], Awaitable[str]]
-"""Queues a text for a chat, given the names of the platform and the chat. Returns the reason if that is
-impossible, otherwise ""."""
+"""Queues a text for a chat, given the platform's name and the chat. Returns "", or the reason if that is not
+possible."""
 
 
 class PlatformName(str):
-    """A platform's name. Plugins read its `value`, as if it was an enum."""
+    """A platform's name. Plugins read its `value`, as of an enum."""
 
     __slots__ = ()
 
@@ -52,7 +51,7 @@ class ChatEvent(msgspec.Struct):
 
 
 class SendResult(msgspec.Struct, frozen=True):
-    """The outcome of a send: queued durably, or the reason why not."""
+    """Whether a text was queued, durably, or the reason why not."""
 
     success: bool
     error: str = ""
@@ -69,10 +68,10 @@ class ChatAdapter:
     async def send(
         self, chat_id: str, content: str, reply_to: str | None = None, metadata: object = None
     ) -> SendResult:
-        """Queue a text for a known chat; durable on return."""
+        """Queue a text for a known chat. Durable on return."""
         del reply_to, metadata
-        why = await self._post(self.name, str(chat_id), content)
-        return SendResult(not why, why)
+        error = await self._post(self.name, str(chat_id), content)
+        return SendResult(not error, error)
 
 
 class ChatGateway:

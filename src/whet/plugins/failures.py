@@ -1,7 +1,7 @@
 """Let plugins reclassify a failed model request: whether a retry helps, its cause, its message.
 
-The hook is called after our own classification and before any reaction. The first answer with a reason
-wins. The settings still decide how often and how long a request is retried.
+The hook is called after Whet's own classification. The first answer with a reason is used. The settings still
+decide how often and how long a request is retried.
 """
 
 from __future__ import annotations

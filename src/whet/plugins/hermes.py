@@ -1,8 +1,8 @@
-"""The module names that plugins for Hermes Agent import, as real but thin modules.
+"""Provide the modules that plugins for Hermes Agent import.
 
-They are in `sys.modules` only while such a plugin is loaded (`Names.open` to `close`); nothing is
-installed, and modules that were there before are restored. Model calls go to the callable of the host that
-was opened last. Features that are not supported are absent: plugins probe for them and have fallbacks.
+They are in `sys.modules` only while such a plugin is loaded (`Names.open` to `close`). Modules of these names
+that were there before are restored. Features that are not supported are absent, because plugins probe for
+them and have fallbacks.
 """
 
 from __future__ import annotations
@@ -76,10 +76,8 @@ class Completion(msgspec.Struct):
 
 
 class HookTable:
-    """The object that `get_plugin_manager()` returns. Plugins append functions to `_hooks[name]`.
-
-    `plugins` maps module names to plugin names; the owner of the table fills it.
-    """
+    """The object that `get_plugin_manager()` returns. Plugins append functions to `_hooks[name]`. `plugins`
+    maps module names to plugin names."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[Callable[..., object]]] = {}
@@ -102,20 +100,21 @@ class HookTable:
 
 
 class SessionAccess(msgspec.Struct, frozen=True):
-    """The current session's functions for plugins: run one of its tools through the gate, and add text to it.
-    Both are called in a plugin's thread."""
+    """Functions for plugins: `dispatch` runs a tool of a session through the gate, `inject` adds text to a
+    session. Both are called on a plugin's thread."""
 
     dispatch: Callable[[str, str, dict[str, Any]], str]
     inject: Callable[[str, str], bool]
 
 
 def served_session() -> str:
-    """Return the id of the session that plugin code is called for, or ""."""
+    """Return the id of the session for which plugin code is called, or ""."""
     return _session.get({}).get("HERMES_SESSION_ID", "")
 
 
 class Names:
-    """One host's claim on the module names, with its hooks and the session that is open to plugins."""
+    """One host's use of the modules, with its hooks and its session. The modules call the host that was
+    opened last."""
 
     def __init__(self, home: Path, ask_model: AskModel | None, problems: list[Problem]) -> None:
         self.home = home
@@ -143,7 +142,7 @@ class Names:
 
     @contextmanager
     def collecting(self) -> Generator[HookTable]:
-        """Collect the hooks of a plugin that registers again, separately from those that are in use."""
+        """Collect the hooks that a plugin adds in this context in a table of their own."""
         table = HookTable()
         table.plugins = self.hooks.plugins
         token = _table.set(table)
@@ -172,20 +171,19 @@ def session_scope(session_id: str, conversation_id: str = "") -> Generator[None]
 
 
 def await_real_usage(engine: ContextEngine, tokens: int) -> None:
-    """Set the attributes that engines expect on themselves after a compaction: no token counts until the next
-    answer, and the estimated size of the next request.
-
-    All attributes are tried; then the error of the first that was refused is raised.
-    """
+    """Set the attributes that an engine expects on itself after a compaction: no token counts until the next
+    answer, and the estimated size of the next request. If some can't be set, the first error is raised at the
+    end."""
     attributes: dict[str, object] = {
         "last_prompt_tokens": -1,
         "last_completion_tokens": 0,
         "awaiting_real_usage_after_compression": True,
         "last_compression_rough_tokens": tokens,
     }
-    tried = [attempt(lambda item=item: setattr(engine, *item)) for item in attributes.items()]
-    if failure := next((outcome.error for outcome in tried if outcome.error is not None), None):
-        raise failure
+    outcomes = [attempt(lambda item=item: setattr(engine, *item)) for item in attributes.items()]
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
 
 
 def is_hermes_plugin(folder: Path) -> bool:
@@ -215,10 +213,8 @@ def call_llm(  # noqa: PLR0913 - the signature of Hermes Agent, which plugins ca
     temperature: float | None = None,
     timeout: float | None = None,
 ) -> Completion:
-    """Ask the host's model and return its answer.
-
-    Raises RuntimeError if the host has no model for plugins, and any error of the host.
-    """
+    """Ask the host's model and return its answer. Raises RuntimeError if the host has no model for plugins,
+    and any error of the host."""
     ask = next((holder.ask_model for holder in reversed(_holders) if holder.ask_model), None)
     if ask is None:
         raise RuntimeError("no model is available to plugins")
@@ -235,7 +231,7 @@ def call_llm(  # noqa: PLR0913 - the signature of Hermes Agent, which plugins ca
 
 
 def get_hermes_home() -> Path:
-    """Return the home folder: HERMES_HOME, which is Whet's while plugins are loaded."""
+    """Return HERMES_HOME, which is Whet's home while plugins are loaded, or the home of the last host."""
     return Path(os.environ.get("HERMES_HOME") or _holders[-1].home)
 
 
@@ -287,7 +283,7 @@ def _remove() -> None:
 
 
 def add_module(name: str, content: Mapping[str, object], *, is_package: bool) -> ModuleType:
-    """Make a module and add it to `sys.modules` and to its parent."""
+    """Create a module, and add it to `sys.modules` and to its parent."""
     module = module_from_spec(ModuleSpec(name, None, is_package=is_package))
     module.__doc__ = "Provided by Whet for plugins that expect it."
     for attribute, value in content.items():

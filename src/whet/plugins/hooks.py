@@ -1,8 +1,7 @@
-"""The points of a turn at which plugins are called, and the meaning of their answers.
+"""Call the hooks of plugins, and interpret their answers.
 
-Hooks run in the order of `plugins.enabled`, then of registration, each with its own time limit. A hook
-that fails is reported; after three failures in a row it is off for the rest of the process. This module is
-independent of the loop: `tool_hooks.py` and the composition root call it.
+Hooks run in the order of `plugins.enabled`, then of registration, each with its own time limit. A hook that
+fails is reported. After three failures in a row it is switched off for the rest of the process.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ NAMES = (
 MIDDLEWARE = ("tool_request", "tool_execution")
 """The kinds that `register_middleware` accepts. Internally they are hooks like the others."""
 GUARDS = frozenset({"pre_tool_call", *MIDDLEWARE})
-"""Hooks that are never switched off: each failure of one blocks the call."""
+"""Hooks that are never switched off. If one fails, the tool call is blocked."""
 LIMIT_S = 10.0
 _STRIKES = 3
 
 
 class ToolVerdict(msgspec.Struct, frozen=True):
-    """The result of the pre_tool_call hooks: the call's arguments, `blocked` if it must not run (the reason),
-    `asks` if a person must be asked (the reason)."""
+    """The result of the pre_tool_call hooks: the call's arguments, the reason if it is `blocked`, and the
+    reason if a person must be asked (`asks`)."""
 
     arguments: dict[str, Any]
     blocked: str = ""
@@ -88,8 +87,8 @@ class Hooks:
         self._sources.append(source)
 
     def bound_to(self, engine: object) -> Hooks:
-        """Return these hooks for a session. If its engine is an instance of its own, its plugin's hooks are
-        replaced by those of that instance, and failures are counted per session."""
+        """Return these hooks for a session with `engine`. If the engine has an instance per session, the
+        hooks of its plugin are replaced by those of the instance, and failures are counted per session."""
         bound = bound_parts(engine)
         if bound is None:
             return self
@@ -98,7 +97,7 @@ class Hooks:
         return view
 
     def within(self, scope: Callable[[], AbstractContextManager[object]]) -> Hooks:
-        """Return these hooks so that each is called inside `scope`. Failures are counted as before."""
+        """Return these hooks, each of which is then called inside `scope`. Failures are counted together."""
         view = Hooks((), self._problems, limit_s=self._limit_s)
         view.add_source(self.hooks_named)
         view._strikes = self._strikes
@@ -127,8 +126,8 @@ class Hooks:
         return answers
 
     async def before_tool(self, tool: str, arguments: dict[str, Any], **facts: Any) -> ToolVerdict:
-        """Call the tool_request functions, then the pre_tool_call hooks. Changed arguments reach the next
-        one; the first block ends it.
+        """Call the tool_request functions, then the pre_tool_call hooks, each with the arguments that the one
+        before has returned. The first that blocks the call ends this.
 
         A function returns {"args": {...}} to replace the arguments, or None. A hook returns None,
         {"action": "block", "message": ...}, {"action": "approve", "message": ...} or {"action": "modify",
@@ -168,11 +167,12 @@ class Hooks:
         return ToolVerdict(arguments, asks=asks)
 
     async def transform(self, result: str, **facts: Any) -> str:
-        """Let the transform_tool_result hooks change a result's text one after the other; None keeps it."""
+        """Return a result's text as changed by the transform_tool_result hooks."""
         return await self.replace("transform_tool_result", "result", result, **facts)
 
     async def replace(self, name: str, keyword: str, text: str, **facts: Any) -> str:
-        """Let the hooks of that name change a text, which they receive as `keyword`; None keeps it."""
+        """Return a text as changed by the hooks of that name, which get it as `keyword`. A hook that returns
+        None keeps it."""
         for hook in self.hooks_named(name):
             try:
                 answer = await self._run(hook, {**facts, keyword: text})
@@ -183,8 +183,8 @@ class Hooks:
         return text
 
     async def context(self, **facts: Any) -> str:
-        """Return the text that the pre_llm_call hooks add to the person's message: text, or {"context":
-        text}."""
+        """Return the text that the pre_llm_call hooks add to the person's message. They return a text or
+        {"context": text}."""
         texts: list[str] = []
         for answer in await self.call_all("pre_llm_call", **facts):
             text = as_object(answer).get("context", answer)
@@ -204,8 +204,8 @@ class Hooks:
         count = self._strikes.get(id(hook.function), 0) + 1
         self._strikes[id(hook.function)] = count
         is_off = count == _STRIKES and hook.name not in GUARDS
-        off = f"; it is off now, after {count} failures in a row" if is_off else ""
-        self._problems.append(Problem(hook.plugin, f"its hook {hook.name} failed: {error.message}{off}"))
+        note = f"; it is off now, after {count} failures in a row" if is_off else ""
+        self._problems.append(Problem(hook.plugin, f"its hook {hook.name} failed: {error.message}{note}"))
 
 
 def _replace_plugin_hooks(hooks: Sequence[Hook], bound: BoundParts, name: str) -> list[Hook]:
@@ -222,14 +222,14 @@ def _parse_answer(hook: Hook, answer: Any) -> ToolVerdict:
     """
     fields = as_object(answer)
     action = fields.get("action") or fields.get("decision")
-    why = str(fields.get("message") or fields.get("reason") or "no reason was given")
+    reason = str(fields.get("message") or fields.get("reason") or "no reason was given")
     changed = fields.get("args") if "args" in fields else fields.get("tool_input")
     if action is None and not isinstance(answer, str):
         return ToolVerdict({})
     if action == "block":
-        return ToolVerdict({}, blocked=why)
+        return ToolVerdict({}, blocked=reason)
     if action == "approve":
-        return ToolVerdict({}, asks=why)
+        return ToolVerdict({}, asks=reason)
     if action == "modify" and isinstance(changed, dict):
         return ToolVerdict(as_object(cast("object", changed)))
     if action == "allow":

@@ -1,7 +1,7 @@
 """Install a plugin's folder into the home: copy a folder, or clone a git repository.
 
-This takes two steps, so that a person can look at the plugin in between: `fetch` puts it beside the
-plugins folder and reads it without running any of it, `move_into_place` moves it in. Nothing is enabled here.
+This takes two steps, so that a person can look at the plugin in between: `fetch` copies it next to the
+plugins folder and reads it without running its code, and `move_into_place` moves it there. It is not enabled.
 """
 
 from __future__ import annotations
@@ -43,17 +43,14 @@ class FetchedPlugin(msgspec.Struct, frozen=True):
 def fetch(home: Home, source: str) -> FetchedPlugin:
     """Copy or clone `source` and read it. Then call `discard` or `move_into_place`. Raises WhetError."""
     home.ensure()
-    ready = Path(tempfile.mkdtemp(prefix=".plugin-", dir=home.root))
-    done = False
+    temporary = Path(tempfile.mkdtemp(prefix=".plugin-", dir=home.root))
     try:
-        folder = ready / _folder_name(source)
+        folder = temporary / _folder_name(source)
         clone(source, folder) if is_git(source) else _copy(source, folder)
-        fetched = _read(home, source, folder)
-        done = True
-        return fetched
-    finally:
-        if not done:
-            shutil.rmtree(ready, ignore_errors=True)
+        return _read(home, source, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def move_into_place(fetched: FetchedPlugin) -> Path:
@@ -96,25 +93,25 @@ def _copy(source: str, folder: Path) -> None:
 
 def clone(source: str, folder: Path) -> None:
     """Clone a git repository without running any of its code. Raises WhetError."""
-    # No hooks of the machine's templates run, and git does not ask for a password.
+    # no hooks of the machine's templates, no question for a password, no download of large files
     command = ["git", "-c", "core.hooksPath=/dev/null", "clone", "--quiet", "--", source, str(folder)]
-    quiet = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+    environ = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             capture_output=True,
             stdin=subprocess.DEVNULL,
             timeout=_CLONE_LIMIT_S,
             check=False,
-            env=quiet,
+            env=environ,
         )
     except FileNotFoundError as error:
         raise WhetError("git is not installed", hint="install git, or give a folder") from error
     except subprocess.TimeoutExpired as error:
         raise WhetError(f"git did not finish in {_CLONE_LIMIT_S:g} s") from error
-    if done.returncode != 0:
-        lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        last_line = lines[-1] if lines else f"code {done.returncode}"
+    if process.returncode != 0:
+        text = process.stderr.decode(errors="replace").strip()
+        last_line = text.splitlines()[-1] if text else f"code {process.returncode}"
         raise WhetError(f"git can't clone {mask(source)}: {mask(last_line)[:300]}")
 
 
@@ -139,7 +136,7 @@ def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:
     return FetchedPlugin(
         folder=folder,
         source=source,
-        commit=_commit(folder),
+        commit=_read_commit(folder),
         manifest=manifest,
         files=len(plain),
         size_bytes=size_bytes,
@@ -149,9 +146,9 @@ def _read(home: Home, source: str, folder: Path) -> FetchedPlugin:
     )
 
 
-def _commit(folder: Path) -> str:
+def _read_commit(folder: Path) -> str:
     if not (folder / ".git").is_dir():
         return ""
     command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
-    done = subprocess.run(command, capture_output=True, check=False, text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    process = subprocess.run(command, capture_output=True, check=False, text=True)
+    return process.stdout.strip() if process.returncode == 0 else ""

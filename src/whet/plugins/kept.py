@@ -1,8 +1,7 @@
-"""The values that a plugin keeps between runs, `ctx.state`: small JSON values in
-`plugin-data/NAME/state.json`.
+"""Store the values that a plugin keeps between runs (`ctx.state`), as JSON in `plugin-data/NAME/state.json`.
 
-Each change is durable on return, and several programs may change the file at the same time. A file that
-can't be read is never overwritten.
+Changes are durable on return, and several programs may make them at the same time. A file that can't be read
+is never overwritten.
 """
 
 from __future__ import annotations

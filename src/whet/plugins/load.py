@@ -1,8 +1,8 @@
 """Load the plugins that the settings enable, and return their parts.
 
-Import this module only if `plugins.enabled` is not empty: a start without plugins pays nothing for them. A
-failure while one is loaded disables only that plugin, with the reason in `LoadedPlugins.problems`; none of
-its parts are kept. The composition root connects the parts.
+Import this module only if `plugins.enabled` is not empty, so that a start without plugins pays nothing for
+them. A plugin that fails to load is disabled and keeps none of its parts; the others load. The reason is in
+`LoadedPlugins.problems`. The composition root connects the parts.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ from whet.plugins.parts import (
 class PluginHost(msgspec.Struct, frozen=True):
     """The services that the program offers to plugins, and the names that it uses itself.
 
-    `ask_model` answers a plugin's request in the plugin's thread. `offers` are the capabilities that are
-    really supported; a plugin's ctx has no others. `workspace` is the folder that may contain
-    `.whet/plugins`.
+    `ask_model` runs in the thread of the plugin that asks. `offers` are the capabilities that a plugin's ctx
+    has here. `workspace` is the folder that may contain `.whet/plugins`.
     """
 
     ask_model: hermes.AskModel | None = None
@@ -65,8 +64,7 @@ class PluginHost(msgspec.Struct, frozen=True):
 
 
 class PluginState(msgspec.Struct, frozen=True):
-    """One enabled plugin: its manifest, its registrations by kind, and its folder unless it is from an
-    installed package."""
+    """An enabled plugin with the names of its parts by kind. `folder` is None for an installed package."""
 
     manifest: Manifest
     key: str
@@ -76,7 +74,7 @@ class PluginState(msgspec.Struct, frozen=True):
 
 
 class _Running(msgspec.Struct, frozen=True):
-    found: FoundPlugin
+    source: FoundPlugin
     registered: Registrations
     register_again: Callable[[], Registrations]
 
@@ -111,9 +109,9 @@ class LoadedPlugins:
         }
         self.engines: dict[str, PluginEngine] = {
             engine.name: PluginEngine(
-                plugin.found.name,
+                plugin.source.name,
                 engine.name,
-                plugin.found.manifest.description,
+                plugin.source.manifest.description,
                 engine,
                 plugin.register_again,
                 hermes.await_real_usage,
@@ -126,7 +124,7 @@ class LoadedPlugins:
         self._is_closed = False
         self._on_close: list[Callable[[], None]] = []
         self._tasks = [item.registered.tasks for item in running]
-        self._unloads = [(item.found.name, unload) for item in running for unload in item.registered.unloads]
+        self._unloads = [(item.source.name, unload) for item in running for unload in item.registered.unloads]
         self.memories: Memories = Memories(self.memory_providers.values(), problems)
         self.hooks: hooks.Hooks = hooks.Hooks([hook for part in parts for hook in part.hooks], problems)
         self.hooks.add_source(names.hooks.hooks_named)
@@ -135,7 +133,7 @@ class LoadedPlugins:
 
     @property
     def toolsets(self) -> list[str]:
-        """The toolsets of the plugins' tools, which are on while their plugin is."""
+        """The toolsets of the plugins' tools. A toolset is on while its plugin is."""
         return list(dict.fromkeys(tool.toolset for tool in self.tools))
 
     @property
@@ -147,21 +145,21 @@ class LoadedPlugins:
         return {problem.plugin: problem.reason for problem in self.problems if problem.plugin not in loaded}
 
     def find_command(self, name: str, engine: object = None) -> PluginCommand | None:
-        """Return the command of that name; if the engine instance in use has its own, that one."""
+        """Return the command of that name, or None. The commands of the engine instance come first."""
         bound = bound_parts(engine)
         own_commands = bound.commands if bound else ()
         return next((command for command in (*own_commands, *self.commands) if command.name == name), None)
 
     def scope(self, session_id: str, conversation_id: str) -> AbstractContextManager[object]:
-        """Set the session that plugin code inside is called for."""
+        """Name the session to plugin code that is called inside."""
         return hermes.session_scope(session_id, conversation_id)
 
     def note_failure(self, error: PluginError) -> None:
-        """Record a plugin's failure outside of its hooks, for `take_news`."""
+        """Record a failure of a plugin outside of its hooks. `take_news` returns it."""
         self.problems.append(Problem(error.plugin, f"its {error.hook} failed: {error.message}"))
 
     def take_news(self) -> list[str]:
-        """Return the problems that were not returned before, one line each."""
+        """Return the problems since the last call, one line each."""
         news = [problem.line for problem in self.problems[self._reported_count :]]
         self._reported_count = len(self.problems)
         return news
@@ -179,8 +177,10 @@ class LoadedPlugins:
         if self._is_closed:
             return
         self._is_closed = True
-        for task in [task for tasks in self._tasks for task in tasks if not task.get_loop().is_closed()]:
-            task.cancel()
+        for tasks in self._tasks:
+            for task in tasks:
+                if not task.get_loop().is_closed():
+                    task.cancel()
         for plugin, unload in reversed(self._unloads):
             with contextlib.suppress(PluginError), attribute_errors(plugin, "on_unload"):
                 unload()
@@ -196,10 +196,10 @@ class LoadedPlugins:
 def load_plugins(
     home: Home, settings: PluginSettings, environ: MutableMapping[str, str], host: PluginHost
 ) -> LoadedPlugins:
-    """Load all enabled plugins in order. Failures are in `problems`, never raised.
+    """Load all enabled plugins in order. Failures are in `problems` of the result; none is raised.
 
-    `environ` is the process's environment: .env and HERMES_HOME are set there before any plugin's code
-    runs.
+    `environ` is the process's environment. It gets HERMES_HOME and the variables of .env before any plugin's
+    code runs.
     """
     problems: list[Problem] = []
     undo = [_set_environment(home, environ, problems)]
@@ -214,7 +214,7 @@ def load_plugins(
         plugin = loader.load(source)
         if plugin is not None:
             running.append(plugin)
-            undo.append(_releaser(source))
+            undo.append(_make_releaser(source))
         registrations = plugin.registered.names() if plugin else {}
         states.append(
             PluginState(source.manifest, source.key, plugin is not None, registrations, source.folder)
@@ -243,8 +243,8 @@ def select_plugins(
     for name in settings.enabled:
         source = discovery.find_plugin(name)
         if source is None:
-            there = ", ".join(discovery.plugins) or "none"
-            missing = Problem(name, f"it is enabled but not installed; installed: {there}")
+            installed = ", ".join(discovery.plugins) or "none"
+            missing = Problem(name, f"it is enabled but not installed; installed: {installed}")
             problems.append(broken.get(name, missing))
         elif not {source.name, source.key} & set(settings.disabled):
             chosen.setdefault(source.name, source)
@@ -268,7 +268,7 @@ class _Loader:
 
     def load(self, source: FoundPlugin) -> _Running | None:
         """Import and register a plugin. Returns None, and adds a problem, if that failed."""
-        context = self._context(source, self._taken)
+        context = self._make_context(source, self._taken)
         imported: ModuleType | None = None
         try:
             if _is_hermes_plugin(source):
@@ -290,7 +290,7 @@ class _Loader:
         self._taken.add(source.name, context.registered)
 
         def register_again() -> Registrations:
-            collector = self._context(source, TakenNames())
+            collector = self._make_context(source, TakenNames())
             with self._names.collecting() as table, _register_for(collector):
                 _run_register(source, register, collector)
             collector.registered.hooks.extend(table.all())
@@ -298,7 +298,7 @@ class _Loader:
 
         return _Running(source, context.registered, register_again)
 
-    def _context(self, source: FoundPlugin, taken_names: TakenNames) -> PluginContext:
+    def _make_context(self, source: FoundPlugin, taken_names: TakenNames) -> PluginContext:
         return PluginContext(
             source.manifest, source.folder, self._home.root, taken_names, self._offers, self._names
         )
@@ -306,7 +306,7 @@ class _Loader:
 
 @contextlib.contextmanager
 def _register_for(context: PluginContext) -> Generator[None]:
-    """Assign tools that are registered through another program's table to this plugin."""
+    """Assign tools to this plugin that are registered inside through `tools.registry`."""
     token = shims.holder.set(context)
     try:
         yield
@@ -315,7 +315,7 @@ def _register_for(context: PluginContext) -> Generator[None]:
 
 
 def _missing_module_hint(error: PluginError) -> str:
-    """Return a hint for a plugin that imports a missing module."""
+    """Return a hint if the plugin imports a missing module, otherwise ""."""
     cause = error.__cause__
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return ""
@@ -336,11 +336,10 @@ def _module_of(source: FoundPlugin) -> str:
 
 
 def _register_function(target: object, group: str) -> object:
-    """Return the register function of an entry point: a module's or object's register(), or the function
-    itself.
+    """Return the register function of an entry point.
 
-    For the class or factory of a memory provider, it is a function that makes the provider and registers
-    it.
+    That is the register() of a module or object, or `target` itself if it is a function. For the class or
+    factory of a memory provider, it is a function that makes the provider and registers it.
     """
     register = getattr(target, "register", None)
     if callable(register) and not inspect.isclass(target):
@@ -356,8 +355,10 @@ def _register_function(target: object, group: str) -> object:
 
 
 def _class_registration(module: ModuleType) -> Callable[[PluginContext], object] | None:
-    """Return a function that registers the only memory provider, or else the only context engine, that a
-    module without register() defines, or None."""
+    """Return a register function for a module without one, or None.
+
+    It registers the only memory provider that the module defines, or else its only context engine.
+    """
     own_classes = [
         class_
         for class_ in vars(module).values()
@@ -377,7 +378,7 @@ def _has_required_parameters(target: object) -> bool:
     if not callable(target):
         return False
     try:
-        needed = [
+        required = [
             parameter
             for parameter in inspect.signature(target).parameters.values()
             if parameter.default is parameter.empty
@@ -385,12 +386,13 @@ def _has_required_parameters(target: object) -> bool:
     except (TypeError, ValueError):
         return True
     return any(
-        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in needed
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in required
     )
 
 
 def _load_entry(source: FoundPlugin) -> tuple[Callable[[PluginContext], object], ModuleType | None]:
-    """Return a plugin's register function, and its module if it is from a folder."""
+    """Return a plugin's register function, and its module if it is from a folder. Raises PluginError."""
     module: ModuleType | None = None
     if source.entry is not None:
         with attribute_errors(source.name, "import"):
@@ -418,7 +420,7 @@ def _run_register(
         raise PluginError("register must not be async", plugin=source.name, hook="register")
 
 
-def _releaser(source: FoundPlugin) -> Callable[[], None]:
+def _make_releaser(source: FoundPlugin) -> Callable[[], None]:
     return lambda: modules.release(source.module) if source.folder is not None else None
 
 

@@ -55,11 +55,11 @@ def read_manifest(folder: Path) -> Manifest:
     fields = cast("dict[Any, Any]", content)
     tools = fields.get("provides_tools")
     return Manifest(
-        name=_check_name(_text(fields.get("name")) or folder.name, folder.name),
-        version=_text(fields.get("version")),
-        description=_text(fields.get("description")),
-        author=_text(fields.get("author")),
-        provides_tools=tuple(map(_text, cast("list[Any]", tools))) if isinstance(tools, list) else (),
+        name=_check_name(_to_text(fields.get("name")) or folder.name, folder.name),
+        version=_to_text(fields.get("version")),
+        description=_to_text(fields.get("description")),
+        author=_to_text(fields.get("author")),
+        provides_tools=tuple(map(_to_text, cast("list[Any]", tools))) if isinstance(tools, list) else (),
     )
 
 
@@ -69,7 +69,7 @@ def slug_of(key: str) -> str:
     return f"_{slug}" if slug[:1].isdigit() else slug
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     return " ".join(str(value).split())[:400] if isinstance(value, (str, int, float)) else ""
 
 

@@ -1,9 +1,9 @@
-"""External memories from plugins, from a session's start to its end.
+"""External memories from plugins: call them at the events of a session, from its start to its end.
 
-They are initialised with a session, queried before a turn and before a compaction, and notified after a
-turn, of every learned change, of helpers, and of the session's end. The methods are those of Hermes
-Agent's memory providers, all optional; `EmptyMemory` is their base class. A memory that fails or is slow
-is reported, and is off after three failures in a row. A turn never waits more than a few seconds for one.
+A memory is initialised with a session and queried before a turn and before a compaction. It is notified of
+finished turns, learned changes, helpers' results and the session's end. The methods are those of Hermes
+Agent's memory providers, all optional; `EmptyMemory` is their base class. A failing or slow memory is
+reported, and is not called again after three failures in a row. Each call has a time limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from whet.contract.texts import as_object
 from whet.plugins.calls import accepted_keywords, attribute_errors, call, within
 from whet.plugins.parts import MemoryProvider, Problem
 
-_STRIKES = 3
+_MAX_FAILURES = 3
 _ASK_LIMIT_S = 3.0
 _TELL_LIMIT_S = 10.0
 _START_LIMIT_S = 20.0
@@ -40,7 +40,7 @@ class RecallStatus(msgspec.Struct, frozen=True):
 
 
 def is_trivial_prompt(text: str | None) -> bool:
-    """Return whether a message needs no memories: it is empty, a command, a greeting, or a short reply."""
+    """Return whether a message is empty, a command, a greeting or a short reply, which needs no memories."""
     message = (text or "").strip()
     return not message or message.startswith("/") or " ".join(_WORD.findall(message.casefold())) in _TRIVIAL
 
@@ -56,7 +56,7 @@ class EmptyMemoryCore:
         return True
 
     def unavailable_reason(self) -> str:
-        """Return why it can't."""
+        """Return why it can't work here."""
         return ""
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
@@ -140,7 +140,7 @@ class Memories:
     def __init__(self, providers: Iterable[MemoryProvider], problems: list[Problem]) -> None:
         self._providers = list(providers)
         self._problems = problems
-        self._strikes: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
         self._session_id = ""
         self._usable: list[MemoryProvider] | None = None
 
@@ -149,18 +149,19 @@ class Memories:
         return bool(self._providers)
 
     async def enter(self, session_id: str, facts: Mapping[str, str], *, previous_id: str = "") -> None:
-        """Start the memories with the process's first session, or switch them to another one that follows
-        `previous_id`."""
+        """Initialise the memories with the process's first session, or notify them of a switch to another.
+
+        `previous_id` is the session that this one replaces, or "".
+        """
         if session_id == self._session_id:
             return
-        first, former = not self._session_id, self._session_id
-        self._session_id = session_id
+        former_id, self._session_id = self._session_id, session_id
         for memory in await self._available():
-            if first:
+            if not former_id:
                 await self._call(memory, "initialize", _START_LIMIT_S, session_id, **facts)
             else:
                 switch = {
-                    "parent_session_id": previous_id or former,
+                    "parent_session_id": previous_id or former_id,
                     "reset": bool(previous_id),
                     "rewound": False,
                 }
@@ -239,7 +240,7 @@ class Memories:
             await self._call(memory, "shutdown", _TELL_LIMIT_S)
 
     async def _available(self) -> list[MemoryProvider]:
-        """Return the memories that report that they can work here. The others are reported once."""
+        """Return the memories that can work here. Each of the others is reported once."""
         if self._usable is None:
             self._usable = []
             for memory in self._providers:
@@ -254,22 +255,24 @@ class Memories:
         return self._usable
 
     async def _call(
-        self, memory: MemoryProvider, name: str, limit_s: float, *given: object, **facts: object
+        self, memory: MemoryProvider, name: str, limit_s: float, *positional: object, **facts: object
     ) -> object:
+        """Call a method of a memory. Returns None if it is missing or fails, or if the memory is off."""
         method = getattr(memory.provider, name, None)
-        if not callable(method) or self._strikes.get(memory.name, 0) >= _STRIKES:
+        if not callable(method) or self._failures.get(memory.name, 0) >= _MAX_FAILURES:
             return None
         try:
             with attribute_errors(memory.plugin, f"{memory.name}.{name}"):
-                arguments, keywords = bind_arguments(method, name, given, facts)
+                arguments, keywords = bind_arguments(method, name, positional, facts)
                 answer = await within(limit_s, call(method, *arguments, **keywords))
         except PluginError as error:
-            count = self._strikes[memory.name] = self._strikes.get(memory.name, 0) + 1
-            off = f"; it is off now, after {count} failures in a row" if count == _STRIKES else ""
-            reason = f"its memory {memory.name} failed in {name}: {error.message}{off}"
+            count = self._failures[memory.name] = self._failures.get(memory.name, 0) + 1
+            reason = f"its memory {memory.name} failed in {name}: {error.message}"
+            if count == _MAX_FAILURES:
+                reason += f"; it is off now, after {count} failures in a row"
             self._problems.append(Problem(memory.plugin, reason))
             return None
-        self._strikes.pop(memory.name, None)
+        self._failures.pop(memory.name, None)
         return answer
 
 
@@ -291,7 +294,10 @@ _NAMES = {
 def bind_arguments(
     method: Callable[..., object], name: str, positional: Sequence[object], facts: Mapping[str, object]
 ) -> tuple[Sequence[object], dict[str, Any]]:
-    """Return a method's arguments: positional if it accepts them, otherwise by name."""
+    """Return the positional and keyword arguments for a call of `method`.
+
+    A method with too few positional parameters gets those values by name.
+    """
     try:
         parameters = list(inspect.signature(method).parameters.values())
     except (TypeError, ValueError):

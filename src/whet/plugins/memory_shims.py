@@ -1,5 +1,6 @@
-"""The content of the modules that memory providers of Hermes Agent's set-up import: texts, files, locks and
-past sessions. Each is a thin function of our own. docs/plugins.md lists the providers that were tried.
+"""Functions that replace the modules of Hermes Agent that its memory providers import.
+
+They concern texts, files, locks and past sessions. docs/plugins.md lists the providers that were tried.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SECRET_NAMES = frozenset({"auth.json", ".anthropic_oauth.json"})
 
 
 def sanitize_context(text: str) -> str:
-    """Return a text without the blocks of memory that a host put into it."""
+    """Return a text without the blocks of memory that a program inserted."""
     return _FENCES.sub("", text)
 
 
@@ -39,7 +40,7 @@ def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
 
 
 def get_read_block_error(path: str) -> str | None:
-    """Return why a provider may not read a file: it holds keys. None if it may."""
+    """Return the reason if a file holds keys, so that a provider may not read it; otherwise None."""
     target = Path(path).expanduser().resolve()
     is_secret = target.name in _SECRET_NAMES or (
         target.name.startswith(".env") and target.name != ".env.example"
@@ -54,7 +55,7 @@ def raise_if_read_blocked(path: str) -> None:
 
 
 def user_instruction(content: Any) -> str | None:
-    """Return what a person wrote in a message. Messages here hold no text of skills."""
+    """Return a message's content if it is text, otherwise None. Messages here contain no text of skills."""
     return content if isinstance(content, str) else None
 
 
@@ -67,21 +68,21 @@ def atomic_json_write(path: Any, data: Any, **options: Any) -> None:
 
 
 def env_var_enabled(name: str, default: str = "") -> bool:
-    """Return whether a variable of the environment is switched on."""
+    """Return whether an environment variable is on: 1, true, yes or on."""
     return os.environ.get(name, default).strip().lower() in ("1", "true", "yes", "on")
 
 
 class FeatureUnavailable(RuntimeError):
-    """A package that a plugin needs is not installed. Never raised here."""
+    """Raised by Hermes Agent if a plugin's package is missing. Never raised here."""
 
 
 def ensure(feature: str, **options: Any) -> None:
-    """Do nothing: no package is installed for a plugin. Its own import then names what is missing."""
+    """Do nothing. The plugin's own import then fails and names the missing package."""
     del feature, options
 
 
 class SingletonSlot(Generic[T]):
-    """Holds one object that is made at first use, by one thread."""
+    """Holds an object that is made at first use, only once even if several threads ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,7 +115,7 @@ def apply_wal_with_fallback(connection: sqlite3.Connection, **options: Any) -> s
 
 
 def rewrite_memory_query(user_message: str) -> str:
-    """Return "": the message itself is searched for, without a model call."""
+    """Return "", so that the provider searches for the message itself."""
     del user_message
     return ""
 

@@ -1,8 +1,8 @@
-"""Plugin functions that wrap each run of a tool: `register_middleware("tool_execution", ...)`.
+"""Run tools inside plugins' functions that were registered by `register_middleware("tool_execution", ...)`.
 
-Such a function receives the call and `next_call`, which runs the tool once, as the gate judged it, and
-returns its text. The function's return value is the result. If the function fails, the tool does not run,
-because it may be a guard.
+Such a function receives the call and `next_call`, which runs the tool once, with the arguments that the
+gate judged, and returns its text. The function's return value is the result. The call fails if the function
+fails, because the function may be a guard.
 """
 
 from __future__ import annotations
@@ -51,27 +51,28 @@ def _wrap_handler(hook: Hook, inner: Handler, facts: Mapping[str, Any]) -> Handl
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         single_run = _SingleRun(arguments)
         keywords = {**facts, "args": copy.deepcopy(arguments), "next_call": single_run.next_call}
-        work = asyncio.ensure_future(call(hook.function, **accepted_keywords(hook.function, keywords)))
+        task = asyncio.ensure_future(call(hook.function, **accepted_keywords(hook.function, keywords)))
         output: ToolOutput | None = None
         try:
             with attribute_errors(hook.plugin, hook.name):
-                await asyncio.wait({work, single_run.asked}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({task, single_run.asked}, return_when=asyncio.FIRST_COMPLETED)
                 if single_run.asked.done():
                     output = await single_run.run_tool(inner(context, arguments))
-                result = await work
+                result = await task
         except PluginError as error:
             text = f"the plugin {hook.plugin} failed around this call: {error.message}"
             raise ToolError(text if output is None else f"{text} (the tool had run)") from error
         finally:
             single_run.end()
-            work.cancel()
+            task.cancel()
         return output if output is not None and result == output.text else to_output(result)
 
     return run
 
 
 class _SingleRun:
-    """`next_call` of one function. The tool runs in the turn's own task, so that cancellation reaches it."""
+    """Lets one function run the tool once. The tool runs in the turn's own task, so that a cancel reaches
+    it."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -83,7 +84,7 @@ class _SingleRun:
         self.asked: asyncio.Future[None] = self._loop.create_future()
 
     def next_call(self, args: object = None, **more: object) -> Any:
-        """Run the tool and return its text; in the event loop's thread, an awaitable of it.
+        """Run the tool and return its text, or an awaitable of the text in the event loop's thread.
 
         Raises RuntimeError for a second call and for arguments that the gate has not judged.
         """
@@ -116,7 +117,7 @@ class _SingleRun:
         return output
 
     def end(self) -> None:
-        """Fail a caller that still waits."""
+        """Raise an error in a caller that still waits."""
         if not self._answer.done():
             self._answer.set_exception(RuntimeError("the call is over"))
         self.asked.cancel()

@@ -1,4 +1,4 @@
-"""`ctx.llm`: a plugin's own requests to the person's model. The person chooses the model."""
+"""Let plugins ask the person's model, by `ctx.llm`. The person chooses the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LlmUsage(msgspec.Struct):
 
 
 class LlmAnswer(msgspec.Struct):
-    """An answer: `text`, and `parsed` if JSON was requested and received."""
+    """An answer of the model. `parsed` is the value if JSON was requested and received."""
 
     text: str
     parsed: Any = None
@@ -38,14 +38,14 @@ class LlmAnswer(msgspec.Struct):
 
 
 class PluginModel:
-    """The object `ctx.llm`. `ask(messages, max_tokens, temperature, timeout_s)` returns an answer's text."""
+    """The object `ctx.llm`. `ask(messages, max_tokens, temperature, timeout)` returns an answer's text."""
 
     def __init__(self, plugin: str, ask: Callable[..., str]) -> None:
         self._plugin = plugin
         self._ask = ask
 
     def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> LlmAnswer:
-        """Ask and wait. Raises PermissionError for `provider` and `model`, which the person chooses."""
+        """Ask and wait. Raises PermissionError if `options` choose a provider, model, agent or profile."""
         self._check(options)
         request_options = {name: options.get(name) for name in ("max_tokens", "temperature", "timeout")}
         return LlmAnswer(self._ask(messages=messages, **request_options))
@@ -55,17 +55,16 @@ class PluginModel:
     ) -> LlmAnswer:
         """Ask for JSON and parse it. If the answer is not JSON, `parsed` is None."""
         texts = [str(as_object(part).get("text") or getattr(part, "text", "")) for part in input]
-        wants = json_schema is not None or bool(options.pop("json_mode", False))
+        is_json = json_schema is not None or bool(options.pop("json_mode", False))
         rule = "Answer with one JSON value and nothing else."
-        shape = f"\n\nJSON schema:\n{json.dumps(json_schema)}" if json_schema is not None else ""
-        system = [str(options.pop("system_prompt", "") or ""), rule if wants else ""]
-        rows: list[dict[str, Any]] = [
-            {"role": "user", "content": "\n\n".join([instructions + shape, *texts])}
-        ]
+        if json_schema is not None:
+            instructions += f"\n\nJSON schema:\n{json.dumps(json_schema)}"
+        system = [str(options.pop("system_prompt", "") or ""), rule if is_json else ""]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "\n\n".join([instructions, *texts])}]
         if any(system):
-            rows.insert(0, {"role": "system", "content": "\n\n".join(filter(None, system))})
-        answer = self.complete(rows, **options)
-        if wants:
+            messages.insert(0, {"role": "system", "content": "\n\n".join(filter(None, system))})
+        answer = self.complete(messages, **options)
+        if is_json:
             bare = answer.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
             try:
                 answer.parsed, answer.content_type = json.loads(bare), "json"
@@ -88,7 +87,7 @@ class PluginModel:
 
 
 def no_model(plugin: str) -> Callable[..., str]:
-    """Return a function that raises, for when no model is available."""
+    """Return a function that raises PluginError, because no model is available."""
 
     def ask(**request: Any) -> str:
         del request

@@ -1,8 +1,8 @@
-"""Hooks around model requests, both of a session and beside its turns: at the start, for streamed text, and
-at the end.
+"""Call plugins' hooks around model requests: at the start, for each piece of streamed text, and at the end.
 
-transform_llm_output may change an answer before it is stored; text that was streamed before stays as
-shown. The stream hooks receive text in pieces as it arrives. This module is independent of wire formats.
+`ModelCallHooks` serves the requests of a session's turns, `SideCallHooks` those beside them.
+transform_llm_output may change an answer before it is stored; text that was streamed before stays as shown.
+This module is independent of wire formats.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ModelCallHooks:
         self._count += 1
         facts = self._request_facts(link.info, messages)
         began_s = time.monotonic()
-        await self._hooks.call_all("pre_api_request", **facts, request_messages=_rows(messages))
+        await self._hooks.call_all("pre_api_request", **facts, request_messages=_to_rows(messages))
         await self._hooks.call_all("on_stream_start", **facts)
         try:
             async for item in link.stream(messages):
@@ -73,7 +73,7 @@ class ModelCallHooks:
             **_duration_facts(began_s),
             finish_reason=_finish_reason(reply),
             response_model=reply.model,
-            usage=_usage(reply),
+            usage=_describe_usage(reply),
             assistant_message=to_dict(reply.message),
             assistant_content_chars=len(text),
             assistant_tool_call_count=len(calls),
@@ -110,14 +110,14 @@ class SideCallHooks:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._count = 0
-        self._is_telling = False
+        self._is_calling = False
 
     async def stream(
         self, task: str, link: ModelLink, messages: Sequence[Message]
     ) -> AsyncIterator[StreamItem]:
-        """Stream over `link` and call the hooks; `task` names the request's purpose."""
+        """Stream over `link` and call the hooks. `task` names the request's purpose."""
         self._count += 1
-        rows = _rows(messages)
+        rows = _to_rows(messages)
         facts: dict[str, Any] = {
             "aux_task": task,
             "api_request_id": f"aux-{self._count}",
@@ -133,7 +133,7 @@ class SideCallHooks:
         try:
             async for item in link.stream(messages):
                 if isinstance(item, ModelReply):
-                    usage = _usage(item)
+                    usage = _describe_usage(item)
                     facts |= {"finish_reason": _finish_reason(item), "usage": usage}
                     facts["response"] = {"assistant_message": to_dict(item.message), "usage": usage}
                 yield item
@@ -144,21 +144,21 @@ class SideCallHooks:
             await self._call_hooks("post_auxiliary_call", **facts, **_duration_facts(began_s))
 
     async def _call_hooks(self, hook: str, **facts: Any) -> None:
-        """Call a hook, but not for requests that the hooks make themselves, which would never end."""
-        if self._is_telling:
+        """Call a hook, unless a hook is running: its own requests would call it again without end."""
+        if self._is_calling:
             return
-        self._is_telling = True
+        self._is_calling = True
         try:
             await self._hooks.call_all(hook, **facts)
         finally:
-            self._is_telling = False
+            self._is_calling = False
 
 
 def _finish_reason(reply: ModelReply) -> str:
     return "tool_calls" if reply.message.tool_calls else "stop" if reply.stop == "end" else "length"
 
 
-def _usage(reply: ModelReply) -> dict[str, Any]:
+def _describe_usage(reply: ModelReply) -> dict[str, Any]:
     """Return a reply's tokens under our names and under those that Hermes' plugins read."""
     usage = reply.usage
     more = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
@@ -169,5 +169,5 @@ def _duration_facts(began_s: float) -> dict[str, float]:
     return {"api_duration": time.monotonic() - began_s}
 
 
-def _rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _to_rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [to_dict(row) for row in messages]

@@ -1,7 +1,7 @@
-"""Import folders as Python packages, `hermes_plugins.<slug>`, once for all hosts of the process.
+"""Import folders of plugins as Python packages, `hermes_plugins.<slug>`, once for the process.
 
-A second host of the same folder gets the same module, so that modules that a plugin imports later match
-the code that it started with. The last release removes it from `sys.modules`.
+All sessions of the process share a folder's module, so that modules that a plugin imports later match the
+code that it started with. The last `release` removes it from `sys.modules`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _parents: set[str] = set()
 
 
 def acquire(plugin: str, name: str, folder: Path) -> ModuleType:
-    """Import `folder` as the package `name`, or return it if it is imported. Raises PluginError."""
+    """Import `folder` as the package `name`, or return the imported one.
+
+    Raises PluginError if the import fails or another folder has that name.
+    """
     folder = folder.resolve()
     entry = _loaded_modules.get(name)
     if entry is not None and entry.folder != folder:
@@ -45,7 +48,7 @@ def acquire(plugin: str, name: str, folder: Path) -> ModuleType:
 
 
 def release(name: str) -> None:
-    """Release a module that `acquire` returned."""
+    """Release a module that `acquire` returned. The last release forgets it."""
     entry = _loaded_modules.get(name)
     if entry is None:
         return
@@ -68,14 +71,12 @@ def _import(plugin: str, name: str, folder: Path) -> ModuleType:
         shared.__path__.append(str(folder.parent))
     module = module_from_spec(spec)
     sys.modules[name] = module
-    done = False
     try:
         with attribute_errors(plugin, "import"):
             spec.loader.exec_module(module)
-        done = True
-    finally:
-        if not done:
-            _forget(name)
+    except BaseException:
+        _forget(name)
+        raise
     return module
 
 
@@ -101,7 +102,7 @@ def _forget(name: str) -> None:
 
 
 class _LogForwarder(logging.Handler):
-    """Sends plugins' log records to our log file; otherwise they would appear on the person's screen."""
+    """Sends plugins' log records to our log file. Otherwise they would appear on the person's screen."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass the record on."""

@@ -1,6 +1,6 @@
-"""The parts of plugins as values: commands, engines, skills, providers, notifiers, and problems.
+"""The parts that plugins register, as values: commands, engines, skills, providers, notifiers and more.
 
-The rest of the program uses these, never a plugin's own object without a name and an owner.
+Each value has a name and the plugin that owns it. The program uses plugins' own objects only through them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BOUND = "_whet_bound"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A problem to report to the person: the plugin, and why it or a part of it is off."""
+    """Why a plugin or one of its parts is off, for the person."""
 
     plugin: str
     reason: str
@@ -39,7 +39,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PluginCommand(msgspec.Struct, frozen=True):
-    """A slash command; `name` has no slash, `args_hint` shows its arguments."""
+    """A slash command. `name` has no slash; `args_hint` describes the arguments."""
 
     plugin: str
     name: str
@@ -55,8 +55,10 @@ class PluginCommand(msgspec.Struct, frozen=True):
 
 
 class PluginCliCommand(msgspec.Struct, frozen=True):
-    """A command for the shell, `whet plugins run NAME`: `setup` adds its arguments to an argparse parser,
-    `handler` receives the parsed ones."""
+    """A command for the shell, `whet plugins run NAME`.
+
+    `setup` adds its arguments to an argparse parser. `handler` receives the parsed arguments.
+    """
 
     plugin: str
     name: str
@@ -92,7 +94,7 @@ class PluginSkill(msgspec.Struct, frozen=True):
 
 
 class PluginProvider(msgspec.Struct, frozen=True):
-    """A model server: `open` makes the provider that `model.provider: NAME` selects."""
+    """A model provider that `model.provider: NAME` selects."""
 
     plugin: str
     name: str
@@ -134,7 +136,7 @@ class MemoryProvider(msgspec.Struct, frozen=True):
 
 
 class Registrations(msgspec.Struct):
-    """The registrations of one run of register()."""
+    """The parts that one run of a plugin's register() registered."""
 
     tools: list[Tool] = msgspec.field(default_factory=list[Tool])
     commands: list[PluginCommand] = msgspec.field(default_factory=list[PluginCommand])
@@ -179,8 +181,7 @@ def engine_tools(engine: ContextEngine) -> list[str]:
 
 
 class BoundParts(msgspec.Struct, frozen=True):
-    """The commands and hooks of the run of register() that made a fresh engine instance; they belong to that
-    instance."""
+    """The commands and hooks that belong to one engine instance: register() made all of them in one run."""
 
     plugin: str
     commands: tuple[PluginCommand, ...]
@@ -216,17 +217,18 @@ class PluginEngine(msgspec.Struct, frozen=True):
         )
 
     def make_instance(self) -> ContextEngine:
-        """Run the plugin's register() again and return the instance that it makes, with its own connections.
+        """Run the plugin's register() again and return the new instance, with its own connections.
 
         Its commands and hooks are in `bound_parts`. Raises PluginError.
         """
-        again = self.register_again()
-        engine = next((engine for engine in again.engines if engine.name == self.name), None)
+        registered = self.register_again()
+        engine = next((engine for engine in registered.engines if engine.name == self.name), None)
         if engine is None or engine is self.prototype:
             outcome = "the same instance again" if engine is not None else f"no engine named {self.name}"
             raise PluginError(
                 f"register() gave {outcome}", plugin=self.plugin, hook="register_context_engine"
             )
-        # Stored on the instance: its commands refer to it, so a table of ours would keep it alive for ever.
-        setattr(engine, _BOUND, BoundParts(self.plugin, tuple(again.commands), tuple(again.hooks)))
+        # Stored on the instance: its commands refer to it, so a table of ours would keep it alive forever.
+        parts = BoundParts(self.plugin, tuple(registered.commands), tuple(registered.hooks))
+        setattr(engine, _BOUND, parts)
         return engine

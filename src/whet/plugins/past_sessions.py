@@ -1,6 +1,6 @@
-"""`hermes_state.SessionDB` for plugins: the stored sessions, to read only. Private sessions are left out.
+"""Let plugins read the stored sessions, as `hermes_state.SessionDB`. Private sessions are left out.
 
-Methods have the names and results of Hermes Agent's class; those that write are absent.
+Methods have the names and results of Hermes Agent's class. The methods that write are absent.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class PastSessions:
         """Return a session, or None if it does not exist or is private."""
         with suppress(NotFound):
             row = self._read(lambda db: sessions.get(db, session_id))
-            return None if row.private else _fields(row)
+            return None if row.private else _to_fields(row)
         return None
 
     def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
-        """Return the id that begins so, or None."""
+        """Return the session's full id, or None if no single session matches."""
         with suppress(NotFound):
             return self._read(lambda db: sessions.resolve_id(db, session_id_or_prefix))
         return None
@@ -59,15 +59,15 @@ class PastSessions:
     def list_sessions_rich(
         self, source: str | None = None, limit: int = 20, offset: int = 0, **options: Any
     ) -> list[dict[str, Any]]:
-        """Return sessions, the last active first."""
+        """Return the sessions that are not private, the last active first."""
         del options
         rows = self._read(lambda db: sessions.list_sessions(db, limit, offset=offset, source=source or ""))
-        return [_fields(row) for row in rows if not row.private]
+        return [_to_fields(row) for row in rows if not row.private]
 
     search_sessions = list_sessions_rich
 
     def get_messages(self, session_id: str, **options: Any) -> list[dict[str, Any]]:
-        """Return the messages of a session, oldest first; none of a private one."""
+        """Return the messages of a session, oldest first. A private session has none here."""
         del options
         if self.get_session(session_id) is None:
             return []
@@ -80,7 +80,7 @@ class PastSessions:
     get_messages_as_conversation = get_messages
 
     def search_messages(self, query: str, limit: int = 20, **options: Any) -> list[dict[str, Any]]:
-        """Return the messages that match best."""
+        """Return the messages that match the query best, without those of private sessions."""
         del options
         hits = search.find_now(self._database, query, limit)
         return [
@@ -89,7 +89,7 @@ class PastSessions:
                 "session_id": hit.session_id,
                 "role": hit.role,
                 "snippet": hit.snippet,
-                "timestamp": _seconds(hit.when),
+                "timestamp": _to_seconds(hit.when),
             }
             for hit in hits
             if self.get_session(hit.session_id) is not None
@@ -107,11 +107,11 @@ class PastSessions:
         session = self.get_session(session_id)
         return session["message_count"] if session else 0
 
-    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
-        return self._database.read_now(work)
+    def _read(self, query: Callable[[apsw.Connection], T]) -> T:
+        return self._database.read_now(query)
 
 
-def _fields(row: sessions.SessionRow) -> dict[str, Any]:
+def _to_fields(row: sessions.SessionRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "source": row.source,
@@ -119,9 +119,9 @@ def _fields(row: sessions.SessionRow) -> dict[str, Any]:
         "title": row.title,
         "cwd": row.workspace,
         "parent_session_id": row.parent_session_id or None,
-        "started_at": _seconds(row.started),
-        "ended_at": _seconds(row.ended) if row.ended else None,
-        "last_active": _seconds(row.last_active),
+        "started_at": _to_seconds(row.started),
+        "ended_at": _to_seconds(row.ended) if row.ended else None,
+        "last_active": _to_seconds(row.last_active),
         "end_reason": row.end_reason or None,
         "message_count": row.messages,
         "tool_call_count": row.tool_calls,
@@ -129,7 +129,7 @@ def _fields(row: sessions.SessionRow) -> dict[str, Any]:
     }
 
 
-def _seconds(when: str) -> float:
+def _to_seconds(when: str) -> float:
     try:
         return datetime.fromisoformat(when).timestamp()
     except ValueError:

@@ -1,8 +1,7 @@
-"""Send plugins' printed output to the log: standard output belongs to the program, and another program may
-read it.
+"""Send plugins' printed output to the log, because another program may read our standard output.
 
-While plugins are loaded, `sys.stdout` is replaced. Output that is written while plugin code is called, or
-in any thread but the main one, counts as a plugin's; other output passes.
+`sys.stdout` is replaced while plugins are loaded. Output counts as a plugin's if plugin code is being
+called, or in any thread but the main one. Other output passes.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ def by_plugin() -> Generator[None]:
 
 
 class SharedStdout:
-    """Standard output without plugins' lines. Other attributes are those of the real one."""
+    """Standard output without plugins' lines. Its other attributes are those of `real`."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
-        self._rest = ""
+        self._unfinished_line = ""
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
@@ -45,7 +44,7 @@ class SharedStdout:
         if not _inside.get() and threading.current_thread() is threading.main_thread():
             return self.real.write(text)
         with self._lock:
-            *lines, self._rest = (self._rest + text).split("\n")
+            *lines, self._unfinished_line = (self._unfinished_line + text).split("\n")
         for line in filter(str.strip, lines):
             log.info("a plugin printed: %s", mask(line)[:_MAX_CHARS])
         return len(text)
@@ -64,11 +63,11 @@ def keep_off_stdout() -> Callable[[], None]:
     real = sys.stdout
     if isinstance(real, SharedStdout):
         return lambda: None
-    stand_in: Any = SharedStdout(real)
-    sys.stdout = stand_in
+    shared: Any = SharedStdout(real)
+    sys.stdout = shared
 
     def undo() -> None:
-        if sys.stdout is stand_in:
+        if sys.stdout is shared:
             sys.stdout = real
 
     return undo

@@ -1,9 +1,7 @@
-"""Load plugins in a separate process and report the outcome.
+"""Load plugins in a separate process and report the outcome, so that a bad plugin can't harm this process.
 
-`python -m whet.plugins.probe HOME WORKSPACE try|load NAME...` is that process.
-
-This allows a safe look at a plugin that hangs, kills its process or prints. Prints one JSON object on the
-real stdout; plugins' output goes to stderr.
+`python -m whet.plugins.probe HOME WORKSPACE try|load NAME...` is that process. It prints a JSON array on
+stdout; plugins' output goes to stderr.
 """
 
 from __future__ import annotations
@@ -32,12 +30,15 @@ from whet.plugins.parts import Problem
 from whet.plugins.trial import try_tools
 
 LIMIT_S = 60.0
-_LIMIT_S = 10.0
+_HOOK_LIMIT_S = 10.0
 
 
 class PluginProbe(msgspec.Struct, frozen=True):
-    """The outcome for one plugin: its registrations by kind, its problems, the time to load, and the outcome
-    of running each tool, "" if it answered. `folder` is empty for an installed package."""
+    """The outcome for one plugin. `registrations` are the names of its parts by kind.
+
+    `load_s` is the time to load all plugins of the process. `tried` is the outcome by tool: "" if it
+    answered, otherwise a reason. `folder` is "" for an installed package.
+    """
 
     name: str
     is_loaded: bool
@@ -58,15 +59,15 @@ def probe_plugins(
 ) -> list[PluginProbe]:
     """Load these plugins together in a child process and return the outcome of each.
 
-    If `tries`, call their hooks and memories with made-up events, and run their tools in a sandbox.
-
-    If that process hangs or dies, each plugin is loaded in its own process.
+    If that process hangs or dies, each plugin is loaded in its own process. If `tries`, also call the hooks
+    and memories with example events, and run the tools in a sandbox.
     """
     outcome = _probe_in_child(home, names, workspace, limit_s, tries=tries)
     if isinstance(outcome, str) and len(names) > 1:
-        alone = [_probe_in_child(home, [name], workspace, limit_s, tries=tries) for name in names]
-        pairs = zip(names, alone, strict=True)
-        probes = [probe for name, each in pairs for probe in _probes_or_failures([name], each)]
+        probes: list[PluginProbe] = []
+        for name in names:
+            outcome = _probe_in_child(home, [name], workspace, limit_s, tries=tries)
+            probes += _probes_or_failures([name], outcome)
     else:
         probes = _probes_or_failures(names, outcome)
     return [_add_tool_results(home, probe) for probe in probes] if tries else probes
@@ -88,27 +89,27 @@ def _probes_or_failures(names: Sequence[str], outcome: list[PluginProbe] | str) 
 def _probe_in_child(
     home: Home, names: Sequence[str], workspace: Path | None, limit_s: float, *, tries: bool
 ) -> list[PluginProbe] | str:
-    """Return the outcomes, or the reason why there are none."""
+    """Return the outcome of each plugin, or the reason why the process reported none."""
     # -P: files in the current folder must not be imported as our modules.
     command = [sys.executable, "-P", "-m", "whet.plugins.probe", str(home.root), str(workspace or "")]
     command += ["try" if tries else "load", *names]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, stdin=subprocess.DEVNULL, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
         return f"loading did not end in {limit_s:g} s"
     try:
-        return from_json(done.stdout, list[PluginProbe])
+        return from_json(process.stdout, list[PluginProbe])
     except msgspec.DecodeError:
-        lines = done.stderr.decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
-        return f"the process ended with {ended} while loading. {mask(last)[:200]}".strip()
+        last_line = process.stderr.decode(errors="replace").strip().rpartition("\n")[2].strip()
+        code = process.returncode
+        end = f"signal {-code}" if code < 0 else f"code {code}"
+        return f"the process ended with {end} while loading. {mask(last_line)[:200]}".strip()
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Load and report. The arguments are the home, the workspace or "", "try" or "load", and the names."""
+    """Load plugins and report. `arguments`: the home, the workspace or "", "try" or "load", and the names."""
     report = os.dup(1)
     os.dup2(2, 1)
     home, workspace, mode, *names = arguments
@@ -143,25 +144,23 @@ def exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
 
 
 async def _exercise(loaded: LoadedPlugins, plugin: str) -> list[str]:
-    wrong: list[str] = []
-    for hook in (
-        candidate
-        for name in hooks_of(loaded)
-        for candidate in loaded.hooks.hooks_named(name)
-        if candidate.plugin == plugin
-    ):
+    failures: list[str] = []
+    hooks = [hook for name in hooks_of(loaded) for hook in loaded.hooks.hooks_named(name)]
+    for hook in hooks:
+        if hook.plugin != plugin:
+            continue
         try:
             with attribute_errors(plugin, hook.name):
-                await within(_LIMIT_S, call(hook.function, **accepted_keywords(hook.function, FACTS)))
+                await within(_HOOK_LIMIT_S, call(hook.function, **accepted_keywords(hook.function, FACTS)))
         except PluginError as error:
-            wrong.append(f"its hook {hook.name} fails when it is called: {error.message}")
+            failures.append(f"its hook {hook.name} fails when it is called: {error.message}")
     for command in loaded.commands:
         if command.plugin == plugin and not _takes_text(command.handler):
-            wrong.append(f"its command /{command.name} can't be called with a text")
+            failures.append(f"its command /{command.name} can't be called with a text")
     problems: list[Problem] = []
-    chosen = [candidate for candidate in loaded.memory_providers.values() if candidate.plugin == plugin]
-    await _run_memory_life(Memories(chosen, problems))
-    return [*wrong, *(problem.reason for problem in problems)]
+    memories = [memory for memory in loaded.memory_providers.values() if memory.plugin == plugin]
+    await _call_memories(Memories(memories, problems))
+    return [*failures, *(problem.reason for problem in problems)]
 
 
 def hooks_of(loaded: LoadedPlugins) -> list[str]:
@@ -169,7 +168,7 @@ def hooks_of(loaded: LoadedPlugins) -> list[str]:
     return sorted({name for state in loaded.plugins for name in state.registrations.get("hooks", ())})
 
 
-async def _run_memory_life(memories: Memories) -> None:
+async def _call_memories(memories: Memories) -> None:
     steps: list[Callable[[], Awaitable[object]]] = [
         lambda: memories.enter("doctor", {"hermes_home": "", "platform": "cli", "agent_context": "flush"}),
         memories.prompt_block,

@@ -1,5 +1,7 @@
-"""The content of further modules that plugins for Hermes Agent import: the home's paths, the settings, the
-tool registry and masking. Each is a thin wrapper around Whet's own function."""
+"""Functions that replace the modules of Hermes Agent that its plugins import.
+
+They concern the home's paths, the settings, the tool registry and masking.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,15 @@ class ToolTable:
         self, name: str, toolset: str, schema: Mapping[str, Any], handler: Callable[..., object], **more: Any
     ) -> None:
         """Add a tool of the plugin that is being loaded."""
-        loading = holder.get()
-        if loading is None:
+        current = holder.get()
+        if current is None:
             raise RuntimeError("tools are registered while their plugin is loaded")
-        loading.register_tool(name, toolset, schema, handler, **more)
+        current.register_tool(name, toolset, schema, handler, **more)
 
     def dispatch(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Run a tool of the current session through the gate."""
-        loading = holder.get()
-        return tool_error("no session is served") if loading is None else loading.dispatch_tool(name, args)
+        current = holder.get()
+        return tool_error("no session is served") if current is None else current.dispatch_tool(name, args)
 
 
 registry: ToolTable = ToolTable()
@@ -73,7 +75,7 @@ def redact_sensitive_text(text: Any, **options: Any) -> Any:
 
 
 def mask_secret(value: str | None, **options: Any) -> str:
-    """Return a secret in a shortened form that can be recognised but not used."""
+    """Return a shortened form of a secret that a person can recognise but nobody can use."""
     del options
     return "***" if not value or len(value) < 12 else f"{value[:4]}...{value[-4:]}"
 
@@ -90,9 +92,8 @@ def display_home() -> str:
 
 
 def subpath(new: str, old: str = "") -> Path:
-    """Return a folder of the home; the one with the old name if that exists."""
-    former = home() / old if old else None
-    return former if former is not None and former.exists() else home() / new
+    """Return a folder of the home. If one with the old name exists, return that one."""
+    return home() / old if old and (home() / old).exists() else home() / new
 
 
 def load_config() -> dict[str, Any]:
@@ -105,12 +106,12 @@ def load_config() -> dict[str, Any]:
 
 
 def env_value(name: str, default: str | None = None) -> str | None:
-    """Return a variable of the environment, which includes .env while plugins are loaded."""
+    """Return an environment variable. Those of .env are set while plugins are loaded."""
     return os.environ.get(name) or default
 
 
 def setting(config: Mapping[str, Any] | None, *path: str, default: Any = None) -> Any:
-    """Return the value at a path of the settings."""
+    """Return the value at a path of the settings, or `default`."""
     value: Any = config
     for name in path:
         fields = as_object(value)

@@ -1,9 +1,9 @@
-"""Hooks around tool calls that the loop does not know of: a gate in front of the gate, and tools that call
-hooks.
+"""Call plugins' hooks around tool calls: by a gate in front of the gate, and by tools that call hooks.
 
-The pre_tool_call hooks run before the policy, so that the gate judges the arguments that will run.
-post_tool_call and the transforms run after the tool and before its result is stored. An enabled plugin
-that is not loaded may have been a guard: then nothing runs unless a person can be asked.
+The agent's loop knows nothing of hooks. pre_tool_call runs before the policy, so that the gate judges the
+arguments that will run. post_tool_call and the transforms run after the tool and before its result is
+stored. If a plugin is enabled but not loaded, nothing runs unless a person can be asked: the plugin may be
+a guard.
 """
 
 from __future__ import annotations
@@ -39,15 +39,14 @@ class HookedGate:
         self._missing = missing
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
-        """Decide as the Gate contract says. Changed arguments replace those in `call.arguments` in place,
-        because that dict is what runs."""
+        """Decide about a call. Changes of a hook are made in `call.arguments`, because that dict runs."""
         if self._missing:
             return _deny(call, f"Nothing was run: {self._missing}.", emit)
         if self._hooks.has("pre_tool_call", "tool_request"):
-            facts = _facts(call)
+            facts = _list_facts(call)
             verdict = await self._hooks.before_tool(call.tool.name, call.arguments, **facts)
             for line in self._take_news():
-                emit(Notice(line, must_show=True))  # it may have been a safeguard
+                emit(Notice(line, must_show=True))  # the plugin may be a guard
             if verdict.blocked:
                 why = f"Nothing was run: {verdict.blocked}."
                 await self._notify_block(call, facts, verdict.blocked)
@@ -64,7 +63,7 @@ class HookedGate:
         try:
             return await self._gate.decide(call, watch.emit)
         finally:
-            await watch.settle()
+            await watch.wait()
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Pass the result on to the gate."""
@@ -85,7 +84,7 @@ class HookedGate:
 
 
 class _ApprovalWatch:
-    """Calls the approval hooks for a request and its answer, in that order, while the gate continues."""
+    """Calls the approval hooks for a request, then for its answer, while the gate continues."""
 
     def __init__(self, hooks: Hooks, call: GateCall, emit: Emit) -> None:
         self._hooks = hooks
@@ -99,7 +98,7 @@ class _ApprovalWatch:
             "surface": "cli",
         }
         self._asked: dict[str, Any] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._last_call: asyncio.Task[None] | None = None
 
     def emit(self, event: Event) -> None:
         """Process an event of the gate and pass it on."""
@@ -113,20 +112,20 @@ class _ApprovalWatch:
             self._queue_hook("post_approval_response", choice=choice, decided_by=event.decided_by)
         self._emit(event)
 
-    async def settle(self) -> None:
-        """Wait until the hooks were called."""
-        if self._telling is not None:
-            await self._telling
+    async def wait(self) -> None:
+        """Wait until all queued hooks were called."""
+        if self._last_call is not None:
+            await self._last_call
 
     def _queue_hook(self, name: str, **more: Any) -> None:
-        before = self._telling
+        previous = self._last_call
 
-        async def tell() -> None:
-            if before is not None:
-                await before
+        async def call_hook() -> None:
+            if previous is not None:
+                await previous
             await self._hooks.call_all(name, **self._facts, **self._asked, **more)
 
-        self._telling = asyncio.ensure_future(tell())
+        self._last_call = asyncio.ensure_future(call_hook())
 
 
 def _deny(call: GateCall, reason: str, emit: Emit) -> Decision:
@@ -134,7 +133,7 @@ def _deny(call: GateCall, reason: str, emit: Emit) -> Decision:
     return Decision("deny", "rule", reason)
 
 
-def _facts(call: GateCall) -> dict[str, str]:
+def _list_facts(call: GateCall) -> dict[str, str]:
     return {
         "session_id": call.session_id,
         "task_id": call.session_id,
@@ -174,13 +173,13 @@ def _with_result_hooks(tool: Tool, hooks: Hooks) -> Handler:
         }
         began_s = time.monotonic()
         try:
-            output, ran = await tool.run(context, arguments), True
+            output, was_run = await tool.run(context, arguments), True
         except ToolError as error:
-            output, ran = error_output(error), False
+            output, was_run = error_output(error), False
         status = "error" if output.is_error else "ok"
         facts |= _end_facts(began_s, status, output.error_kind, output.text if output.is_error else "")
         text = output.text
-        if ran and "command" in tool.tags:
+        if was_run and "command" in tool.tags:
             shell = {"command": str(arguments.get("command", "")), "task_id": context.session_id}
             code = int(output.is_error) if output.exit_code is None else output.exit_code
             text = await hooks.replace(

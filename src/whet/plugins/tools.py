@@ -1,8 +1,8 @@
-"""Make one of our tools from a plugin's schema and handler.
+"""Make a `Tool` from a plugin's schema and handler.
 
-Handlers follow the common convention: `handler(args, **facts)`, with the arguments as one dict,
-synchronous or not, returning text, JSON-able data or a `ToolOutput`. Undeclared effects count as dangerous
-and output counts as untrusted, so that the gate asks.
+A handler is called as `handler(args, **facts)`, where `args` is the dict of arguments. It may be async. It
+returns text, data that JSON can express, or a `ToolOutput`. Without declared effects, a tool counts as
+dangerous and its output as untrusted, so that the gate asks.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from whet.contract.tools import (
 )
 from whet.plugins.calls import accepted_keywords, attribute_errors, call
 
-_OWN_TAGS = frozenset({"untrusted", "destructive"})
+_ALLOWED_TAGS = frozenset({"untrusted", "destructive"})
 
 
 class PluginToolOptions(TypedDict, total=False):
     """The options of register_tool beyond name, toolset, schema and handler.
 
-    `check_fn` and `requires_env` decide whether the tool can work here; they are checked once. `emoji` and
-    `is_async` are accepted for plugins of other programs and have no effect: the handler itself shows
-    whether it is async. `override` replaces a built-in tool. A plugin may only set `tags` that make a tool
-    less trusted.
+    `check_fn` and `requires_env` decide once whether the tool can work here. `override` replaces a built-in
+    tool. A plugin may only set `tags` that make a tool less trusted. `emoji` and `is_async` have no effect;
+    plugins of other programs pass them.
     """
 
     description: str
@@ -75,12 +74,14 @@ def make_tool(
         raise _registration_error(plugin, f"register_tool does not know {', '.join(sorted(unknown))}")
     spec = _make_spec(plugin, name, schema, options.get("description", ""))
     effects = frozenset(options.get("effects", ("execute",)))
-    if strange := effects - set(get_args(Effect)):
-        raise _registration_error(plugin, f"{name} has the unknown effect {', '.join(sorted(strange))}")
-    tags = frozenset(options.get("tags", ("untrusted",)))
-    if claimed := tags - _OWN_TAGS:
+    if unknown_effects := effects - set(get_args(Effect)):
         raise _registration_error(
-            plugin, f"{name} claims {', '.join(sorted(claimed))}, which only Whet's own tools have"
+            plugin, f"{name} has the unknown effect {', '.join(sorted(unknown_effects))}"
+        )
+    tags = frozenset(options.get("tags", ("untrusted",)))
+    if forbidden := tags - _ALLOWED_TAGS:
+        raise _registration_error(
+            plugin, f"{name} claims {', '.join(sorted(forbidden))}, which only Whet's own tools have"
         )
     return Tool(
         spec=spec,
@@ -135,7 +136,7 @@ def _make_runner(plugin: str, spec: ToolSpec, handler: Callable[..., object]) ->
 
 
 def to_output(value: object) -> ToolOutput:
-    """Convert a handler's return value to a tool output. An object with an `error` counts as failed."""
+    """Convert a handler's return value to a tool output. A JSON object with an `error` counts as failed."""
     if isinstance(value, ToolOutput):
         return value
     if value is None:
@@ -157,7 +158,7 @@ def _has_error(text: str) -> bool:
 
 
 def check_arguments(spec: ToolSpec, arguments: Mapping[str, Any]) -> None:
-    """Raises BadInput if a required argument is missing or an argument has the wrong type."""
+    """Raise BadInput if a required argument is missing or an argument has the wrong type."""
     properties = as_object(spec.parameters.get("properties"))
     for name in spec.parameters.get("required") or ():
         if name not in arguments:

@@ -1,7 +1,7 @@
-"""Run a plugin's tools once, with arguments made from their schemas, isolated from the system.
+"""Run each tool of a plugin once in a sandbox, with arguments made from its schema.
 
-They run in a sandbox without a network whose only writable folder holds a copy of the plugin. If the
-system has no sandbox, no tool is run. Effects of tools on external services are not tested.
+The sandbox has no network, and its only writable folder holds a copy of the plugin. No tool runs if the
+system has no sandbox. The tools' effects on external services are not tested.
 """
 
 from __future__ import annotations
@@ -39,17 +39,16 @@ _MAX_DEEP = 5
 
 
 def try_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
-    """Run each tool of a plugin. Returns the outcome by tool name: "" if it answered, otherwise a short
-    reason.
+    """Run each tool of a plugin. Returns "" for each tool that answered, otherwise a short reason.
 
-    `folder` is the plugin's folder, None for an installed package. The result is empty if no tool could be
-    run.
+    `folder` is the plugin's folder, None for an installed package. The result is empty if there is no
+    sandbox.
     """
     with tempfile.TemporaryDirectory(prefix="whet-doctor-") as temp_folder:
-        work = Path(temp_folder).resolve()
+        workspace = Path(temp_folder).resolve()
         if folder is not None:
-            shutil.copytree(folder, work / "home" / "plugins" / folder.name, symlinks=True)
-        (work / _PAGE).write_text("# A page to read\n")
+            shutil.copytree(folder, workspace / "home" / "plugins" / folder.name, symlinks=True)
+        (workspace / _PAGE).write_text("# A page to read\n")
         confinement = Confinement(ConfinementSettings("auto", home.root))
         try:
             if not confinement.status().holds:
@@ -58,39 +57,41 @@ def try_tools(home: Home, name: str, folder: Path | None) -> dict[str, str]:
             confinement.add_openings(
                 "doctor", [Opening("read", path) for path in readable if os.path.isdir(path)]
             )
-            jail = confinement.jail(work, "doctor")
-            if jail is None:
-                return {}
-            return _run_in(jail, work, name)
+            jail = confinement.jail(workspace, "doctor")
+            return {} if jail is None else _run_in_jail(jail, workspace, name)
         except ToolError:
             return {}
         finally:
             confinement.close()
 
 
-def _run_in(jail: Jail, work: Path, name: str) -> dict[str, str]:
-    environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(work), "WHET_HOME": str(work / "home")}
-    command = [sys.executable, "-m", "whet.plugins.trial", str(work), name]
-    code, output = jail.run(JailedCommand(command, jail.environment(environment), work), _LIMIT_S)
+def _run_in_jail(jail: Jail, workspace: Path, name: str) -> dict[str, str]:
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": str(workspace),
+        "WHET_HOME": str(workspace / "home"),
+    }
+    command = [sys.executable, "-m", "whet.plugins.trial", str(workspace), name]
+    code, output = jail.run(JailedCommand(command, jail.environment(environment), workspace), _LIMIT_S)
     try:
-        return from_json((work / _REPORT).read_bytes(), dict[str, str])
+        return from_json((workspace / _REPORT).read_bytes(), dict[str, str])
     except (OSError, *NOT_JSON):
-        last = output.strip().rpartition("\n")[2][:_MAX_CHARS]
-        return {"": f"the run of its tools ended with code {code}. {last}"}
+        last_line = output.strip().rpartition("\n")[2][:_MAX_CHARS]
+        return {"": f"the run of its tools ended with code {code}. {last_line}"}
 
 
 def sample(schema: Mapping[str, Any], depth: int = 0) -> Any:
-    """Make a value that a JSON schema allows: only required properties, each as simple as possible."""
+    """Make a simple value that a JSON schema allows, with only the required properties."""
     if depth > _MAX_DEEP:
         return None
     for keyword in ("default", "const"):
         if keyword in schema:
             return schema[keyword]
-    for many in ("enum", "examples"):
-        if values := _list_at(schema, many):
+    for keyword in ("enum", "examples"):
+        if values := _list_at(schema, keyword):
             return values[0]
-    for either in ("anyOf", "oneOf", "allOf"):
-        if values := _list_at(schema, either):
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        if values := _list_at(schema, keyword):
             return sample(as_object(values[0]), depth + 1)
     return _sample_of_type(schema, depth)
 
@@ -122,7 +123,7 @@ def _list_at(schema: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def arguments_for(spec: ToolSpec) -> dict[str, Any]:
-    """Make the arguments of a call."""
+    """Make arguments for a call of the tool."""
     return as_object(sample({"type": "object", **spec.parameters}))
 
 
@@ -146,14 +147,14 @@ async def run_once(tool: Tool, workspace: Path) -> str:
     return f"it {'crashed' if output.error_kind == 'crashed' else 'says'}: {' '.join(output.text.split())}"
 
 
-def main(work: Path, name: str) -> None:
+def main(workspace: Path, name: str) -> None:
     """Run the tools of a plugin and write the outcomes to the report file."""
-    host = PluginHost(workspace=work)
+    host = PluginHost(workspace=workspace)
     with closing(
-        load_plugins(Home(work / "home"), PluginSettings(enabled=(name,)), os.environ, host)
+        load_plugins(Home(workspace / "home"), PluginSettings(enabled=(name,)), os.environ, host)
     ) as loaded:
-        results = {tool.name: asyncio.run(run_once(tool, work))[:_MAX_CHARS] for tool in loaded.tools}
-    (work / _REPORT).write_bytes(msgspec.json.encode(results))
+        results = {tool.name: asyncio.run(run_once(tool, workspace))[:_MAX_CHARS] for tool in loaded.tools}
+    (workspace / _REPORT).write_bytes(msgspec.json.encode(results))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What every command shares at a terminal: text, tables, questions, keys, the running turn."""
+"""The terminal: text, tables, questions, keys, and the display of the running turn."""

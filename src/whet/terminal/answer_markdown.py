@@ -1,4 +1,4 @@
-"""How an answer's Markdown looks in a terminal: headings, code and tables. Imported with the first answer."""
+"""Render an answer's Markdown with rich: headings, code and tables. Imported with the first answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The parts of a user message besides the typed text: piped input, pasted text, images.
+"""Attach piped text and images to a user message, within limits.
 
-Everything is bounded here: a model gets at most `CAP_CHARS` characters of piped or pasted text, its head
-and tail, with the total named. This module does not know about sessions.
+At most `CAP_CHARS` characters of a text are sent: its beginning and its end, and the total number.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
-from whet.lookalike import find_by_eye
+from whet.lookalike import find_similar_paths
 from whet.regular import open_regular
 from whet.sandbox.path_rules import read_path_rules
 from whet.tools.encoding import sniff
@@ -32,8 +31,8 @@ _IMAGE_MENTION = re.compile(
 
 
 def cap_text(text: str, cap_chars: int = CAP_CHARS) -> str:
-    """Return `text`, or its head and tail with a line between them that names the omitted and the total
-    characters."""
+    """Return `text`; if it is too long, its beginning and end, and a line between them that counts the
+    omitted characters."""
     if len(text) <= cap_chars:
         return text
     head, tail = cap_chars * 3 // 4, cap_chars // 4
@@ -43,7 +42,7 @@ def cap_text(text: str, cap_chars: int = CAP_CHARS) -> str:
 
 
 def fence_text(text: str, label: str) -> str:
-    """Return `text` in a code fence that it can't close itself, below a line with its label and size."""
+    """Return `text` in a code fence that it can't close, below a line with its label and size."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     newline = "" if text.endswith("\n") else "\n"
@@ -58,63 +57,63 @@ def join_piped_text(question: str, piped: str) -> str:
 
 
 def shortening_notice(question: str, piped: str) -> str:
-    """Return the line for the person if a part of what is sent is left out, or an empty string."""
+    """Return a line for the person if one of the texts is shortened, or an empty string."""
     names = [name for name, text in (("the question", question), ("standard input", piped)) if is_cut(text)]
     what = " and ".join(names)
     return f"{what} was too long: the middle is left out, {CAP_CHARS:,} characters are sent" if names else ""
 
 
 def is_cut(text: str) -> bool:
-    """Return whether a text is longer than what is sent of it."""
+    """Return whether a text is too long to be sent whole."""
     return len(text) > CAP_CHARS
 
 
 def find_images(text: str, folder: Path) -> tuple[list[Path], list[str]]:
     """Return the image files that `text` names as @path or @"path", and the names without a file.
 
-    Paths are relative to `folder`. A file whose name only looks the same is meant if there is no other.
+    Paths are relative to `folder`. If no file has the exact name, a single one whose name looks the same is
+    taken.
     """
     names = [quoted or bare for quoted, bare in _IMAGE_MENTION.findall(text)]
-    paths = {name: _find_seen(folder, os.path.expanduser(name)) for name in names}
+    paths = {name: _find_path(folder, os.path.expanduser(name)) for name in names}
     files = {name: path for name, path in paths.items() if os.path.isfile(path)}
     return list(files.values()), [name for name in paths if name not in files]
 
 
-def _find_seen(folder: Path, name: str) -> Path:
-    matches = find_by_eye(folder, name)
+def _find_path(folder: Path, name: str) -> Path:
+    matches = find_similar_paths(folder, name)
     return matches[0] if len(matches) == 1 else folder / name
 
 
 def find_missing(text: str, folder: Path) -> list[str]:
-    """Return the names of files, other than images, that `text` mentions as @path or @"path" and that do not
-    exist. A word without a point and a slash is not a file's name, nor is a name like `@types/node`, without
-    a point and in a folder that does not exist."""
-    names = [quoted or bare.rstrip(".,;:!?)]}") for quoted, bare in _MENTION.findall(text)]
-    likely = [
-        name
-        for name in names
-        if "(" not in name
-        and (
-            "." in name or ("/" in name and os.path.isdir(folder / os.path.dirname(os.path.expanduser(name))))
-        )
-    ]
-    return [
-        name
-        for name in dict.fromkeys(likely)
-        if not re.search(IMAGE_NAME + "$", name, re.IGNORECASE)
-        and not os.path.lexists(_find_seen(folder, os.path.expanduser(name)))
-    ]
+    """Return the names that `text` mentions as @path or @"path" and that do not exist, except images.
+
+    A word without a point counts as a name only if it has a slash and its folder exists: `@types/node` is
+    usually not a path.
+    """
+    missing: list[str] = []
+    for quoted, bare in _MENTION.findall(text):
+        name = quoted or bare.rstrip(".,;:!?)]}")
+        path = os.path.expanduser(name)
+        is_image = re.search(IMAGE_NAME + "$", name, re.IGNORECASE) is not None
+        is_name = "." in name or ("/" in name and os.path.isdir(folder / os.path.dirname(path)))
+        if is_name and not is_image and "(" not in name and not os.path.lexists(_find_path(folder, path)):
+            missing.append(name)
+    return list(dict.fromkeys(missing))
 
 
 def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:
-    """Read an image file; its type is told from its bytes, not its name. One that is named in `folder`, the
-    workspace, must really lie there: a command may have put a link in its place. What the `deny` rules keep
-    from readers is refused."""
-    named = _find_seen(Path.cwd(), os.path.abspath(os.path.expanduser(path)))
-    if rule := read_path_rules(deny).find(named, folder, writes=False):
+    """Read an image file. Its type follows from its bytes, not from its name.
+
+    A path in `folder`, the workspace, must not lead out of it: a command may have put a link there. Raises
+    NotFound if the file can't be read, and ConfigError if the `deny` rules protect it or models can't take
+    the image.
+    """
+    file_path = _find_path(Path.cwd(), os.path.abspath(os.path.expanduser(path)))
+    if rule := read_path_rules(deny).find(file_path, folder, writes=False):
         raise ConfigError(f"the rule deny: {rule} protects {path}", hint="whet config get approval.deny")
     try:
-        with open_regular(named, folder if named.is_relative_to(folder) else None) as file:
+        with open_regular(file_path, folder if file_path.is_relative_to(folder) else None) as file:
             size_bytes = os.fstat(file.fileno()).st_size
             data = file.read(IMAGE_CAP_BYTES)
     except OSError as error:
@@ -135,10 +134,9 @@ def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:
 def read_pipe(fd: int = 0, *, wait_s: float | None = None) -> str | None:
     """Read `fd` to its end as text, in UTF-8 or another encoding.
 
-    Returns None if nothing arrives within `wait_s` seconds (None waits forever).
-
-    A long input is not held whole: its first and last `4 * CAP_CHARS` bytes are kept, and the bytes
-    between them are counted. Raises ConfigError for binary input.
+    Returns None if nothing arrives within `wait_s` seconds (None waits forever). Of a long input, only the
+    first and last `4 * CAP_CHARS` bytes are kept; those between are counted. Raises ConfigError for binary
+    input.
     """
     if wait_s is not None and not select.select([fd], [], [], wait_s)[0]:
         return None

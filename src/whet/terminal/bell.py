@@ -1,6 +1,6 @@
-"""Call a person back to the terminal: its bell, and a notification by OSC 9 or 777 if it shows them.
+"""Call a person back to the terminal, with the bell and with a notification (OSC 9 or 777).
 
-It writes nothing if no terminal is connected. When to call is decided by the settings `notify`.
+The settings `notify` decide when. Without a terminal, nothing is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TerminalBell:
     """The bell of the terminal that standard error or standard output shows."""
 
     def notify(self, title: str, text: str) -> None:
-        """Ring, and show a notification of one line; secrets are masked."""
+        """Ring, and show a notification of one line, with secrets masked."""
         stream = _terminal_stream()
         if stream is not None:
             stream.write(bell_sequence(f"{title}: {mask(text)}", os.environ))
@@ -43,7 +43,7 @@ def bell_sequence(text: str, environ: Mapping[str, str]) -> str:
 
 
 def ring_for(person: Person, settings: NotifySettings) -> Person:
-    """Return the person at this terminal, who is called back for every question."""
+    """Return a `Person` that passes questions on to `person` and calls them back for each one."""
     return NotifiedPerson(person, TerminalBell(), settings)
 
 

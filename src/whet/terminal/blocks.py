@@ -1,7 +1,7 @@
-"""Cut streaming Markdown into blocks that will not change any more.
+"""Split streaming Markdown into blocks that will not change any more.
 
 A block is a paragraph, a heading, a fence, a table, or one item of a list. The cost of `feed` grows with
-the new text only, not with the text before it. This module does not know how a block is shown.
+the new text only, not with the text before it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class MarkdownBlock(msgspec.Struct, frozen=True):
 
 
 class Blocks:
-    """The block splitter of one answer."""
+    """Splits the text of one answer into blocks."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._open: list[str] = []
         self._fence = ""
-        self._blank = False
-        self._after_item = False
+        self._is_after_blank = False
+        self._is_after_item = False
 
     @property
     def tail(self) -> str:
@@ -46,68 +46,64 @@ class Blocks:
 
     def feed(self, text: str) -> list[MarkdownBlock]:
         """Add text and return the blocks that it completed."""
-        done: list[MarkdownBlock] = []
+        blocks: list[MarkdownBlock] = []
         first, *pieces = text.split("\n")
         self._open.append(first)
         for piece in pieces:
             line = "".join(self._open)
             self._open = [piece]
-            self._take(line, done)
-        return done
+            self._add_line(line, blocks)
+        return blocks
 
     def finish(self) -> list[MarkdownBlock]:
         """Return the remaining text as finished blocks, and reset."""
-        done: list[MarkdownBlock] = []
+        blocks: list[MarkdownBlock] = []
         if line := "".join(self._open):
-            self._take(line, done)
-        self._close(done)
+            self._add_line(line, blocks)
+        self._close(blocks)
         self.__init__()
-        return done
+        return blocks
 
-    def _take(self, line: str, done: list[MarkdownBlock]) -> None:
+    def _add_line(self, line: str, blocks: list[MarkdownBlock]) -> None:
         if self._fence:
             self._lines.append(line)
             if line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0]):
                 self._fence = ""
                 if not _is_item(self._lines[0]):
-                    self._close(done)
+                    self._close(blocks)
             return
         if not line.strip():
-            self._blank = True
+            self._is_after_blank = True
             if self._lines and not _is_item(self._lines[0]):
-                self._close(done)
+                self._close(blocks)
             return
-        self._start_or_go_on(line, done)
+        if self._lines and self._begins_block(line):
+            self._close(blocks)
+        elif self._lines and self._is_after_blank:
+            self._lines.append("")
+        self._is_after_blank = False
+        self._lines.append(line)
+        if _HEADING.match(line):
+            self._close(blocks)
         if match := _FENCE.match(line):
             self._fence = match[1]
 
-    def _start_or_go_on(self, line: str, done: list[MarkdownBlock]) -> None:
-        in_item = bool(self._lines) and _is_item(self._lines[0])
-        if self._lines and self._starts(line, in_item):
-            self._close(done)
-        elif self._lines and self._blank:
-            self._lines.append("")
-        self._blank = False
-        self._lines.append(line)
-        if _HEADING.match(line):
-            self._close(done)
-
-    def _starts(self, line: str, in_item: bool) -> bool:
+    def _begins_block(self, line: str) -> bool:
         """Return whether `line` begins a new block after the collected lines."""
         if _HEADING.match(line) or _is_item(line):
             return True
-        if in_item:
-            return self._blank and not _INDENTED.match(line)
+        if _is_item(self._lines[0]):
+            return self._is_after_blank and not _INDENTED.match(line)
         return _FENCE.match(line) is not None
 
-    def _close(self, done: list[MarkdownBlock]) -> None:
+    def _close(self, blocks: list[MarkdownBlock]) -> None:
         if not self._lines:
             return
-        item = _is_item(self._lines[0])
-        done.append(MarkdownBlock("\n".join(self._lines), tight=item and self._after_item))
-        self._after_item = item and not self._blank
+        is_item = _is_item(self._lines[0])
+        blocks.append(MarkdownBlock("\n".join(self._lines), tight=is_item and self._is_after_item))
+        self._is_after_item = is_item and not self._is_after_blank
         self._lines = []
-        self._blank = False
+        self._is_after_blank = False
 
 
 def _is_item(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""Read an image from the system's clipboard with the program that the system has for it."""
+"""Read an image from the system's clipboard, with wl-paste, xclip or pngpaste."""
 
 from __future__ import annotations
 

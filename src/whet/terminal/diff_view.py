@@ -1,7 +1,6 @@
 """Draw the rows of a question or an edit: line numbers, coloured rows, changed words, source code.
 
-The text of a row is never changed: it is only coloured, and broken where the terminal ends. It does not know
-where the rows are shown.
+The text of a row is never changed: it is only coloured, and broken at the terminal's width.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _GUTTER = 12  # of an edit: its indent, a line number of five digits, and the ba
 _DIM = "2"
 _RESET = "\x1b[0m"
 Span = tuple[int, int, str]
-"""A stretch of a row from one character up to another, and its SGR parameters."""
+"""A part of a row, from one index to another, and its SGR parameters (colours and attributes)."""
 
 
 class PaintedRow(msgspec.Struct, frozen=True):
-    """A row with its gutter in front of the text, the SGR parameters of the whole row, and those of parts."""
+    """A row: the gutter in front of the text, the text, its SGR parameters, and those of its parts."""
 
     gutter: str
     text: str
@@ -40,11 +39,11 @@ class PaintedRow(msgspec.Struct, frozen=True):
 
     def to_lines(self, width: int) -> list[str]:
         """Return the row broken into lines of `width` columns. The gutter begins each of them."""
-        room = max(width - wording.columns(self.gutter), 8)
+        room = max(width - wording.count_columns(self.gutter), 8)
         blank = " " * (len(self.gutter) - 2) + self.gutter[-2:]
         lines: list[str] = []
         for start, end in _break(self.text, room):
-            filler = " " * (room - wording.columns(self.text[start:end])) if "48;" in self.base else ""
+            filler = " " * (room - wording.count_columns(self.text[start:end])) if "48;" in self.base else ""
             gutter = self.gutter if not start else blank
             lines.append(self._paint(gutter, start, end, filler))
         return lines
@@ -63,8 +62,11 @@ class PaintedRow(msgspec.Struct, frozen=True):
 
 
 def paint_rows(rows: Sequence[Row], theme: Theme, path: str = "", indent: str = "  ") -> list[PaintedRow]:
-    """Return rows of diffs, each with its line number in place of the hunks' headers, or rows of a
-    command. `path` names the file if no row of kind "file" does; one that ends in .sh colours a command."""
+    """Return the rows of diffs with line numbers in place of the hunks' headers, or the rows of a command.
+
+    `path` names the file for rows before the first row of kind "file". It decides how source code is
+    coloured; for a command it ends in .sh.
+    """
     numbered = number_rows(rows)
     width = max((len(str(number)) for number in numbered if number), default=0)
     words = find_changed_words(rows)
@@ -95,8 +97,8 @@ def paint_edit(edit: FileEdit, theme: Theme, max_rows: int, width: int) -> list[
 
 
 def diff_lines(diff: str, max_rows: int) -> list[Row]:
-    """Return a diff as at most `max_rows` rows; if it is longer, the last row counts the rest, with the lines
-    that a diff which was cut before counts itself."""
+    """Return a diff as at most `max_rows` rows. If it is longer, the last row counts the omitted lines,
+    including those that were already omitted from the diff."""
     rows = [parse_row(line) for line in diff.split("\n")] if diff else []
     if len(rows) <= max_rows:
         return rows
@@ -109,7 +111,7 @@ def _sgr(*codes: str) -> str:
 
 
 def _flatten(spans: Sequence[Span], start: int, end: int) -> Iterable[Span]:
-    """Yield stretches from `start` to `end` that do not overlap, each with the codes of all its spans."""
+    """Yield spans from `start` to `end` that do not overlap, each with the codes of all spans around it."""
     edges = {start, end, *(edge for first, last, _ in spans for edge in (first, last) if start < edge < end)}
     ordered = sorted(edges)
     for first, last in pairwise(ordered):
@@ -117,13 +119,13 @@ def _flatten(spans: Sequence[Span], start: int, end: int) -> Iterable[Span]:
 
 
 def _break(text: str, room: int) -> list[tuple[int, int]]:
-    """Return where lines of at most `room` columns begin and end."""
-    if wording.columns(text) <= room:
+    """Return the start and the end of each line of at most `room` columns."""
+    if wording.count_columns(text) <= room:
         return [(0, len(text))]
     pieces: list[tuple[int, int]] = []
     start, used = 0, 0
     for at, character in enumerate(text):
-        columns = wording.columns(character)
+        columns = wording.count_columns(character)
         if used + columns > room:
             pieces.append((start, at))
             start, used = at, 0

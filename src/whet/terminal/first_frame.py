@@ -1,7 +1,6 @@
-"""Draw the chat's input line before the modules that read keys are imported, which takes most of the
-start-up.
+"""Draw the chat's input line before the modules that read keys are imported.
 
-Keys typed meanwhile stay in the terminal's buffer and are read once the input line is ready.
+Importing them takes most of the start-up time. Keys typed meanwhile stay in the terminal's buffer.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _MIN_ROWS = 5
 
 
 class FirstFrame:
-    """Draws the empty input line on entry, and removes it on exit if nothing took its place.
+    """Draws the empty input line on entry, and removes it on exit if it is still there.
 
-    A dumb terminal and one with few rows get no frame.
+    Nothing is drawn on dumb terminals and on those with few rows.
     """
 
     def __init__(self, theme: str) -> None:
@@ -48,8 +47,8 @@ class FirstFrame:
         self.close()
 
     def hand_over(self) -> bool:
-        """Restore the terminal's settings and put the cursor where the frame began. The next drawing erases
-        the frame. Returns whether there was one."""
+        """Restore the terminal's settings and move the cursor to the start of the frame, so that the next
+        drawing overwrites it. Returns whether there was a frame."""
         if self._attributes is None:
             return False
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._attributes)
@@ -76,13 +75,14 @@ class FirstFrame:
         sys.stdout.flush()
 
     def _hold_keys(self) -> None:
-        """Keep keys unread and unechoed in the terminal's buffer. Ctrl-C still ends the program."""
+        """Stop the terminal from showing typed keys and from waiting for a whole line. Ctrl-C still ends the
+        program."""
         attributes = termios.tcgetattr(sys.stdin.fileno())
-        held = [*attributes]
-        held[0] &= ~termios.ICRNL
-        held[3] &= ~(termios.ECHO | termios.ICANON)
+        changed = [*attributes]
+        changed[0] &= ~termios.ICRNL
+        changed[3] &= ~(termios.ECHO | termios.ICANON)
         self._attributes = attributes
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, held)
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, changed)
 
     def _paint(self, text: str, style: str) -> str:
         codes = [_SGR[word] for word in self._theme.prompt.get(style, "").split()]

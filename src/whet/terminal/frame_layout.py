@@ -1,8 +1,7 @@
-"""Lay out what surrounds the input: the live area and a rule above it, a rule and the status line below.
+"""Lay out the frame of the input: the live area and a rule above it, a rule and the status line below it.
 
-The library splits what a prompt shows into characters at each key, and its own toolbar would query the
-cursor's position. So both are windows of their own, which keep their characters until their text changes.
-This module knows neither keys nor questions.
+prompt_toolkit would lay out all text of a prompt again at each key, and its own toolbar queries the cursor's
+position. So the parts of the frame are windows that keep their characters until their text changes.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from prompt_toolkit.layout.screen import Char, Screen, WritePosition
 
 
 class FrameText(msgspec.Struct, frozen=True):
-    """What a redraw shows: the live area with its rule, the sign before the input, the rule and the status
-    line below it. It was built for `columns` columns."""
+    """The texts of one redraw: the live area with its rule, the sign before the input, the rule and the
+    status line below the input. They were built for `columns` columns."""
 
     above: StyleAndTextTuples = []
     sign: StyleAndTextTuples = []
@@ -33,7 +32,7 @@ class FrameText(msgspec.Struct, frozen=True):
 
 
 class KeptText(Window):
-    """A window over the whole width that lays its text out again only if the text or its room has changed."""
+    """A window that lays its text out again only if the text or the available space has changed."""
 
     def __init__(self, text: Callable[[], StyleAndTextTuples], height: int | None = None) -> None:
         super().__init__(FormattedTextControl(text), height=height, dont_extend_height=True)
@@ -45,10 +44,10 @@ class KeptText(Window):
 
     def preferred_height(self, width: int, max_available_height: int) -> Dimension:
         """Return the height that the text needs."""
-        measured = (self._text(), width, max_available_height)
-        if measured != self._measured:
+        arguments = (self._text(), width, max_available_height)
+        if arguments != self._measured:
             self._height = super().preferred_height(width, max_available_height)
-            self._measured = measured
+            self._measured = arguments
         return self._height
 
     def write_to_screen(
@@ -61,18 +60,13 @@ class KeptText(Window):
         z_index: int | None,
     ) -> None:
         """Write the text to the screen, or the characters that the last redraw wrote for it."""
-        left, top, width, height = (
-            write_position.xpos,
-            write_position.ypos,
-            write_position.width,
-            write_position.height,
-        )
-        written = (self._text(), left, width, height, parent_style, erase_bg)
-        if written != self._written:
+        top, size = write_position.ypos, (write_position.width, write_position.height)
+        arguments = (self._text(), write_position.xpos, size, parent_style, erase_bg)
+        if arguments != self._written:
             super().write_to_screen(screen, mouse_handlers, write_position, parent_style, erase_bg, z_index)
             lines = screen.visible_windows_to_write_positions.get(self)
             self._rows = [dict(screen.data_buffer[top + row]) for row in range(lines.height if lines else 0)]
-            self._written = written
+            self._written = arguments
             return
         for row, cells in enumerate(self._rows):
             screen.data_buffer[top + row].update(cells)
@@ -91,7 +85,7 @@ def add_frame(layout: Layout, frame: Callable[[], FrameText], is_done: Callable[
     is_open = Condition(lambda: not is_done())
     parts = layout.container.get_children()
     floats = next(part for part in walk(layout.container) if isinstance(part, FloatContainer))
-    # Menus float over the live area, too. There are neither other menus nor texts at the right.
+    # Completion menus may cover the live area. The other floats, texts at the right, are not used.
     floats.floats = floats.floats[:1]
     floats.content = HSplit([above, *floats.content.get_children()[:2]])
     layout.container = HSplit([floats, *parts[3:5], ConditionalContainer(rule, is_open), below])

@@ -1,8 +1,8 @@
-"""Keys that move over and delete whole characters, as a person sees them.
+"""Make Backspace, Delete, Left and Right act on whole characters, as a person sees them.
 
-A letter with a combining accent, a flag, an emoji with a skin colour and a family of emoji are several code
-points. The editor's own keys take one of them, which leaves half a flag or a family without its child. What
-one character is follows UAX 29, as `wcwidth` has it.
+A letter with a combining accent, a flag, or an emoji with a skin colour consists of several code points.
+prompt_toolkit's own keys act on one of them, which leaves half a flag. Characters are split by UAX 29, as
+implemented by `wcwidth`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def _move_right(event: KeyPressEvent) -> None:
 
 
 def _count_first(text: str) -> int:
-    """Return of how many code points the first character consists."""
+    """Return the number of code points of the first character."""
     return len(next(iter_graphemes(text)))
 
 
 def _count_last(text: str) -> int:
-    """Return of how many code points the last character consists."""
+    """Return the number of code points of the last character."""
     return len(text) - grapheme_boundary_before(text, len(text))

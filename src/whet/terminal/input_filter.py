@@ -1,8 +1,8 @@
-"""Split a terminal's input into keys and the terminal's own sequences, which are never typed text.
+"""Separate the keys in a terminal's input from the terminal's own messages.
 
-A terminal sends more than keys: replies to queries (colours, attributes, versions), often late over ssh or
-tmux, and focus and mouse reports. Those are dropped to their end. Keys in kitty's keyboard protocol (CSI u)
-and in xterm's modifyOtherKeys become the keys that a terminal without them sends.
+A terminal also sends replies to queries (colours, attributes, versions), often late over ssh or tmux, and
+reports of focus and mouse. Those are dropped. Keys in kitty's keyboard protocol (CSI u) and in xterm's
+modifyOtherKeys are translated into the keys of a plain terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEW_LINE = Keys.ControlF24
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 NEW_LINE_MARK = "\x1b\r"
 ESCAPE_MARK = "\x1b[27u"
-"""Esc as kitty's protocol sends it: never the beginning of another key."""
+"""Esc in kitty's protocol, which unlike a plain Esc can't be the beginning of another key."""
 
 _CSI = re.compile(r"\x1b\[(?:\[[A-E]|M[\s\S]{3}|(?![\[M])([0-?]*)[ -/]*([@-~]))")
 _CSI_BEGUN = re.compile(r"\x1b\[(?:\[|M[\s\S]{0,2}|[0-?]*[ -/]*)\Z")
@@ -40,9 +40,9 @@ _KEYPAD = {57_399 + at: character for at, character in enumerate("0123456789./*-
 
 
 class SequenceFilter:
-    """Reads input in pieces, cut anywhere, and returns the keys without the terminal's own sequences.
+    """Reads input in pieces, which may be cut anywhere, and returns the keys in it.
 
-    `note_reply` gets what the terminal replies: kitty's flags whole, and the beginning of a string.
+    `note_reply` gets the terminal's replies: kitty's flags, and the beginnings of string sequences.
     """
 
     def __init__(self, note_reply: Callable[[str], object] = lambda reply: None) -> None:
@@ -52,17 +52,17 @@ class SequenceFilter:
         self._reply = ""
 
     def feed(self, data: str) -> str:
-        """Return the keys of `data`; a sequence that is not whole is kept in `pending`."""
+        """Return the keys in `data`. An incomplete sequence is kept in `pending`."""
         data, self.pending = self.pending + data, ""
         return "".join(self._keys(data))
 
     def flush(self) -> str:
-        """Return a held Esc, alone or with its letter: a pause follows, so it was a key. A begun sequence is
-        kept."""
+        """Return a pending Esc, alone or with its letter: it was a key, because a pause follows. A longer
+        incomplete sequence stays pending."""
         if self.in_string or self.pending.startswith("\x1b["):
             return ""
-        held, self.pending = self.pending, ""
-        return held
+        keys, self.pending = self.pending, ""
+        return keys
 
     def _keys(self, data: str) -> Iterator[str]:
         at = 0
@@ -109,7 +109,7 @@ class SequenceFilter:
 
 
 def _key_of(match: re.Match[str]) -> str:
-    """Return the key press of a CSI sequence as a plain terminal sends it, or "" if it is not a key."""
+    """Return the key of a CSI sequence as a plain terminal sends it, or "" if it is not a key press."""
     sequence, parameters, final = match[0], match[1] or "", match[2] or ""
     if len(sequence) > _MAX_CSI_CHARS:
         return ""
@@ -128,7 +128,8 @@ def _key_of(match: re.Match[str]) -> str:
 
 
 def _typed_key(code: int, fields: list[list[str]]) -> str:
-    """Return the key of a code point with `fields[1]`, its modifiers (and 1) and its event; "" for none."""
+    """Return the key of a code point, or "" if it is released or types nothing. `fields[1]` holds its
+    modifiers, plus 1, and its event."""
     modifiers, *event = fields[1] if len(fields) > 1 else ["1"]
     bits = int(modifiers) - 1 if modifiers.isdecimal() else 0
     if event == [_RELEASED] or bits & _SUPER_HYPER_META:
@@ -151,12 +152,12 @@ def _typed_key(code: int, fields: list[list[str]]) -> str:
 
 
 def _is_typed(code: int) -> bool:
-    """Return whether a code point is a character or Tab, Enter, Esc or Backspace, and none of kitty's own
-    keys."""
+    """Return whether a code point is a character, Tab, Enter, Esc or Backspace. Kitty's other keys have
+    private code points."""
     return code in (_TAB, _ENTER, _ESCAPE) or 32 <= code < 0xD800 or 0xF8FF < code <= 0x10FFFF
 
 
 def _control_key(key: str) -> str:
-    """Return the control character of a letter or of one of @[\\]^_ and the space, or "" without one."""
+    """Return the control character of a letter, a space or one of @[\\]^_, or "" if it has none."""
     code = ord(key.upper())
     return "\0" if key == " " else chr(code & 0x1F) if 0x40 <= code <= 0x5F else ""

@@ -1,8 +1,8 @@
-"""Have the terminal send keys without ambiguity, if it says that it can: Shift-Enter, and Esc apart from Alt.
+"""Switch the terminal to a key protocol that distinguishes Shift-Enter from Enter, and Esc from Alt.
 
-The terminal is asked when the input takes it over. One that answers gets kitty's keyboard protocol or xterm's
-modifyOtherKeys, which are switched off whenever another program has the terminal: at the end, while the chat
-is suspended, in a pager or an editor. A terminal that does not answer is left as it is.
+The terminal is queried when the input starts. If it answers, kitty's keyboard protocol or xterm's
+modifyOtherKeys is switched on. It is switched off whenever another program has the terminal: at the end,
+while the chat is suspended, in a pager or an editor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from prompt_toolkit.input.vt100 import Vt100Input
 
-# Its flags in kitty's protocol, and its name and version: both unknown to plain terminals, which ignore them.
+# Queries for the flags of kitty's protocol, and for name and version. Plain terminals ignore both.
 _QUESTION = "\x1b[?u\x1b[>q"
 _FLAGS = re.compile(r"\x1b\[\?\d+u")
 _VERSION = re.compile(r"\x1bP>\|([^\x1b\x07]*)")
@@ -24,8 +24,8 @@ _SWITCHES = {"kitty": ("\x1b[>1u", "\x1b[<u"), "xterm": ("\x1b[>4;1m", "\x1b[>4m
 
 
 class KeyProtocol:
-    """The protocol of one terminal. `note_reply` takes its replies; `version` is its name and version, or
-    empty if it has not said them."""
+    """The key protocol of one terminal. `version` is the terminal's name and version, or empty if it has not
+    reported them."""
 
     def __init__(self) -> None:
         self.version: str = ""
@@ -36,7 +36,8 @@ class KeyProtocol:
         atexit.register(self.release)
 
     def take(self) -> None:
-        """Note that the terminal belongs to the chat; the first time, ask it."""
+        """Switch the protocol on, if it is known, as the chat has the terminal now. The first call queries
+        the terminal."""
         self._has_terminal = True
         if not self._was_asked:
             self._was_asked = True
@@ -44,14 +45,14 @@ class KeyProtocol:
         self._switch_on()
 
     def release(self) -> None:
-        """Switch the protocol off: another program gets the terminal."""
+        """Switch the protocol off, before another program gets the terminal."""
         self._has_terminal = False
         if self._is_on:
             self._is_on = False
             _write(_SWITCHES[self._name][1])
 
     def note_reply(self, reply: str) -> None:
-        """Note a reply of the terminal. Kitty's protocol is preferred, whichever reply comes first."""
+        """Handle a reply of the terminal. Kitty's protocol is preferred, whichever reply comes first."""
         if match := _VERSION.match(reply):
             self.version = match[1]
         if _FLAGS.fullmatch(reply):

@@ -1,6 +1,6 @@
 """Key bindings at the terminal: send text, answer a question, stop a turn.
 
-It owns the state between the keys and the chat: the queue of the person's inputs, and the open question.
+The keys act on the open question, or put the person's inputs into a queue that the chat reads.
 """
 
 from __future__ import annotations
@@ -56,10 +56,13 @@ def _close_menu(event: KeyPressEvent) -> None:
 
 
 class InputKeys:
-    """The keys of one terminal. `live` says whether something runs, `inputs` is what the person did;
-    `typed_ahead` is what was typed on after a question came, for the input line that it took the place of;
-    `is_lent` whether another program has the terminal, `hold` waits for one
-    that a key started, which `lending` is."""
+    """The keys of one terminal.
+
+    `live` returns the live area's lines, which are empty if nothing runs. `inputs` is the queue of the
+    person's inputs. `typed_ahead` holds keys that belong to the input line but were typed after a question
+    had replaced it. `is_lent` is set while another program has the terminal. `hold` waits for a program that
+    a key started; `lending` is its task.
+    """
 
     def __init__(self) -> None:
         self.live: LiveLines = _no_lines
@@ -73,7 +76,7 @@ class InputKeys:
         self.typing: TypingGuard = TypingGuard()
         self._escaped_s = 0.0
 
-    def _edit(self, event: KeyPressEvent) -> None:
+    def _open_editor(self, event: KeyPressEvent) -> None:
         if self.hold is not None:
             self.lending = asyncio.ensure_future(self.hold(event.current_buffer.open_in_editor()))
 
@@ -119,7 +122,7 @@ class InputKeys:
         @keys.add(Keys.Any, filter=one_key, eager=True)
         @keys.add("enter", filter=one_key, eager=True)
         def _(event: KeyPressEvent) -> None:
-            self._one_key(event)
+            self._press(event)
 
         keys.add(Keys.BracketedPaste, filter=one_key, eager=True)(self._paste_answer)
 
@@ -146,10 +149,10 @@ class InputKeys:
         for key, signal in _SIGNALS.items():
             keys.add(key, filter=~has_question & ~has_completions, eager=True)(send_signal(signal))
         keys.add("c-b", filter=running & ~has_question, eager=True)(send_signal(PromptSignal.BACKGROUND))
-        # The library's own keys for this would also send the text, and so end the prompt.
-        keys.add("c-g", filter=~has_question & ~is_searching)(self._edit)
-        keys.add("c-x", "c-e", filter=~has_question & emacs_insert_mode)(self._edit)
-        keys.add("v", filter=~has_question & vi_navigation_mode)(self._edit)
+        # prompt_toolkit's own keys for the editor would also send the text.
+        keys.add("c-g", filter=~has_question & ~is_searching)(self._open_editor)
+        keys.add("c-x", "c-e", filter=~has_question & emacs_insert_mode)(self._open_editor)
+        keys.add("v", filter=~has_question & vi_navigation_mode)(self._open_editor)
         keys.add("c-v", filter=~has_question & (emacs_insert_mode | vi_insert_mode))(
             send_signal(PromptSignal.IMAGE)
         )
@@ -193,10 +196,10 @@ class InputKeys:
             self.inputs.put_nowait(Typed(line.strip(), text.strip(), marked.strip()))
 
     def note_typing(self, _: object) -> None:
-        """Remember when the person last typed, so that a typed word is not taken as a question's answer."""
+        """Note that the person types, so that a word that is being typed does not answer a question."""
         self.typing.note_key()
 
-    def _one_key(self, event: KeyPressEvent) -> None:
+    def _press(self, event: KeyPressEvent) -> None:
         question = self.question
         if question is None or question.typed is None:
             return
@@ -212,9 +215,9 @@ class InputKeys:
             self.question.typed.paste(event.data)
 
     def _is_early(self, question: TerminalQuestion, key: str = "") -> bool:
-        """Return whether a key was typed before its question was drawn, or belongs to typing that began
-        before: then it answers nothing. Of a question that is only asked again, the key that allows the call
-        alone."""
+        """Return whether a key must not answer a question: it was typed before the question was drawn, or
+        belongs to typing that began before. If the question is only asked again, this holds for a key that
+        would allow the call by itself."""
         is_typing = self.typing.is_typing if question.decides else self.typing.is_in_word
         is_early = not question.is_drawn or is_typing
         if question.is_repeated:
@@ -228,12 +231,12 @@ class InputKeys:
     def _interrupt(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if self.is_lent:
-            return  # Ctrl-C was meant for the other program
+            return  # Ctrl-C is meant for the other program
         if isinstance(self.question, PickQuestion):
             self.question.give(None)
             return
         if self.question:
-            # otherwise the question ends with its turn: the person did not refuse the call
+            # While a turn runs, the question ends with it, and the call does not count as refused.
             if not self.live(1, 1):
                 self.question.give(None)
         elif event.app.layout.is_searching:

@@ -1,8 +1,7 @@
-"""Shows one turn as it happens: finished output goes into the scroll-back, running work into a live area.
+"""Show a turn as it happens: finished output in the scroll-back, and a live area below it.
 
-Finished text is written once and never again. The live area (the answer's open end, running tools with
-their last output, queued messages, a status line) is redrawn by the screen from `lines`. It knows nothing
-of prompt_toolkit or sessions.
+Finished text is written once. The screen redraws the live area from `lines`: the open end of the answer,
+running tools with their last output, queued messages, a status line.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ _PLAN_ROWS, _WHOLE_PLAN_ROWS = 6, 20
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """The surface a turn is shown on: `write` puts text into the scroll-back, `refresh` redraws the live
-    area."""
+    """The functions of a screen: `write` adds text to the scroll-back, `refresh` redraws the live area."""
 
     write: Callable[[str], None]
     refresh: Callable[[], None]
@@ -55,10 +53,10 @@ class Surface:
 
 
 def person_text(painter: Painter, marks: Marks, text: str) -> str:
-    """Return a message of the person, shaded, between an empty line and a line end."""
+    """Return a message of the person with a shaded background, after an empty line."""
     first, *lines = wording.printable(text).split("\n")
-    shown = "\n".join([marks.prompt + first, *(f"  {line}" for line in lines)])
-    return f"\n{painter.line(shown, 'said')}\n"
+    message = "\n".join([marks.prompt + first, *(f"  {line}" for line in lines)])
+    return f"\n{painter.line(message, 'said')}\n"
 
 
 @dataclass(slots=True)
@@ -81,18 +79,18 @@ class TerminalTurnView:
     _began_s: float | None = None
     _decides_until_s: float | None = None
     _after_call: bool = False
-    _doing: str = ""
+    _label: str = ""
     _waits: tuple[float, float] | None = None
 
-    def begin(self, doing: str = "") -> None:
-        """Start a turn, or other work shown as `doing`. The status line runs until its TurnEnd or `stop`."""
+    def begin(self, label: str = "") -> None:
+        """Start a turn, or a task shown as `label`. Its status line is shown until TurnEnd or `stop`."""
         self._began_s = self.now_s()
         self._turn = TurnProgress()
-        self._doing = doing
+        self._label = label
         self._after_call = False
 
     def stop(self) -> None:
-        """End a turn that sent no TurnEnd. Its open text is written out."""
+        """End a turn that sent no TurnEnd, and write its open text."""
         self._flush()
         self._running.clear()
         self._subjects.clear()
@@ -100,28 +98,27 @@ class TerminalTurnView:
         self._decides_until_s = self._waits = self._began_s = None
 
     def report_interruption(self) -> None:
-        """End a turn that the person stopped, and list the stopped calls and the work done so far."""
-        took = wording.duration(self._turn_seconds())
-        stopped = list(self._running.values())
+        """End a turn that the person stopped, and list its stopped calls and its results so far."""
+        stopped_calls, duration = list(self._running.values()), wording.duration(self._turn_seconds())
         self.stop()
-        for call in stopped:
+        for call in stopped_calls:
             self._write_stopped(call)
-        done = self._turn.summary()
-        self.say(f"\ncancelled after {took}" + (f" · {done}" if done else ""), "yellow")
+        results = filter(None, (f"cancelled after {duration}", self._turn.summary()))
+        self.say("\n" + " · ".join(results), "yellow")
 
     def _write_stopped(self, call: RunningCall) -> None:
         self.surface.write(call.stopped_text(self.marks, self.painter, self.surface.width(), self.now_s()))
 
     def emit(self, event: Event) -> None:
         """Show one event. Called on the loop's task; does not block."""
-        self._waits = _waiting(event, self._waits, self.now_s())
+        self._waits = _next_waits(event, self._waits, self.now_s())
         self._turn.track_question(event)
         match event:
             case TextDelta():
                 self._flush_reasoning()
                 self._write_blocks(self._blocks.feed(event.text))
             case ReasoningDelta():
-                self._reason(event.text)
+                self._add_reasoning(event.text)
             case StepFinished():
                 self._flush()
             case ToolStarted():
@@ -131,21 +128,21 @@ class TerminalTurnView:
                 if "asks" in tags_of(event.name):
                     self._turn.asked_at_s = self.now_s()
             case ToolProgress():
-                self._progress(event)
+                self._add_output(event)
             case ToolFinished():
                 self._finish_call(event)
             case ApprovalAsked() | ConfirmationAsked() | ApprovalDecided():
-                self._asking(event)
+                self._track_question(event)
             case TurnEnd():
-                self._end(event)
+                self._show_end(event)
             case _:
-                self._aside(event)
+                self._show_aside(event)
         self.surface.refresh()
 
     def say(self, text: str, style: str = "dim") -> None:
-        """Write one or more lines of our own into the scroll-back."""
+        """Write one or more lines of Whet itself into the scroll-back."""
         self._after_call = False
-        rows = [row for line in wording.printable_styled(text).split("\n") for row in self._rows(line)]
+        rows = [row for line in wording.printable_styled(text).split("\n") for row in self._break(line)]
         self.surface.write(self.painter.line("\n".join(rows), style) + "\n")
 
     def show_person(self, text: str) -> None:
@@ -155,7 +152,7 @@ class TerminalTurnView:
         self._after_call = False
 
     def lines(self, width: int, height: int) -> list[list[Fragment]]:
-        """Return the live area's lines, each at most `width` columns, about `height` of them."""
+        """Return the lines of the live area, each at most `width` columns long, about `height` of them."""
         rows: list[list[Fragment]] = []
         if self._began_s is None:
             return rows
@@ -165,12 +162,11 @@ class TerminalTurnView:
             rows += [[(style, line)] for line in wrap_lines(wording.printable(tail), width)[-room:]]
         for call in self._running.values():
             rows += call.live(self.marks, width, self.now_s())
-        plain = self.marks.plain
-        for text in plan_rows(self.plan(), width, min(_PLAN_ROWS, max(room // 2, 2)), plain=plain):
-            rows.append([("", text)])
+        max_rows = min(_PLAN_ROWS, max(room // 2, 2))
+        rows += [[("", text)] for text in plan_rows(self.plan(), width, max_rows, plain=self.marks.plain)]
         rows.append([("class:dim", wording.clip(self._status(width), width))])
-        for text in map(fold_pastes, self.queued):
-            rows.append([("class:dim", wording.clip(f"{self.marks.queued} queued: {text}", width))])
+        queued = [f"{self.marks.queued} queued: {fold_pastes(text)}" for text in self.queued]
+        rows += [[("class:dim", wording.clip(text, width))] for text in queued]
         return [[(style, self.marks.fit(text)) for style, text in row] for row in rows]
 
     def _turn_seconds(self) -> float:
@@ -183,13 +179,17 @@ class TerminalTurnView:
         if self._decides_until_s is not None:
             remaining = wording.duration(max(0.0, self._decides_until_s - self.now_s()))
             text = f"{spin} waiting for a human · {remaining} left · Ctrl-C withdraws"
-            return text if wording.columns(text) <= width else f"{spin} {remaining} left · Ctrl-C withdraws"
+            return (
+                text
+                if wording.count_columns(text) <= width
+                else f"{spin} {remaining} left · Ctrl-C withdraws"
+            )
         if self._waits is not None:
             return _countdown(spin, width, self.now_s(), *self._waits)
         turn = "running" if self._running else "writing" if self._blocks.tail_end(1, 1) else "thinking"
-        return f"{spin} {self._doing or turn} {round(self._turn_seconds())} s · Esc stops"
+        return f"{spin} {self._label or turn} {round(self._turn_seconds())} s · Esc stops"
 
-    def _progress(self, event: ToolProgress) -> None:
+    def _add_output(self, event: ToolProgress) -> None:
         if call := self._running.get(event.call_id):
             call.take(event.text)
 
@@ -214,27 +214,27 @@ class TerminalTurnView:
             rows = call.rows(self.marks, width, full=is_own)
             text += "".join(self.painter.line(row, "dim") + "\n" for row in rows)
         if event.ok and "tasks" in tags_of(event.name):
-            text += self._plan(width)
+            text += self._describe_plan(width)
         text += _edit_rows(event, width, self.marks, self.painter)
         self.surface.write(text if self._after_call else "\n" + text)
         self._after_call = True
 
-    def _plan(self, width: int) -> str:
-        """Return the whole task list if it is a new one, otherwise a line with its progress."""
+    def _describe_plan(self, width: int) -> str:
+        """Return the whole task list if it has changed, otherwise a line with its progress."""
         items = self.plan()
         before, self._planned = self._planned, tuple(item.content for item in items)
         if self._planned != before:
             rows = plan_rows(items, width - 2, _WHOLE_PLAN_ROWS, plain=self.marks.plain)
             return "".join(f"  {row}\n" for row in rows)
         done, total = count_done(items)
-        now = next((item.content for item in items if item.status == "in_progress"), "")
-        line = f"{done} of {total} done" + (f" · now: {now}" if now else "")
+        current = next((item.content for item in items if item.status == "in_progress"), "")
+        line = f"{done} of {total} done" + (f" · now: {current}" if current else "")
         return self.painter.line("  " + wording.clip(line, width - 2), "dim") + "\n" if items else ""
 
-    def _aside(self, event: Event) -> None:
+    def _show_aside(self, event: Event) -> None:
         if isinstance(event, StreamRestarted):
             self._flush()
-        if isinstance(event, Steered):
+        elif isinstance(event, Steered):
             if event.text in self.queued:
                 self.queued.remove(event.text)
             self.show_person(fold_pastes(event.text))
@@ -242,7 +242,7 @@ class TerminalTurnView:
             self._flush()
             self.say(line)
 
-    def _end(self, end: TurnEnd) -> None:
+    def _show_end(self, end: TurnEnd) -> None:
         self.stop()
         if line := wording.ending(end):
             self.say("\n" + line, "red" if end.reason in ("failed", "crashed", "refused") else "yellow")
@@ -252,30 +252,29 @@ class TerminalTurnView:
             self.say("\n" + wording.receipt(end.receipt, self.surface.width()))
         self.say("\n" * (end.receipt is None) + wording.footer(end, self.surface.width()))
 
-    def _asking(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
-        """Remember who is asked: the person here, or people at a confirmation service."""
+    def _track_question(self, event: ApprovalAsked | ConfirmationAsked | ApprovalDecided) -> None:
+        """Note who is asked, the person here or people at a confirmation service, and since when."""
         self._decides_until_s = None
         self._turn.end_wait(self.now_s())
-        if not isinstance(event, ApprovalDecided):
-            self._turn.asked_at_s = self.now_s()
         if isinstance(event, ApprovalDecided):
-            self._aside(event)
+            self._show_aside(event)
             return
+        self._turn.asked_at_s = self.now_s()
         self._subjects[event.call_id] = event.subject
         if isinstance(event, ConfirmationAsked):
             self._decides_until_s = self.now_s() + event.expires_in_s
             self._flush()
             self.say(f"\n{wording.aside(event)}")
 
-    def _rows(self, line: str) -> list[str]:
-        """Break a line of our own. An address stays whole, or it could not be clicked or copied."""
+    def _break(self, line: str) -> list[str]:
+        """Break a line at the terminal's width. A URL is not broken, so that it can be clicked or copied."""
         return [line] if line.startswith(("http://", "https://")) else wrap_lines(line, self.surface.width())
 
-    def _reason(self, text: str) -> None:
+    def _add_reasoning(self, text: str) -> None:
         if not self.show_reasoning:
             return
-        *done, self._reasoning = (self._reasoning + text).split("\n")
-        for line in done:
+        *lines, self._reasoning = (self._reasoning + text).split("\n")
+        for line in lines:
             self._write_reasoning(line)
 
     def _write_reasoning(self, line: str) -> None:
@@ -299,19 +298,19 @@ class TerminalTurnView:
             self._after_call = False
 
 
-def _waiting(event: Event, waits: tuple[float, float] | None, now_s: float) -> tuple[float, float] | None:
-    """Return when a request is retried and when retrying ends, or None if no server is being waited for."""
+def _next_waits(event: Event, waits: tuple[float, float] | None, now_s: float) -> tuple[float, float] | None:
+    """Return the time of the next retry and the time when retrying ends, or None if no retry is due."""
     if isinstance(event, Retry) and event.left_s:
         return now_s + event.wait_s, now_s + event.left_s
-    # Progress of background work does not mean that the server is back.
+    # Other events mean that the server has answered. ToolProgress may come from background work.
     return waits if isinstance(event, ToolProgress) else None
 
 
-def _countdown(spin: str, width: int, now_s: float, again_s: float, until_s: float) -> str:
-    wait = f"{round(again_s - now_s)} s" if again_s > now_s + 0.5 else "now"
+def _countdown(spin: str, width: int, now_s: float, retry_s: float, until_s: float) -> str:
+    wait = f"{round(retry_s - now_s)} s" if retry_s > now_s + 0.5 else "now"
     remaining = wording.duration(max(0.0, until_s - now_s))
     text = f"{spin} the model's server is away · next try {wait} · {remaining} left · Esc stops"
-    return text if wording.columns(text) <= width else f"{spin} server away · try {wait} · Esc stops"
+    return text if wording.count_columns(text) <= width else f"{spin} server away · try {wait} · Esc stops"
 
 
 def _edit_rows(event: ToolFinished, width: int, marks: Marks, painter: Painter) -> str:

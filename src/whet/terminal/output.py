@@ -1,8 +1,7 @@
-"""Output of list commands: tables that fit the terminal, JSON, ages, sizes.
+"""Output of commands: tables that fit the terminal, JSON, ages, sizes.
 
-It writes plain text of its own, so that `whet sessions list` needs neither rich nor a terminal. Colour is
-used only if stdout is a terminal and NO_COLOR is unset. `terminal/wording.py` measures text and makes it safe
-to show.
+It does without rich, which takes long to import. Colour is used only if stdout is a terminal and NO_COLOR is
+unset.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from whet.clock import Clock, local_time
 from whet.contract.messages import Usage
 from whet.contract.texts import round_amounts
 from whet.log import mask
-from whet.terminal.wording import clip, columns, printable_styled
+from whet.terminal.wording import clip, count_columns, printable_styled
 
 _GAP = 2
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -36,8 +35,7 @@ json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 def number_option(
     *names: str, least: int, default: float, help: str, most: int | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return an option for a number within bounds, a whole one if the default is. Its help shows the
-    default."""
+    """Return an option for a number within bounds. It takes whole numbers only if the default is an int."""
     is_whole = isinstance(default, int)
     kind = click.IntRange(least, most) if is_whole else click.FloatRange(least, most)
     return click.option(*names, type=kind, default=default, show_default=True, help=help)
@@ -52,8 +50,8 @@ def home_and_json(command: Callable[..., Any]) -> Callable[..., Any]:
 class Column(Generic[R]):
     """A table's column.
 
-    `cell` returns a row's text; a column that `grows` takes the remaining width; `least` is its minimum
-    width. Columns with a higher `rank` are dropped first on a narrow terminal.
+    `cell` returns a row's text. If the table is too wide, columns that can `grows` are narrowed, but not
+    below `least` columns, and those with the highest `rank` are dropped first.
     """
 
     title: str
@@ -73,7 +71,7 @@ def emit_json(value: object, *, masks: bool = True) -> None:
 
 
 def _mask_texts(value: object) -> object:
-    """Return JSON's value with secrets masked in each text."""
+    """Return a JSON value with secrets masked in each text."""
     match value:
         case str():
             return mask(value)
@@ -86,23 +84,23 @@ def _mask_texts(value: object) -> object:
 
 
 def emit(facts: object, text: str, *, as_json: bool, masks: bool = True) -> None:
-    """Print a command's result: `facts` as JSON, or `text`, without what could drive a terminal. Secrets are
-    masked unless `masks` is False, as for one that is made and shown once."""
+    """Print a command's result: `facts` as JSON, or `text` without control sequences. Secrets are masked
+    unless `masks` is False, as for a token that is shown once."""
     if as_json:
         return emit_json(facts, masks=masks)
     click.echo(printable_styled(mask(text) if masks else text))
 
 
 def emit_rows(
-    rows: Sequence[R], shape: Sequence[Column[R]], facts: object, *, none: str, as_json: bool
+    rows: Sequence[R], columns: Sequence[Column[R]], facts: object, *, none: str, as_json: bool
 ) -> None:
     """Print the rows of a list command: `facts` as JSON, or a table, or `none` if there are no rows."""
     if as_json:
         return emit_json(facts)
-    click.echo(printable_styled(table(rows, shape) if rows else none))
+    click.echo(printable_styled(table(rows, columns) if rows else none))
 
 
-def _terminal() -> os.terminal_size:
+def _terminal_size() -> os.terminal_size:
     from shutil import get_terminal_size  # noqa: PLC0415 - brings bz2 and lzma, 4 ms
 
     return get_terminal_size((80, 24))
@@ -110,7 +108,7 @@ def _terminal() -> os.terminal_size:
 
 def terminal_width() -> int:
     """Return the terminal's width (or COLUMNS), 80 if there is no terminal, at least 20."""
-    return max(20, _terminal().columns)
+    return max(20, _terminal_size().columns)
 
 
 def has_colour() -> bool:
@@ -123,61 +121,59 @@ def style_text(text: str, style: str) -> str:
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if has_colour() else text
 
 
-def table(items: Sequence[R], shape: Sequence[Column[R]], *, width: int = 0) -> str:
+def table(items: Sequence[R], columns: Sequence[Column[R]], *, width: int = 0) -> str:
     """Lay out one line per item in at most `width` columns (0: the terminal's width)."""
     width = width or terminal_width()
-    rows = [[mask(column.cell(item)) for column in shape] for item in items]
-    visible = _visible_columns(shape, rows, width)
-    widths = {index: _natural(shape, rows, index) for index in visible}
+    rows = [[mask(column.cell(item)) for column in columns] for item in items]
+    visible = _visible_columns(columns, rows, width)
+    widths = {index: _natural_key(columns, rows, index) for index in visible}
     spare = width - sum(widths.values()) - _GAP * (len(visible) - 1)
     for index in reversed(visible):
-        if shape[index].grows and spare < 0:
-            narrowed = max(min(shape[index].least, widths[index]), widths[index] + spare)
+        if columns[index].grows and spare < 0:
+            narrowed = max(min(columns[index].least, widths[index]), widths[index] + spare)
             spare += widths[index] - narrowed
             widths[index] = narrowed
-    lines = [style_text(_line(shape, [column.title for column in shape], widths), "bold")]
-    lines += [_line(shape, row, widths) for row in rows]
+    lines = [style_text(_line(columns, [column.title for column in columns], widths), "bold")]
+    lines += [_line(columns, row, widths) for row in rows]
     return "\n".join(lines)
 
 
-def _natural(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], index: int) -> int:
-    return max(columns(text) for text in [shape[index].title, *(row[index] for row in rows)])
+def _natural_key(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]], index: int) -> int:
+    return max(count_columns(text) for text in [columns[index].title, *(row[index] for row in rows)])
 
 
-def _visible_columns(shape: Sequence[Column[Any]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    visible = list(range(len(shape)))
+def _visible_columns(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    visible = list(range(len(columns)))
 
     def narrowest(index: int) -> int:
-        natural = _natural(shape, rows, index)
-        return min(natural, shape[index].least) if shape[index].grows else natural
+        natural = _natural_key(columns, rows, index)
+        return min(natural, columns[index].least) if columns[index].grows else natural
 
     while len(visible) > 1 and sum(map(narrowest, visible)) + _GAP * (len(visible) - 1) > width:
-        droppable = max(visible, key=lambda index: shape[index].rank)
-        if shape[droppable].rank == 0:
+        droppable = max(visible, key=lambda index: columns[index].rank)
+        if columns[droppable].rank == 0:
             break
         visible.remove(droppable)
     return visible
 
 
-def _line(shape: Sequence[Column[Any]], row: Sequence[str], widths: dict[int, int]) -> str:
+def _line(columns: Sequence[Column[Any]], row: Sequence[str], widths: dict[int, int]) -> str:
     cells: list[str] = []
     for index, width in widths.items():
         text = clip(row[index], width)
-        space = " " * (width - columns(text))
-        cells.append(space + text if shape[index].right else text + space)
+        space = " " * (width - count_columns(text))
+        cells.append(space + text if columns[index].right else text + space)
     return (" " * _GAP).join(cells).rstrip()
 
 
 def fit(text: str) -> str:
-    """Return one line of `text`, cut to the terminal's width."""
+    """Return `text` as one line, cut to the terminal's width."""
     return clip(text, terminal_width())
 
 
 def wrap_width() -> int:
-    """Return the width to break text at: the terminal's, or no limit if stdout is a pipe or a file.
-
-    COLUMNS sets a width for pipes and files, too.
-    """
+    """Return the width to break text at: the terminal's or COLUMNS, or sys.maxsize if stdout is a pipe or a
+    file and COLUMNS is unset."""
     is_wrapped = sys.stdout.isatty() or os.environ.get("COLUMNS")
     return terminal_width() if is_wrapped else sys.maxsize
 
@@ -187,7 +183,7 @@ def wrap_text(text: str, *, indent: int = 0, width: int = 0) -> str:
     width = (width or wrap_width()) - indent
     lines = [""]
     for word in mask(text).split():
-        if lines[-1] and columns(lines[-1]) + 1 + columns(word) > width:
+        if lines[-1] and count_columns(lines[-1]) + 1 + count_columns(word) > width:
             lines.append("")
         lines[-1] += (" " if lines[-1] else "") + word
     return "\n".join(" " * indent + line for line in lines)
@@ -223,7 +219,7 @@ def size(size_bytes: int) -> str:
 
 
 def cost(usd: float | None, *, is_estimate: bool = False) -> str:
-    """Write a cost: $0.0123, $4.20, ~$4.20 if some tokens are estimated, or ? if a price is unknown."""
+    """Format a cost: $0.0123, $4.20, ~$4.20 if some tokens are estimated, or ? if a price is unknown."""
     if usd is None:
         return "?"
     mark = "~" if is_estimate else ""
@@ -231,15 +227,15 @@ def cost(usd: float | None, *, is_estimate: bool = False) -> str:
 
 
 def usage_cost(usage: Usage) -> str:
-    """Write what some use cost."""
+    """Format the cost of some usage."""
     return cost(usage.cost_usd, is_estimate=bool(usage.estimated_tokens))
 
 
 def print_long(text: str, *, masks: bool = True) -> None:
-    """Print `text`, through the pager if stdout is a terminal that it does not fit on. Secrets are masked
-    unless `masks` is False."""
+    """Print `text`, in the pager if it is longer than the terminal. Secrets are masked unless `masks` is
+    False."""
     text = mask(text) if masks else text
-    height = _terminal().lines
+    height = _terminal_size().lines
     if sys.stdout.isatty() and text.count("\n") >= height - 1:
         click.echo_via_pager(text)
     else:
@@ -247,7 +243,8 @@ def print_long(text: str, *, masks: bool = True) -> None:
 
 
 class ProgressLine:
-    """One progress line on stderr for work of more than a second. Silent if stderr is not a terminal."""
+    """A progress line on stderr for a task that takes more than a second. Without a terminal, nothing is
+    shown."""
 
     def __init__(self, label: str, clock: Clock) -> None:
         self._label = label
@@ -255,14 +252,14 @@ class ProgressLine:
         self._next_s = clock.monotonic_s() + 1.0
         self._is_shown = False
 
-    def update(self, done: str) -> None:
+    def update(self, progress: str) -> None:
         """Show the progress, at most five times a second."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_s or not sys.stderr.isatty():
             return
         self._next_s = now_s + 0.2
         self._is_shown = True
-        click.echo(f"\r{self._label}: {done}\x1b[K", err=True, nl=False)
+        click.echo(f"\r{self._label}: {progress}\x1b[K", err=True, nl=False)
 
     def finish(self) -> None:
         """Clear the line."""

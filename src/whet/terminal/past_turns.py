@@ -1,4 +1,4 @@
-"""Shows stored turns as the chat showed them while they ran: their parts pass through the same view."""
+"""Render stored turns as the chat showed them while they ran, by passing their parts through its view."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _MAX_EDIT_ROWS = 400
 
 
 class PastTurns:
-    """Renders parts of a stored conversation for a terminal of `width` columns. `is_full`: pastes, arguments
-    and results whole. `show_reasoning`: the model's visible reasoning, too."""
+    """Renders parts of a stored conversation for a terminal of `width` columns. With `is_full`, pastes and
+    the arguments and results of calls are not shortened."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PastTurns:
         return "".join(self._written)
 
     def read_end(self, max_rows: int) -> str:
-        """Return the last rows of the text."""
+        """Return the last `max_rows` rows of the text, after a row that counts the omitted ones."""
         lines = self.text.split("\n")
         omitted = len(lines) - 1 - max_rows
         if omitted <= 0:
@@ -70,7 +70,7 @@ class PastTurns:
         return "\n".join(["", note, *lines[-max_rows - 1 :]])
 
     def add(self, parts: Sequence[ConversationPart]) -> None:
-        """Show parts, in order."""
+        """Add parts to the text, in order."""
         for part in parts:
             if isinstance(part, PersonPart):
                 self._add_person(part)
@@ -82,7 +82,7 @@ class PastTurns:
                 self._add_call(part)
 
     def end_turn(self, session_id: str, turn: ReplayedTurn, receipt: TurnReceipt | None) -> None:
-        """Show how a turn ended: its error, its effects and its usage."""
+        """Add a turn's end: its error, its effects and its usage."""
         if not turn.ended or not turn.reason:
             return
         took = datetime.fromisoformat(turn.ended) - datetime.fromisoformat(turn.started)
@@ -128,21 +128,21 @@ def finished_event(part: CallPart) -> ToolFinished:
     call, facts = part.call, part.facts
     text = part.result.text if part.result is not None else ""
     kind = facts.error_kind if facts else "error" * (part.state == "failed")
-    ending = kind == "exit"
+    is_exit = kind == "exit"  # the end of a command's output says more about its failure
     return ToolFinished(
         call.id,
         call.name,
         (facts.duration_s if facts else None) or 0.0,
         kind,
         facts.exit_code if facts else None,
-        text[-_PREVIEW_CHARS:] if ending else text[:_PREVIEW_CHARS],
+        text[-_PREVIEW_CHARS:] if is_exit else text[:_PREVIEW_CHARS],
         call.arguments,
         _edits_of(part),
     )
 
 
 def call_row(part: CallPart, width: int, marks: Marks) -> str:
-    """Return a call as one line, without what it printed."""
+    """Return a call as one line, without its output."""
     mark = {"open": marks.running, "failed": marks.failed, "done": marks.ok}[part.state]
     tail = "no result yet" if part.result is None else wording.outcome(finished_event(part))
     return wording.call_line(part.call.name, call_subject(part.call.arguments), width, mark=mark, tail=tail)
@@ -156,8 +156,8 @@ def full_rows(part: CallPart) -> list[str]:
 
 
 def _edits_of(part: CallPart) -> tuple[FileEdit, ...]:
-    """Return the edits of a call with their diffs: the stored ones, or for a new file the one in the call's
-    arguments if that has as many lines as changed."""
+    """Return the edits of a call with their diffs. A diff that was not stored is taken from the call's
+    arguments, if it has the stored number of lines."""
     edits = part.facts.own_edits if part.facts else ()
     if len(edits) != 1 or edits[0].diff:
         return tuple(FileEdit(edit.path, edit.added, edit.removed, edit.diff) for edit in edits)

@@ -1,8 +1,4 @@
-"""Pasted and dropped input: a long text is shown as a placeholder until the line is sent; images become
-mentions.
-
-It does not depend on a terminal, so that programs without one can import it.
-"""
+"""Pasted and dropped input: long texts are shown as placeholders, and image paths become mentions."""
 
 from __future__ import annotations
 
@@ -22,14 +18,14 @@ _DROPPED_CHARS = 4_000
 
 
 class Pastes:
-    """Long pasted texts, kept until the line is sent. The input line shows a placeholder for each."""
+    """The pasted texts of the input line, which shows a placeholder for each long one."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._inserted: list[str] = []
 
     def take(self, text: str) -> str:
-        """Return the text to insert: a short text itself, otherwise a placeholder that `expand` replaces."""
+        """Return the text to insert: a short text itself, a placeholder for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.removesuffix("\n").count("\n") + 1
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
@@ -44,14 +40,14 @@ class Pastes:
         return name
 
     def take_back(self, text: str) -> str:
-        """Return a message that goes back into the input line; `expand` marks its pasted texts again."""
+        """Return the text of a message to put back into the input line, with placeholders for long pastes."""
         return unwrap_pastes(text, self.take)
 
     def expand(self, line: str) -> tuple[str, str]:
-        """Replace the placeholders with their texts, and forget the texts.
+        """Replace the placeholders by their texts, and forget the texts.
 
-        Returns the line twice: as it is, and with the pasted texts in tags. Pasted text is not the
-        person's own words, and nothing is learned from it as if it were.
+        Returns the line twice: without and with tags around the pasted texts. Nothing is learned from pasted
+        text as if it were the person's own words.
         """
         texts, self._texts = self._texts, {}
         texts |= {text: text for text in self._inserted}
@@ -64,24 +60,24 @@ class Pastes:
 
 
 def fold_paste(text: str) -> str:
-    """Return a pasted text as the chat shows it: a placeholder if it is long."""
+    """Return a pasted text, or a placeholder if it is long."""
     return Pastes().take(text)
 
 
 def fold_pastes(text: str) -> str:
-    """Return a message in which each paste is replaced as the chat shows it."""
+    """Return a message with placeholders in place of long pastes."""
     return unwrap_pastes(text, fold_paste)
 
 
 def remove_pastes(text: str) -> str:
-    """Return the text of a message that was typed and not pasted."""
+    """Return a message without its pasted texts."""
     return unwrap_pastes(text, lambda paste: "")
 
 
 def dropped_images(text: str) -> str:
-    """Turn dropped or pasted image paths into mentions, which send the images along.
+    """Return mentions, which send images along, for a text that consists of dropped or pasted image paths.
 
-    A terminal types the paths quoted, escaped or as file: addresses. Any other text is returned unchanged.
+    The paths may be quoted, escaped or file: URLs. Any other text is returned unchanged.
     """
     if len(text) > _DROPPED_CHARS or not re.search(IMAGE_NAME, text, re.IGNORECASE):
         return text

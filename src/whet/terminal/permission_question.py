@@ -1,7 +1,7 @@
-"""A permission question at a terminal: its rows, its options, and what a lasting yes covers.
+"""A permission question at a terminal: its rows, its options, and the scope of a lasting yes.
 
-The one-shot and the chat share it, and draw the rows themselves. `whet.typed_answer` says which text is which
-option. It imports neither rich nor prompt_toolkit.
+The one-shot and the chat use it and draw the rows themselves. `whet.typed_answer` parses the answer. The
+module imports neither rich nor prompt_toolkit.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _FIRST_SCOPE = 2
 
 
 def shorten_choice(text: str, width: int) -> str:
-    """Return an answer in one row: of a lasting one the beginning and the end of what it allows, so that two
-    of them differ."""
+    """Return an answer in one row. Of a lasting one, the beginning and the end of its scope stay, so that two
+    of them look different."""
     if not text.startswith(_LASTING):
         return cut(text, width)
     scope = text.partition(_AGAIN)[2].removesuffix(NO_COMMANDS).removesuffix(NOTHING_ELSE)
@@ -53,8 +53,8 @@ def shorten_choice(text: str, width: int) -> str:
 
 
 class TerminalDecision:
-    """The state of one approval request while the person answers it. `has_keys`: single keys such as Tab and
-    Esc are answers, too; otherwise only lines are."""
+    """The state of one approval request while the person answers it. With `has_keys`, single keys such as Tab
+    and Esc are answers, too; without it only lines are."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class TerminalDecision:
         return [*rows, (f"› {self._no}  ", f"No: {effect} ({keys})")]
 
     def other_answers(self) -> list[tuple[str, str]]:
-        """Return what else can be typed and what each does, as prefixes and texts."""
+        """Return the other answers that can be typed and their effects, as prefixes and texts."""
         answers = [("v", "show all of it, then ask again")] if self.is_long else []
         noun = find_editable(self.request).noun
         edit = "Tab" if self._has_keys else "edit"
@@ -127,13 +127,13 @@ class TerminalDecision:
         return [(f"  or {name:<{width}}  ", text) for name, text in answers]
 
     def fold_to(self, max_rows: int) -> None:
-        """Show at most so many rows of what would be written or run."""
+        """Show at most `max_rows` rows of the change or command."""
         self.max_rows = max_rows
         self.is_shown_whole = not self.is_long
 
     @property
     def _can_edit(self) -> bool:
-        """Whether there is something to edit: nothing is left of a call that only deletes."""
+        """Whether the call has a text to edit. A call that only deletes files has none."""
         changes = self.request.changes
         return not changes or any(change.new is not None for change in changes)
 
@@ -143,7 +143,7 @@ class TerminalDecision:
         return self.question.fold_rows(self.max_rows) != self.question.body
 
     def rows(self, *, unfold: bool = False) -> list[PaintedRow]:
-        """Return the rows of what would be written or run. `unfold` includes folded rows."""
+        """Return the rows of the change or command, with `unfold` all of them."""
         body = self.question.body if unfold else self.question.fold_rows(self.max_rows)
         body = tuple(Row("fold", f"{row.text} (v shows all)") if row.kind == "fold" else row for row in body)
         path = _SHELL_FILE if "command" in tags_of(self.request.tool) else ""
@@ -153,32 +153,32 @@ class TerminalDecision:
         return paint_rows(exact_body, self._theme, path)
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return what else a person should know for the answer, as prefixes and texts."""
+        """Return further facts that matter for the answer, as prefixes and texts."""
         facts = [
             (FACT_PREFIXES.get(row.kind, "  "), exact(row.text))
             for row in self.question.notes
             if row.kind != "scope"
         ]
         always = [option.name for option in self._always_options]
-        lasting = [*(option.number for option in self._session_options), *always]
-        if self._has_keys or always:
-            ended = join_names(lasting) if self._has_keys else join_names(always)
-            command = "/approvals" if self._has_keys else "whet approvals"
-            facts.append((_TAKE_BACK_PREFIX, f"{command} ends {ended} at any time"))
+        if self._has_keys:
+            names = join_names([*(option.number for option in self._session_options), *always])
+            facts.append((_TAKE_BACK_PREFIX, f"/approvals ends {names} at any time"))
+        elif always:
+            facts.append((_TAKE_BACK_PREFIX, f"whet approvals ends {join_names(always)} at any time"))
         if self.is_long and not self.is_shown_whole:
             facts.append((SHOWN_PREFIX, "only a part; any first yes, or v, only shows all and asks again"))
         return facts
 
     def options(self) -> tuple[AnswerOption, ...]:
-        """Return the options that may be typed; "always" only if the request says what it would cover."""
+        """Return the options that may be typed."""
         once = msgspec.structs.replace(ONCE, number="1")
         no = msgspec.structs.replace(NO, number=self._no)
         edit = (EDIT,) if self._can_edit else ()
         return (once, *self._session_options, *self._always_options, no, BECAUSE, *edit, VIEW)
 
     def grant(self, option: str) -> Answer | None:
-        """Return the kind of yes that an option stands for, or None if it is no yes. The scope that it names
-        is kept for `reply`."""
+        """Return the kind of yes that an option means, or None if it is not a yes. Remembers the scope that
+        the option names for `reply`."""
         name, _, number = option.partition(" ")
         if name != "once" and name != "session" and name != "always":
             return None
@@ -186,9 +186,9 @@ class TerminalDecision:
         return name
 
     def reply(self, answer: Answer) -> Reply:
-        """Return the answer for the scope that was named."""
+        """Return the answer with the scope that `grant` remembered."""
         return Reply(answer, self._scope)
 
     def scope_text(self) -> str:
-        """Return what the chosen scope covers, or the request's grant if it has no scopes."""
+        """Describe the scope that `grant` remembered. Returns the request's grant if it has no scopes."""
         return describe_scope(self.request.scopes[self._scope]) if self.request.scopes else self.request.grant

@@ -1,8 +1,9 @@
-"""The human of a one-shot: nobody, or whoever sits at the terminal that standard error shows.
+"""Ask the person at the terminal in one-shots: questions on standard error, answers as lines of standard
+input.
 
-The terminal chat has its own, `terminal/questions.py`. Only a whole line that is exactly an option's name or
-key is a yes (`whet.typed_answer`). Lines that were typed before the question was shown, or that end sooner
-than it can be read, and several lines at once are never a yes.
+A line is a yes only if it is exactly an option's name or key (`whet.typed_answer`). A line that was begun
+before the question was shown, or that ends sooner than the question can be read, is never a yes, nor are
+several lines at once. The chat asks in `terminal/questions.py`.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 
 
 def raise_interrupt() -> None:
-    """Do what Ctrl-C does."""
+    """Send this process the signal of Ctrl-C."""
     signal.raise_signal(signal.SIGINT)
 
 
 class LinePerson:
     """A person who reads standard error and types lines on standard input; both are terminals.
 
-    `stop` cancels the running turn; an interface that can do so at once, and not by Ctrl-C's signal, sets it.
+    `stop` cancels the running turn. By default it sends the signal of Ctrl-C; an interface with a more direct
+    way replaces it.
     """
 
     def __init__(
@@ -50,42 +52,42 @@ class LinePerson:
         self._turn = asyncio.Lock()
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
-        """Ask in one paragraph until an answer decides. Enter and the end of input are a no."""
+        """Ask until an answer decides. Enter and the end of input are a no."""
         from whet.terminal.permission_question import ANSWER_PROMPT, TerminalDecision  # noqa: PLC0415 - few one-shots ask
         from whet.terminal.themes import find_theme  # noqa: PLC0415 - as above
 
         async with self._turn:
-            deciding = TerminalDecision(request, find_theme(self._theme, os.environ), has_keys=False)
-            _show(deciding, full=False)
+            decision = TerminalDecision(request, find_theme(self._theme, os.environ), has_keys=False)
+            _show(decision, full=False)
             while True:
-                reply = await self._apply_line(deciding, await _ask_for_lines(ANSWER_PROMPT, self._now_s))
+                reply = await self._apply_line(decision, await _ask_for_lines(ANSWER_PROMPT, self._now_s))
                 if reply is not None:
                     return reply.short
 
-    async def _apply_line(self, deciding: TerminalDecision, text: str) -> Reply | None:
-        """Return the reply that a text is, or None if the question is asked again."""
-        typed = read_line(text, deciding.options())
-        if not may_count(typed.option, is_shown_whole=deciding.is_shown_whole):
+    async def _apply_line(self, decision: TerminalDecision, text: str) -> Reply | None:
+        """Return the reply for a typed text, or None if the question must be asked again."""
+        typed = read_line(text, decision.options())
+        if not may_count(typed.option, is_shown_whole=decision.is_shown_whole):
             from whet.terminal.permission_question import UNSEEN  # noqa: PLC0415 - few one-shots ask
 
-            _show(deciding, full=True)
+            _show(decision, full=True)
             _say(f"{UNSEEN}\n")
             return None
-        if grant := deciding.grant(typed.option):
-            return deciding.reply(grant)
+        if grant := decision.grant(typed.option):
+            return decision.reply(grant)
         match typed.option:
             case "view":
-                _show(deciding, full=True)
+                _show(decision, full=True)
                 return None
             case "edit":
-                return await self._edit(deciding.request)
+                return await self._edit(decision.request)
             case "because":
                 _say("No, because: ")
-                return Reply("no", words=(await _line()).strip())
+                return Reply("no", words=(await _read_stdin()).strip())
             case _:
                 if typed.stops:
                     self.stop()
-                    await asyncio.sleep(0)  # the cancel comes here: a stopped turn gets no answer
+                    await asyncio.sleep(0)  # the task is cancelled here, so a stopped turn gets no answer
                 return Reply("no", words=typed.words)
 
     async def _edit(self, request: ApprovalRequest) -> Reply | None:
@@ -112,9 +114,9 @@ class LinePerson:
 
 
 def answer_prompt(choices: Sequence[str], *, has_keys: bool = True) -> str:
-    """Return the prompt of the line on which a question is answered. `has_keys`: Esc is a key of it."""
-    what = "a number or your own words" if choices else "your answer"
-    return f"Type {what}, then Enter. Enter alone {'and Esc give' if has_keys else 'gives'} no answer: "
+    """Return the prompt for the answer to a question. With `has_keys`, it mentions Esc."""
+    noun = "a number or your own words" if choices else "your answer"
+    return f"Type {noun}, then Enter. Enter alone {'and Esc give' if has_keys else 'gives'} no answer: "
 
 
 def resolve_choice(text: str, choices: Sequence[str]) -> str:
@@ -129,14 +131,14 @@ _BEGUN = "not an answer: this line was begun before the question\n"
 _EARLY = "not an answer: this line came before the question could be read; answer again\n"
 
 
-def _show(deciding: TerminalDecision, *, full: bool) -> None:
-    lines = (*deciding.facts(), ("", ""), *deciding.choices(), *deciding.other_answers())
+def _show(decision: TerminalDecision, *, full: bool) -> None:
+    lines = (*decision.facts(), ("", ""), *decision.choices(), *decision.other_answers())
     rows = (
-        *(row.to_line() for row in deciding.rows(unfold=full)),
+        *(row.to_line() for row in decision.rows(unfold=full)),
         *(prefix + text for prefix, text in lines),
     )
-    _say("\n".join(("", printable(deciding.question.title), *rows, "")))
-    deciding.is_shown_whole = deciding.is_shown_whole or full
+    _say("\n".join(("", printable(decision.question.title), *rows, "")))
+    decision.is_shown_whole = decision.is_shown_whole or full
 
 
 def _say(text: str) -> None:
@@ -144,16 +146,16 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-async def _line() -> str:
-    """Wait for a line on standard input without a thread, so that a cancel leaves none behind."""
-    await _readable()
+async def _read_stdin() -> str:
+    """Wait for a line on standard input, without a thread, which a cancel would leave behind."""
+    await _wait_for_stdin()
     return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace")
 
 
 async def _ask_for_lines(prompt: str, now_s: Callable[[], float]) -> str:
-    """Prompt for a line, and return it with the lines that came at once with it, as from a paste.
+    """Prompt for a line and return it, together with lines that arrive at once with it, as from a paste.
 
-    Lines that were begun before the prompt, or that end within `REACTION_S` of it, are dropped. Returns an
+    Lines that were begun before the prompt, or that end within `REACTION_S` after it, are dropped. Returns an
     empty string at the end of input.
     """
     from whet.terminal.typed_keys import REACTION_S  # noqa: PLC0415 - few one-shots ask
@@ -162,19 +164,19 @@ async def _ask_for_lines(prompt: str, now_s: Callable[[], float]) -> str:
         is_begun = drop_typed_ahead()
         _say(prompt)
         shown_s = now_s()
-        lines = [await _line()]
+        lines = [await _read_stdin()]
         is_early = now_s() - shown_s < REACTION_S
         with suppress(TimeoutError):
             while lines[-1]:
                 async with asyncio.timeout(_SILENCE_S):
-                    await _readable()
-                lines.append(await _line())
+                    await _wait_for_stdin()
+                lines.append(await _read_stdin())
         if not lines[0] or not (is_begun or is_early):
             return "".join(lines)
         _say(_BEGUN if is_begun else _EARLY)
 
 
-async def _readable() -> None:
+async def _wait_for_stdin() -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     fd = sys.stdin.fileno()
@@ -203,17 +205,17 @@ def ask_yes(question: str) -> bool:
 
 
 def drop_typed_ahead() -> bool:
-    """Discard what was typed before the question was shown: it can't be an answer to it.
+    """Discard the input that was typed before a question is shown, as it can't be an answer.
 
-    Returns whether that ends in a line that was begun and not sent: the rest of it is still to come.
+    Returns whether the input ended in an unfinished line, the rest of which is still to come.
     """
     with suppress(termios.error, OSError):
         fd = sys.stdin.fileno()
         modes = termios.tcgetattr(fd)
-        by_key = [*modes]
-        by_key[3] &= ~termios.ICANON  # else the terminal keeps a line to itself until it is sent
+        changed = [*modes]
+        changed[3] &= ~termios.ICANON  # makes an unfinished line readable
         try:
-            termios.tcsetattr(fd, termios.TCSANOW, by_key)
+            termios.tcsetattr(fd, termios.TCSANOW, changed)
             ahead = os.read(fd, 65_536) if select.select([fd], [], [], 0)[0] else b""
         finally:
             termios.tcsetattr(fd, termios.TCSANOW, modes)

@@ -1,4 +1,4 @@
-"""The model's task list for a person: the whole list when it is new, an excerpt while it is worked on."""
+"""Show the model's task list, or an excerpt around the current task."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _MARKS = {"pending": "☐", "in_progress": "▸", "completed": "☑", "cancelled
 _PLAIN = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 
 
-def plan_rows(items: Sequence[TodoItem], width: int, most: int, *, plain: bool = False) -> list[str]:
-    """Return at most `most` rows of the list, around the task in progress. An empty list returns no rows."""
+def plan_rows(items: Sequence[TodoItem], width: int, max_rows: int, *, plain: bool = False) -> list[str]:
+    """Return at most `max_rows` rows of the list, around the first open task."""
     marks = _PLAIN if plain else _MARKS
     rows = [clip(f"{marks[item.status or 'pending']} {item.content}", width) for item in items]
-    if len(rows) <= most:
+    if len(rows) <= max_rows:
         return rows
     first_open = next((at for at, item in enumerate(items) if not is_done(item)), len(items))
-    room = max(most - 1, 1)
+    room = max(max_rows - 1, 1)
     first = max(0, min(first_open - 1, len(rows) - room))
     done, _ = count_done(items)
     visible = rows[first : first + room]

@@ -1,7 +1,4 @@
-"""The parts of the input line: completion, pasted text, history, keys.
-
-It uses prompt_toolkit's small interfaces, and knows nothing about turns or sessions.
-"""
+"""The parts of the input line for prompt_toolkit: completion, a parser for keys and pastes, history."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ from whet.terminal.key_protocol import KeyProtocol, ProtocolInput
 from whet.tools.walk import files, is_ignored_in
 
 _AT_WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
-_MAX, _FOUND, _FEWEST_LETTERS = 60, 12, 2
+_MAX_COMPLETIONS, _MAX_FOUND, _MIN_LETTERS = 60, 12, 2
 _BURST_CHARS = 400
 _MAX_FILES, _FIRST_PATHS, _MAX_RANKED = 50_000, 1_000, 2_000
 _FIRST_S = 0.05
 _FRESH_S = 15.0
 _CONTROL, _CONTROL_KEY = re.compile(r"[\x00-\x1a]"), re.compile(r"\x1b?[\x00-\x1a]")
 KEY_PAUSE_S, PASTE_PAUSE_S = 0.1, 1.0
-"""After how long without input a begun key, and a paste without an end mark, are complete."""
+"""The pauses after which an incomplete key, and a paste without an end mark, count as complete."""
 
 
 class InputCompleter(Completer):
@@ -64,46 +61,47 @@ class InputCompleter(Completer):
                 if f"/{name}".startswith(before):
                     yield Completion(f"/{name}", start_position=-len(before), display_meta=description)
         elif match := _AT_WORD.search(before):
-            self.finder.look(self.folder())
-            completions = list(self._paths(match[1]))
+            self.finder.update(self.folder())
+            completions = list(self._list_folder(match[1]))
             yield from completions
-            if len(completions) < _MAX:
-                yield from self._find(match[1], _listed(match[1], completions))
+            if len(completions) < _MAX_COMPLETIONS:
+                yield from self._find(match[1], _complete_paths(match[1], completions))
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Yield the same completions: those of the folder at once, and those of a large tree that is read for
-        the first time as it is read."""
+        """Yield the same completions: those of the typed folder at once, and those from the whole tree while
+        it is read for the first time."""
         match = _AT_WORD.search(document.text_before_cursor)
         if match is None or document.text_before_cursor.startswith("/"):
             for completion in self.get_completions(document, complete_event):
                 yield completion
             return
-        self.finder.look(self.folder())
-        completions = await asyncio.to_thread(lambda: list(self._paths(match[1])))
+        self.finder.update(self.folder())
+        completions = await asyncio.to_thread(lambda: list(self._list_folder(match[1])))
         for completion in completions:
             yield completion
-        listed = _listed(match[1], completions)
-        is_whole = len(completions) >= _MAX
-        while not is_whole:
-            is_whole = await asyncio.to_thread(self.finder.wait, _FIRST_S)
+        listed = _complete_paths(match[1], completions)
+        is_complete = len(completions) >= _MAX_COMPLETIONS
+        while not is_complete:
+            is_complete = await asyncio.to_thread(self.finder.wait, _FIRST_S)
             for completion in await asyncio.to_thread(self._find, match[1], listed):
                 listed.add(completion.text)
                 yield completion
-            is_whole = is_whole or len(listed) >= _MAX
+            is_complete = is_complete or len(listed) >= _MAX_COMPLETIONS
 
     def _find(self, typed: str, listed: set[str]) -> list[Completion]:
-        """Return the paths anywhere below the folder that fit, without those in `listed`."""
-        if len(typed) < _FEWEST_LETTERS:
+        """Return the best matches anywhere below the folder, without those in `listed`."""
+        if len(typed) < _MIN_LETTERS:
             return []
-        paths = self.finder.find(typed, _FOUND)
+        paths = self.finder.find(typed, _MAX_FOUND)
         return [Completion(path, start_position=-len(typed)) for path in paths if path not in listed]
 
-    def _paths(self, typed: str) -> Iterable[Completion]:
+    def _list_folder(self, typed: str) -> Iterable[Completion]:
+        """Yield the entries of the typed folder that begin with the typed name."""
         parent, _, prefix = typed.rpartition("/")
         folder = self.folder() / (parent + "/" if parent or typed.startswith("/") else "")
-        is_offered = _offer_test(self.folder(), parent, typed)
+        is_offered = _make_entry_filter(self.folder(), parent, typed)
         try:
             with os.scandir(folder.expanduser()) as entries:
                 matching = (
@@ -113,17 +111,19 @@ class InputCompleter(Completer):
                     and (prefix or not entry.name.startswith("."))
                     and is_offered(entry)
                 )
-                names = nsmallest(_MAX, matching)
+                names = nsmallest(_MAX_COMPLETIONS, matching)
         except OSError:
             return
         for name, is_folder in names:
             yield Completion(name + "/" * is_folder, start_position=-len(prefix))
 
 
-def _offer_test(base: Path, parent: str, typed: str) -> Callable[[os.DirEntry[str]], bool]:
-    """Return the test whether an entry of a typed folder is offered: in the workspace none that .gitignore
-    leaves out, and none behind a link that leaves the workspace, which the tools refuse. A path that begins
-    elsewhere is a person's own choice."""
+def _make_entry_filter(base: Path, parent: str, typed: str) -> Callable[[os.DirEntry[str]], bool]:
+    """Return a function that decides whether an entry of the typed folder is offered.
+
+    In the workspace, entries that .gitignore excludes are not offered, nor links that lead out of it, which
+    the tools would refuse. Outside, all entries are.
+    """
     parts = [part for part in parent.split("/") if part not in ("", ".")]
     if typed.startswith(("/", "~")) or ".." in parts:
         return lambda entry: True
@@ -142,23 +142,23 @@ def _offer_test(base: Path, parent: str, typed: str) -> Callable[[os.DirEntry[st
 
 
 def has_completions(document: Document) -> bool:
-    """Return whether what is typed can have completions: others are not looked for at each key."""
+    """Return whether the typed text can have completions, so that they are not searched for at each key."""
     before = document.text_before_cursor
     return before.startswith("/") or _AT_WORD.search(before) is not None
 
 
-def _listed(typed: str, completions: Sequence[Completion]) -> set[str]:
-    """Return the paths of completions of the last part of what was typed."""
-    return {typed.rpartition("/")[0] + "/" * ("/" in typed) + each.text for each in completions}
+def _complete_paths(typed: str, completions: Sequence[Completion]) -> set[str]:
+    """Return the paths of completions, which hold only the last part of the typed path."""
+    return {typed.rpartition("/")[0] + "/" * ("/" in typed) + item.text for item in completions}
 
 
 class PasteParser(Vt100Parser):
-    """prompt_toolkit's key parser, without the terminal's own sequences, and with linear instead of quadratic
-    time in a paste's length.
+    """prompt_toolkit's key parser, which ignores the terminal's own sequences and takes linear instead of
+    quadratic time in a paste's length.
 
-    A paste whose end mark does not come ends at the next `flush`, which the caller makes after `pause_s`
-    without input. Its remainder may come later: until the end mark or a key of its own, input that holds line
-    ends or other controls among its characters is pasted too, so that it never sends or runs anything.
+    A paste without an end mark ends at the next `flush`, which the caller makes after `pause_s` without
+    input. The rest of the paste may come later. So further input that contains control characters, such as
+    line ends, is pasted as well, until the end mark or a single key, and never sends or runs anything.
     """
 
     def __init__(
@@ -178,11 +178,8 @@ class PasteParser(Vt100Parser):
         return KEY_PAUSE_S if self._held is None else PASTE_PAUSE_S
 
     def feed(self, data: str) -> None:
-        """Parse input that was read. A paste becomes one key press when its end mark arrives.
-
-        Input without marks that arrives faster than a person types also becomes one paste, at the next
-        `flush`.
-        """
+        """Parse input. A paste becomes one key press when its end mark arrives. Input without marks that
+        arrives faster than a person types becomes one paste at the next `flush`."""
         sequences = self._sequences
         if self._is_cut:
             self._continue_paste(data)
@@ -210,7 +207,7 @@ class PasteParser(Vt100Parser):
             self.feed(remainder)
 
     def flush(self) -> None:
-        """Handle a pause in the input: held input is complete."""
+        """Handle a pause in the input, after which incomplete keys and pastes count as complete."""
         self._end_burst()
         if self._held is not None:
             self._end_cut_paste(self._held)
@@ -221,7 +218,8 @@ class PasteParser(Vt100Parser):
         super().flush()
 
     def _end_cut_paste(self, held: list[str]) -> None:
-        """End a paste without an end mark. The beginning of a mark is not text: the rest of it may follow."""
+        """End a paste without an end mark. If it ends with the beginning of a mark, that is kept for
+        later."""
         text = "".join(held)
         size = next((size for size in range(len(PASTE_ENDS), 0, -1) if text.endswith(PASTE_ENDS[:size])), 0)
         text, self._sequences.pending = text[: len(text) - size], text[len(text) - size :]
@@ -230,7 +228,7 @@ class PasteParser(Vt100Parser):
             self.feed_key_callback(KeyPress(Keys.BracketedPaste, text))
 
     def _continue_paste(self, data: str) -> None:
-        """Decide whether input after a cut paste is its remainder."""
+        """Decide whether input after a cut paste belongs to it."""
         data = self._sequences.pending + data
         before, mark, _ = data.partition(PASTE_ENDS)
         if data.startswith(PASTE_BEGINS) or (mark and not before) or _CONTROL_KEY.fullmatch(data):
@@ -259,7 +257,8 @@ class PasteParser(Vt100Parser):
             super().feed(part)
 
     def _separate_escape(self, data: str) -> None:
-        """Keep an Enter that is read after an Esc a key of its own: both in one read are Alt-Enter."""
+        """Separate an Enter from an Esc that was read before it. Only if both come in one read are they
+        Alt-Enter."""
         if data.startswith(("\r", "\n")) and not self._sequences.in_string:
             if self._sequences.pending == "\x1b":
                 super().feed(self._sequences.flush())
@@ -276,7 +275,7 @@ class PasteParser(Vt100Parser):
 
 
 class _PasteInput(ProtocolInput):
-    """The terminal's input. After each read it says after how many seconds to flush it."""
+    """The terminal's input. After each read, `set_pause` gets the seconds after which it must be flushed."""
 
     def __init__(self, protocol: KeyProtocol, set_pause: Callable[[float], object]) -> None:
         super().__init__(protocol)
@@ -292,15 +291,16 @@ class _PasteInput(ProtocolInput):
 
 
 def open_input(set_pause: Callable[[float], object], protocol: KeyProtocol) -> Input:
-    """Open the terminal's input with a parser that handles long pastes, and with unambiguous keys if the
-    terminal has them. After each read, `set_pause` gets the seconds until the keys must be flushed."""
+    """Open the terminal's input with `PasteParser` and the key protocol. After each read, `set_pause` gets
+    the seconds after which the input must be flushed."""
     if not isinstance(create_input(), Vt100Input):
         return create_input()
     return _PasteInput(protocol, set_pause)
 
 
 class _File(FileHistory):
-    """The history file. An entry that can't be written to it (a full disk) stays available in this chat."""
+    """The history file. If an entry can't be written, e.g. to a full disk, it is available in this chat
+    only."""
 
     def store_string(self, string: str) -> None:
         """Append one entry. Errors are ignored."""
@@ -309,7 +309,8 @@ class _File(FileHistory):
 
 
 def open_history(path: Path) -> History:
-    """Open the history file, readable by its owner only; use memory if it can't be written."""
+    """Open the history file, which only its owner can read. If it can't be written, the history is kept in
+    memory."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -319,7 +320,7 @@ def open_history(path: Path) -> History:
 
 
 class FileFinder:
-    """The files of one folder, without hidden and .gitignored ones."""
+    """Finds files below one folder, except hidden and .gitignored ones."""
 
     def __init__(self) -> None:
         self._index: PathIndex = PathIndex([])
@@ -327,8 +328,8 @@ class FileFinder:
         self._read_s = float("-inf")
         self._reading: threading.Thread | None = None
 
-    def look(self, folder: Path) -> None:
-        """Read the list again on a thread if it is old."""
+    def update(self, folder: Path) -> None:
+        """Start a thread that reads the list of files, if it is missing or old."""
         is_fresh = folder == self._folder and time.monotonic() - self._read_s < _FRESH_S
         if is_fresh or (self._reading is not None and self._reading.is_alive()):
             return
@@ -336,33 +337,31 @@ class FileFinder:
         self._reading.start()
 
     def wait(self, limit_s: float | None = None) -> bool:
-        """Wait until the list has been read, and return whether it has. A list that is only read again is not
-        waited for."""
+        """Wait until the list has been read once, at most `limit_s`, and return whether it has."""
         if self._reading is not None and self._read_s == float("-inf"):
             self._reading.join(limit_s)
             return not self._reading.is_alive()
         return True
 
-    def find(self, letters: str, most: int) -> list[str]:
-        """Return the paths that contain the letters in order, the best first: whole words and short paths
-        win."""
-        return self._index.find(letters.lower(), most)
+    def find(self, letters: str, limit: int) -> list[str]:
+        """Return the paths that contain the letters in order, best matches first, as ranked by `rank`."""
+        return self._index.find(letters.lower(), limit)
 
     def _read(self, folder: Path) -> None:
         base = str(folder)
         paths: list[str] = []
         if folder != self._folder:
             self._index, self._folder, self._read_s = PathIndex([]), folder, float("-inf")
-        shown_at = _FIRST_PATHS if self._read_s == float("-inf") else _MAX_FILES
+        next_count = _FIRST_PATHS if self._read_s == float("-inf") else _MAX_FILES
         for path in islice(files(base), _MAX_FILES):
             paths.append(path[len(base) :].lstrip("/"))
-            if len(paths) == shown_at:
-                self._index, shown_at = PathIndex(paths), 2 * shown_at
+            if len(paths) == next_count:
+                self._index, next_count = PathIndex(paths), 2 * next_count
         self._index, self._read_s = PathIndex(paths), time.monotonic()
 
 
 class PathIndex:
-    """Paths to search by letters, with bounded work for letters that many have."""
+    """Paths that can be searched by letters, in bounded time even if many paths match."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = [path for path in paths if "\n" not in path]
@@ -370,19 +369,15 @@ class PathIndex:
         lines = self._text.split("\n")
         self._starts = [0, *accumulate(len(line) + 1 for line in lines)][:-1]
 
-    def find(self, letters: str, most: int) -> list[str]:
-        """Return the paths that contain lower-case letters in order, the best first."""
-        scored = [
-            (score, path) for path in self._containing(letters) if (score := rank(path.lower(), letters))
-        ]
-        if not scored or (len(scored) < most and len(self._paths) <= _MAX_RANKED):
-            scored = [
-                (score, path) for path in self._paths if (score := rank(path.lower(), letters)) is not None
-            ]
-        return [path for _, path in nsmallest(most, scored)]
+    def find(self, letters: str, limit: int) -> list[str]:
+        """Return the paths that contain lower-case letters in order, best matches first."""
+        scored = _score(self._find_containing(letters), letters)
+        if not scored or (len(scored) < limit and len(self._paths) <= _MAX_RANKED):
+            scored = _score(self._paths, letters)
+        return [path for _, path in nsmallest(limit, scored)]
 
-    def _containing(self, letters: str) -> Iterable[str]:
-        """Yield paths that contain the letters in one piece, up to a limit."""
+    def _find_containing(self, letters: str) -> Iterable[str]:
+        """Yield paths that contain the letters as one string, at most `_MAX_RANKED`."""
         at = self._text.find(letters)
         for _ in range(_MAX_RANKED):
             if at < 0:
@@ -393,8 +388,16 @@ class PathIndex:
             at = self._text.find(letters, after)
 
 
+def _score(paths: Iterable[str], letters: str) -> list[tuple[tuple[int, int, int], str]]:
+    scores = ((rank(path.lower(), letters), path) for path in paths)
+    return [(score, path) for score, path in scores if score is not None]
+
+
 def rank(path: str, letters: str) -> tuple[int, int, int] | None:
-    """Return how well letters fit a path (lower is better), or None if they don't."""
+    """Return how well letters match a path (lower is better), or None if they don't.
+
+    A match in the file's name is better than one in a folder, and that is better than scattered letters.
+    """
     name = path.rpartition("/")[2]
     if letters in name:
         return (0, name.index(letters), len(path))

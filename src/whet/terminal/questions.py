@@ -1,7 +1,6 @@
-"""Questions at the terminal: the gate's take a key alone or a line, the model's a line, a list is searched by
-typing.
+"""Questions of the chat at the terminal: permission questions, the model's questions, lists to pick from.
 
-They stand in place of the input line while they wait; `Terminal` shows them and hands the keys on.
+A question is shown in place of the input line. `Terminal` draws it and passes the keys to it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,9 @@ from whet.typed_answer import AnswerOption, TypedAnswer, may_count, read_line
 T = TypeVar("T")
 _BAR = "  | "
 _DECISION_PROMPT = "Type a number or words, then Enter. Enter alone takes >, Esc the last: "
-_LEAST_ROWS, _FRAME_ROWS = 7, 11  # of what would run; of the title, the rules, the input and what is above
-_MIN_SHOWN = 4  # rows of what would run, before the reasons and the hint are left out
+_LEAST_ROWS = 7  # of the command or change
+_FRAME_ROWS = 11  # of the title, the rules, the input, and the rows above it
+_MIN_SHOWN = 4  # rows of the command or change; if there are fewer, reasons and hints are left out
 _OWN_NUMBER = re.compile(r" *(\d+)  ")
 _GRANTS = {
     "session": "until you quit this chat, Whet won't ask again to",
@@ -45,16 +45,15 @@ _GRANTS = {
 
 
 class TerminalQuestion:
-    """A question on the screen and its coming answer. With `options` it is answered by a key alone or by a
-    line (`typed`), else by a line of the input. `more` says how to see rows that the screen has no room for,
-    and the last `kept` lines are shown on any screen. `hints` are below them if there is room.
+    """A question on the screen and the future of its answer.
 
-    `is_repeated` states that it goes on with a question that was seen, `has_early_keys` that keys were typed
-    which belong to typing from before it, `is_cut` that the screen had no room for all of its rows, `decides`
-    that the answer lets something happen.
+    With `options`, it is answered by a single key or a line (`typed`), otherwise by a line of the input.
+    `more` says how to see rows for which the screen has no room. The last `kept` lines are always shown, and
+    `hints` below them if there is room. Each line has a prefix: every row of a command has a bar, and the
+    rows of a long reason are indented, so that none looks like a line of Whet.
 
-    Each line has a prefix. Every row of what would run gets its bar, and the rows of a long reason are set in
-    below its dash, so that none can pass for a line of ours.
+    `is_repeated` is set if the person has already seen the question, `has_early_keys` if ignored keys were
+    typed, `is_cut` if some rows did not fit the screen, and `decides` if the answer permits something.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class TerminalQuestion:
 
     @property
     def keys(self) -> str:
-        """What is shown where the answer is typed: the options, and what was typed of a line."""
+        """The text where the answer is typed: the prompt, and a hint about the typed text."""
         hint = self.typed.hint() if self.typed is not None else ""
         if self.has_early_keys:
             hint = "not an answer: keys from before this question; pause a second, then answer"
@@ -103,13 +102,13 @@ class TerminalQuestion:
 
     def _lay_out(self, width: int, height: int) -> list[list[Fragment]]:
         laid_out = [
-            _painted(line, width) if isinstance(line, PaintedRow) else _wrapped(line, width)
+            _paint(line, width) if isinstance(line, PaintedRow) else _wrap(line, width)
             for line in self._lines
         ]
         rows = [row for line in laid_out for row in line]
-        hint = [row for line in self._hints for row in _wrapped((*line, "class:dim"), width)]
+        hint = [row for line in self._hints for row in _wrap((*line, "class:dim"), width)]
         is_cut = len(rows) > height
-        # A later drawing may have less room, for a hint where the answer is typed; the rows were seen then.
+        # A later drawing may have less room, because of a hint. The rows have been seen by then.
         self.is_cut = is_cut and (self.is_cut or not self._laid_out[1])
         if not is_cut:
             return [*rows, *_take_whole_lines(self._hints, width, height - len(rows))]
@@ -125,8 +124,8 @@ class TerminalQuestion:
     def _choose_end(
         self, laid_out: list[list[list[Fragment]]], hint: list[list[Fragment]], width: int, room: int
     ) -> list[list[Fragment]]:
-        """Return the rows below the folded ones: the answers, and the reasons and the hint if `room` has rows
-        for them and for a part of what would run."""
+        """Return the rows below the folded ones: the answers, and if there is `room` the reasons and the
+        hint. Enough room for a part of the command is left free."""
         first = len(self._lines) - self._kept
         answers = [row for line in laid_out[first:] for row in line]
         reasons = [
@@ -144,32 +143,33 @@ class TerminalQuestion:
 
 
 def _take_whole_lines(hints: Sequence[tuple[str, str]], width: int, room: int) -> list[list[Fragment]]:
-    """Return the rows of the hints that fit whole."""
+    """Return the rows of as many hints as fit completely."""
     rows: list[list[Fragment]] = []
     for line in hints:
-        if len(rows) + len(its_rows := _wrapped((*line, "class:dim"), width)) > room:
+        hint_rows = _wrap((*line, "class:dim"), width)
+        if len(rows) + len(hint_rows) > room:
             break
-        rows += its_rows
+        rows += hint_rows
     return rows
 
 
 def _one_row(line: PaintedRow | tuple[str, str] | tuple[str, str, str], width: int) -> list[Fragment]:
-    """Return a line as one row, with … if it had more."""
+    """Return a line as one row, with … if it was cut."""
     if isinstance(line, PaintedRow):
-        return _painted(line, width)[0]
+        return _paint(line, width)[0]
     prefix, text, *style = line
     row = prefix + shorten_choice(" ".join(text.split("\n")), max(width - len(prefix), 8))
     return [(style[0] if style else "", wording.cut(row, width))]
 
 
-def _wrapped(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:
+def _wrap(line: tuple[str, str] | tuple[str, str, str], width: int) -> list[list[Fragment]]:
     prefix, text, *style = line
     further = prefix if prefix == _BAR else " " * len(prefix)
     rows = wrap_lines(text, max(width - len(prefix), 8))
     return [[(style[0] if style else "", (further if at else prefix) + row)] for at, row in enumerate(rows)]
 
 
-def _painted(row: PaintedRow, width: int) -> list[list[Fragment]]:
+def _paint(row: PaintedRow, width: int) -> list[list[Fragment]]:
     from prompt_toolkit.formatted_text import ANSI, to_formatted_text  # noqa: PLC0415 - the chat has it already
 
     lines = row.to_lines(width)
@@ -177,12 +177,12 @@ def _painted(row: PaintedRow, width: int) -> list[list[Fragment]]:
 
 
 class PickQuestion(TerminalQuestion):
-    """A list to pick from: a choice's number picks it, other words narrow the list, Up and Down move, Enter
-    takes, Esc takes none.
+    """A list to pick from: a number picks a choice, words narrow the list, Up and Down move the selection,
+    Enter takes it, Esc takes none.
 
-    `typed_text` gives the text of the input line. Each choice is a line and a preview that is shown for the
-    one that is pointed at. If the choice `decides` something, all previews are shown, typing does not narrow,
-    the line is the answer, and Enter alone takes the last choice, which must be the safe one.
+    `typed_text` returns the text of the input line. Each choice is a line and a preview, which is shown for
+    the selected choice. If the choice `decides` something, all previews are shown, typing does not narrow the
+    list, a typed line is the answer, and Enter alone takes the last choice, which must be the safe one.
     """
 
     def __init__(
@@ -200,13 +200,15 @@ class PickQuestion(TerminalQuestion):
         self.decides = decides
         self.line: str = ""
         self._at = len(choices) - 1 if decides else 0
-        own = [_OWN_NUMBER.match(line) for line, _ in choices]
-        self._has_own_numbers = bool(own) and all(own)
-        self._numbers = [match[1] if match and all(own) else str(at) for at, match in enumerate(own, 1)]
+        matches = [_OWN_NUMBER.match(line) for line, _ in choices]
+        self._has_own_numbers = bool(matches) and all(matches)
+        self._numbers = [str(at) for at in range(1, len(choices) + 1)]
+        if self._has_own_numbers:
+            self._numbers = [match[1] for match in matches if match]
 
     @property
     def matches(self) -> list[int]:
-        """The index of the choice whose number is typed, or of those that contain every typed word."""
+        """The index of the choice whose number is typed, or those of the choices with every typed word."""
         if not self.decides and (typed := self._typed_text().strip()) in self._numbers:
             return [self._numbers.index(typed)]
         words = [] if self.decides else self._typed_text().lower().split()
@@ -218,8 +220,8 @@ class PickQuestion(TerminalQuestion):
         self._at = max(0, min(self._at + by, len(self.matches) - 1))
 
     def give(self, answer: str | None) -> None:
-        """Answer with the number of the one pointed at; None stays none. If the choice decides something, a
-        typed line is kept in `line` and answers instead."""
+        """Answer with the index of the selected choice, or with None if `answer` is None. If the choice
+        decides something, a typed line is stored in `line` and the answer is None."""
         if self.decides and answer is not None and (line := self._typed_text()).strip():
             self.line = line
             answer = None
@@ -228,8 +230,8 @@ class PickQuestion(TerminalQuestion):
         super().give(None if answer is None or not matches else str(matches[at]))
 
     def rows(self, width: int, height: int) -> list[list[Fragment]]:
-        """Return the title, the choices around the selected one, and its preview; all previews if the choice
-        decides something and there is room."""
+        """Return the title, the choices around the selected one, and its preview. If the choice decides
+        something and there is room, all previews are included."""
         rows = self._list_rows(width, height, has_all=self.decides)
         return rows if len(rows) <= height else self._list_rows(width, height, has_all=False)
 
@@ -264,7 +266,7 @@ class PickQuestion(TerminalQuestion):
 
 
 class QuestionScreen(Protocol):
-    """The screen that questions are shown on; see `Terminal`."""
+    """The screen that questions are shown on, implemented by `Terminal`."""
 
     stop_turn: Callable[[], object]
 
@@ -281,20 +283,20 @@ class QuestionScreen(Protocol):
         ...
 
     async def ask(self, question: TerminalQuestion) -> str | None:
-        """Put a question in place of the input line, and return its answer."""
+        """Show a question in place of the input line, and return its answer."""
         ...
 
     async def page(self, text: str) -> None:
         """Show a text of any length: in a pager if it is longer than the screen."""
         ...
 
-    async def lend(self, work: Callable[[], T]) -> T:
-        """Release the terminal to another program while `work` runs."""
+    async def lend_terminal(self, function: Callable[[], T]) -> T:
+        """Release the terminal to another program while `function` runs."""
         ...
 
 
 class TerminalPerson:
-    """The person at a terminal: the gate's questions take a key alone or a line, the model's a line."""
+    """The person at a terminal. Permission questions take a single key or a line, the model's a line."""
 
     def __init__(self, terminal: QuestionScreen, marks: Marks, painter: Painter) -> None:
         self._terminal = terminal
@@ -305,12 +307,12 @@ class TerminalPerson:
         """Ask until an answer decides. Enter, Esc, Ctrl-C and every line that is not an option are a no."""
         decision = TerminalDecision(request, self._painter.theme, _LEAST_ROWS)
         lines = (*decision.facts(), *decision.choices(), *decision.other_answers())
-        text_rows = sum(len(_wrapped(line, self._terminal.width())) for line in lines)
+        text_rows = sum(len(_wrap(line, self._terminal.width())) for line in lines)
         decision.fold_to(max(self._terminal.height() - text_rows - _FRAME_ROWS, _LEAST_ROWS))
         is_drawn = is_viewed = False
         while True:
-            question = self._question(decision)
-            question.is_drawn = question.is_repeated = is_drawn  # still the question that was seen
+            question = self._make_question(decision)
+            question.is_drawn = question.is_repeated = is_drawn
             text = await self._terminal.ask(question)
             is_drawn = True
             typed = read_line(text or "", decision.options())
@@ -318,7 +320,7 @@ class TerminalPerson:
             if not may_count(typed.option, is_shown_whole=is_whole):
                 await self._show_whole(decision, is_cut=question.is_cut)
                 self._say(UNSEEN)
-                is_drawn, is_viewed = False, True  # keys that came before this was written answer nothing
+                is_drawn, is_viewed = False, True  # keys that were typed before this answer nothing
                 continue
             if grant := decision.grant(typed.option):
                 return self._report_grant(decision, grant)
@@ -337,7 +339,7 @@ class TerminalPerson:
                 case _:
                     return await self._refuse(typed)
 
-    def _question(self, decision: TerminalDecision) -> TerminalQuestion:
+    def _make_question(self, decision: TerminalDecision) -> TerminalQuestion:
         choices = decision.choices()
         return TerminalQuestion(
             [
@@ -355,10 +357,10 @@ class TerminalPerson:
         )
 
     async def _refuse(self, typed: TypedAnswer) -> Reply | Answer:
-        """Return the no. If the person asks for it, stop the turn first, so that it gets no answer."""
+        """Return the no. If the person asks to stop the turn, stop it first, so that it gets no answer."""
         if typed.stops:
             self._terminal.stop_turn()
-            await asyncio.sleep(0)  # the cancel comes here
+            await asyncio.sleep(0)  # the task is cancelled here
         return Reply("no", words=typed.words).short
 
     def _report_grant(self, decision: TerminalDecision, answer: Answer) -> Answer | Reply:
@@ -373,10 +375,10 @@ class TerminalPerson:
 
     async def _show_whole(self, decision: TerminalDecision, *, is_cut: bool) -> None:
         lines = decision.facts()
-        if is_cut:  # then what the answers cover may be cut, too
+        if is_cut:  # then the answers may have been cut, too
             lines += [*decision.choices(), *decision.other_answers()]
         rows = [row.to_line() for row in decision.rows(unfold=True)]
-        rows += [row[0][1] for line in lines for row in _wrapped(line, self._terminal.width())]
+        rows += [row[0][1] for line in lines for row in _wrap(line, self._terminal.width())]
         await self._terminal.page("\n".join([wording.printable(decision.question.title), *rows]) + "\n")
         decision.is_shown_whole = True
 
@@ -384,7 +386,7 @@ class TerminalPerson:
         from whet.terminal.rewriting import rewrite  # noqa: PLC0415 - most questions are not edited
 
         try:
-            arguments = await self._terminal.lend(lambda: rewrite(request, os.environ))
+            arguments = await self._terminal.lend_terminal(lambda: rewrite(request, os.environ))
         except ConfigError as error:
             self._say(wording.printable(error.message))
             return None

@@ -1,4 +1,4 @@
-"""Decide when the live area is redrawn: at once if it was quiet, then 8 ms apart, or half of the time."""
+"""Limit redraws of the live area to one in 8 ms, and to half of the time if they take long."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ GAP_S = 0.008
 
 
 class Redraws:
-    """Redraws on request. Requests that come within `GAP_S` of the last redraw share the next one.
+    """Redraws on request. Requests within `GAP_S` after a redraw share the next one.
 
-    A redraw that takes long, on a busy machine or a slow line, is followed by a pause as long, so that keys
-    and pieces of the answer are read in between.
+    After a redraw that takes long, on a busy machine or a slow line, the pause is as long as the redraw, so
+    that keys and pieces of the answer are read in between.
     """
 
     def __init__(self, draw: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class Redraws:
             self._timer = loop.call_at(self._next_s, self.draw_now)
 
     def draw_now(self) -> None:
-        """Redraw without regard to the gap."""
+        """Redraw without waiting for the gap."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -44,22 +44,22 @@ class Redraws:
         self._draw()
 
     def note_begin(self) -> None:
-        """Note that a redraw begins, whoever asked for it."""
+        """Note that a redraw begins."""
         self._began_s = asyncio.get_running_loop().time()
         self._next_s = self._began_s + GAP_S
 
     def note_end(self, _: object = None) -> None:
-        """Note that a redraw has ended: the next one waits as long as it took."""
+        """Note that a redraw has ended. The next one waits as long as it took."""
         now_s = asyncio.get_running_loop().time()
         self._next_s = max(self._next_s, now_s + now_s - self._began_s)
 
 
 def draw_keys_once(prompt: PromptSession[str]) -> None:
-    """Let each key of a prompt cause one redraw, in the next pass of the loop.
+    """Make each key of a prompt cause one redraw, in the next pass of the loop.
 
-    Checks and suggestions, which there are none of, would begin a task and another redraw at each key.
+    Validation and suggestions, which are not used, would start a task and another redraw at each key.
     """
     prompt.validate_while_typing = False
     prompt.default_buffer.auto_suggest = None
-    prompt.app.max_render_postpone_time = None  # waiting for a pass without work takes three more
-    prompt.app.terminal_size_polling_interval = None  # a signal says so
+    prompt.app.max_render_postpone_time = None  # waiting for an idle pass takes three passes more
+    prompt.app.terminal_size_polling_interval = None  # SIGWINCH reports the size

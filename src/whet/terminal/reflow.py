@@ -1,7 +1,7 @@
 """Erase a drawn frame after its terminal has become narrower.
 
-Most terminals break rows that no longer fit, so that the frame begins further up than it was drawn. xterm,
-the Linux console, PuTTY and GNU screen cut the rows instead.
+Most terminals break rows that no longer fit, so that the frame begins further up than where it was drawn.
+xterm, the Linux console, PuTTY and GNU screen cut the rows instead.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _CUTTING_TERMS = ("linux", "putty", "rxvt", "screen.")
 
 
 def has_reflow(environ: Mapping[str, str], version: str) -> bool:
-    """Return whether a terminal breaks rows that no longer fit. `version` is its name for itself, or
-    empty."""
+    """Return whether a terminal breaks rows that no longer fit. `version` is the name and version that it
+    reports, or empty."""
     is_screen = "STY" in environ and "TMUX" not in environ
     return not (
         is_screen or environ.get("TERM", "").startswith(_CUTTING_TERMS) or version.startswith("XTerm")
@@ -35,7 +35,8 @@ def erase_frame(app: Application[str], version: str) -> None:
 
 
 def count_gained_rows(screen: Screen, cursor: Point, columns: int) -> int:
-    """Return how many rows a terminal of `columns` columns has gained above the cursor of a drawn screen."""
+    """Return the number of rows by which a drawn screen grows above the cursor if it has `columns`
+    columns."""
     widths = [_width_of(screen, row) for row in range(cursor.y)]
     return sum((width - 1) // columns for width in widths if width) + cursor.x // columns
 

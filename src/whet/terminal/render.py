@@ -1,8 +1,7 @@
-"""Renders finished Markdown blocks and styled lines as terminal text of a given width.
+"""Render Markdown blocks and styled lines as terminal text of a given width.
 
-It imports rich after a chat's first prompt is drawn. Output has no trailing spaces, so that a narrower
-window does not break it, and honours NO_COLOR and dumb terminals. The caller decides when and where text is
-printed.
+The output has no trailing spaces, so that its rows still fit in a narrower window, and respects NO_COLOR and
+dumb terminals. rich is imported after a chat's first prompt is drawn.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Painter:
         )
 
     def prepare(self) -> None:
-        """Import what the first block needs. Blocks; meant for a thread, while the person types."""
+        """Import the modules for the first block. Takes long, so call it on a thread."""
         from whet.terminal import answer_markdown  # noqa: PLC0415 - a sixth of a chat's start
 
         if self._markdown and answer_markdown:
@@ -73,15 +72,16 @@ class Painter:
         """Render a block of an answer, with an empty line before it and a newline at the end."""
         text = printable(block.text)
         if self._markdown:
-            from whet.terminal.answer_markdown import AnswerMarkdown  # noqa: PLC0415 - a sixth of a chat's start, and none is there yet
+            from whet.terminal.answer_markdown import AnswerMarkdown  # noqa: PLC0415 - as above
 
             text = self._render(AnswerMarkdown(text, hyperlinks=False), width)
         body = _EDGES.sub("", text).rstrip("\n")
         return f"{body}\n" if block.tight else f"\n{body}\n"
 
     def line(self, text: str, style: str = "") -> str:
-        """Style one or more lines, unwrapped, without a newline at the end. `style` holds attributes (bold,
-        dim, italic) and a colour, or is "said" for the person's message, shaded to the right edge."""
+        """Return one or more lines in a style, without a newline at the end. `style` holds attributes (bold,
+        dim, italic) and a colour, or is "said" for the person's message, which is shaded to the right
+        edge."""
         if self._plain or not style:
             return text
         words = style.split()

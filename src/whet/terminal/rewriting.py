@@ -1,7 +1,6 @@
-"""Edit a call before it runs: its command, its file or its arguments, in the person's editor.
+"""Let the person edit a call before it runs, in their editor: its command, its file or its arguments.
 
-The saved text becomes the call's arguments, so that it is checked, judged and shown like any other. The
-caller must release the terminal while the editor runs.
+The caller must release the terminal while the editor runs.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ def rewrite(request: ApprovalRequest, environ: Mapping[str, str]) -> dict[str, o
     Blocks while the editor runs. Raises ConfigError if there is no editor, or if the saved text can't be
     parsed.
     """
-    part = find_editable(request)
-    return apply_edit(request, _edit(part.text, part.suffix, environ))
+    editable = find_editable(request)
+    return apply_edit(request, _edit(editable.text, editable.suffix, environ))
 
 
 def _edit(text: str, suffix: str, environ: Mapping[str, str]) -> str:
     """Return `text` as the editor saved it. Raises ConfigError if the editor can't be run or fails."""
-    command = _command(environ)
+    command = _find_editor(environ)
     with tempfile.TemporaryDirectory(prefix="whet-edit-") as folder:
         path = Path(folder, f"edit{suffix}")
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         try:
-            done = subprocess.run([*command, os.fspath(path)], check=False)
-            if done.returncode:
-                raise ConfigError(f"{command[0]} ended with {done.returncode}; nothing was changed")
+            process = subprocess.run([*command, os.fspath(path)], check=False)
+            if process.returncode:
+                raise ConfigError(f"{command[0]} ended with {process.returncode}; nothing was changed")
             return path.read_bytes().decode("utf-8", "surrogateescape")
         except OSError as error:
             raise ConfigError(
@@ -48,7 +47,7 @@ def _edit(text: str, suffix: str, environ: Mapping[str, str]) -> str:
             ) from error
 
 
-def _command(environ: Mapping[str, str]) -> list[str]:
+def _find_editor(environ: Mapping[str, str]) -> list[str]:
     value = environ.get("VISUAL") or environ.get("EDITOR") or ""
     try:
         words = shlex.split(value)

@@ -1,7 +1,6 @@
-"""The chat's interface to a terminal, and the plainest implementation: lines in, text out.
+"""The chat's interface to a terminal, and its implementation for dumb terminals, `LineScreen`.
 
-`LineScreen` serves dumb terminals; `terminal/terminal.py` has the other screen. Neither knows about turns or
-sessions.
+`terminal/terminal.py` has the other implementation.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from whet.typed_answer import AnswerOption, read_line
 
 
 class PromptSignal(Enum):
-    """Inputs at the prompt other than text. RESTED: a turn ended while commands waited for it."""
+    """Inputs at the prompt other than text. RESTED means that a turn has ended for which inputs waited."""
 
     INTERRUPT = auto()
     END = auto()
@@ -40,7 +39,8 @@ class PromptSignal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A sent line: `line` as in the input, `text` with pasted parts expanded, `marked` with these in tags."""
+    """A sent line: `line` as in the input, `text` with placeholders of pastes expanded, `marked` also with
+    tags around the pasted text."""
 
     line: str
     text: str
@@ -61,7 +61,7 @@ class Screen(Protocol):
     async def start(self, live: LiveLines, status: StatusLine) -> None:
         """Take over the terminal.
 
-        `live` returns the lines above the input for a width and a height, `status` the line below it,
+        `live` returns the lines above the input for a width and a height. `status` returns the line below it,
         which may be empty.
         """
         ...
@@ -71,15 +71,15 @@ class Screen(Protocol):
         ...
 
     def echo(self, text: str) -> None:
-        """Show the sent line above the input line, unless the terminal already did."""
+        """Show the sent line above the input line, unless the terminal has already shown it."""
         ...
 
     async def page(self, text: str) -> None:
         """Show a text of any length: in a pager if it is longer than the screen."""
         ...
 
-    async def lend(self, work: Callable[[], T]) -> T:
-        """Release the terminal to another program while `work` runs on a thread."""
+    async def lend_terminal(self, function: Callable[[], T]) -> T:
+        """Release the terminal to another program while `function` runs on a thread."""
         ...
 
     def refresh(self) -> None:
@@ -99,16 +99,17 @@ class Screen(Protocol):
         ...
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Let the person pick one of `choices` (line, preview). Returns None if they pick none, or can't."""
+        """Let the person pick one of `choices` (line, preview), and return its index, or None."""
         ...
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
-        """Have the person decide for one of some (line, preview), or return the words that they typed
-        instead; empty words are a no."""
+        """Ask the person to decide for one of `choices` (line, preview), and return its index, or the words
+        that they typed instead. Empty words are a no."""
         ...
 
     def put_in(self, text: str, *, is_sent: bool = False) -> None:
-        """Insert text into the input line at the cursor, or before its present text if it was sent before."""
+        """Insert text into the input line at the cursor. With `is_sent`, the text was sent before, and is
+        inserted before the present text."""
         ...
 
     def wake(self, signal: PromptSignal) -> None:
@@ -121,7 +122,7 @@ class Screen(Protocol):
 
 
 def picked_choice(line: str, choices: Sequence[tuple[str, str]]) -> int | str:
-    """Return the index of the choice that a whole line names or numbers exactly, or else the line."""
+    """Return the index of the choice whose name or number a line is, or else the line."""
     options = [AnswerOption(label.lower(), str(number)) for number, (label, _) in enumerate(choices, 1)]
     names = [option.name for option in options]
     typed = read_line(line, options)
@@ -129,7 +130,7 @@ def picked_choice(line: str, choices: Sequence[tuple[str, str]]) -> int | str:
 
 
 class LineScreen:
-    """A screen that only writes text and reads lines; input is read only while `idle` is set."""
+    """A screen that only writes text and reads lines. It reads only while `idle` is set."""
 
     def __init__(self, marks: Marks, idle: asyncio.Event, theme: str) -> None:
         self.stop_turn: Callable[[], object] = raise_interrupt
@@ -155,9 +156,9 @@ class LineScreen:
         """Write `text`."""
         self.write(text)
 
-    async def lend(self, work: Callable[[], T]) -> T:
-        """Run `work` on a thread."""
-        return await asyncio.to_thread(work)
+    async def lend_terminal(self, function: Callable[[], T]) -> T:
+        """Run `function` on a thread."""
+        return await asyncio.to_thread(function)
 
     def refresh(self) -> None:
         """Do nothing: there is no live area."""
@@ -173,14 +174,14 @@ class LineScreen:
     async def read(self) -> Typed | PromptSignal:
         """Prompt, and wait for a line or Ctrl-C. A trailing backslash continues on the next line."""
         while not self._idle.is_set():
-            if done := await self._first_of(self._idle.wait()):
-                return done
+            if signal := await self._first_of(self._idle.wait()):
+                return signal
         self.write(self._marks.prompt)
         lines: list[str] = []
         while True:
-            if done := await self._first_of(self._readable()):
+            if signal := await self._first_of(self._wait_for_input()):
                 self.write("\n")
-                return done
+                return signal
             line = os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
             if not line:
                 return PromptSignal.END
@@ -193,19 +194,19 @@ class LineScreen:
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Show a numbered list and read a number. Any other input picks none."""
-        number = parse_typed_number((await self._line_for(title, choices)).strip()) or 0
+        number = parse_typed_number((await self._ask(title, choices)).strip()) or 0
         return number - 1 if 1 <= number <= len(choices) else None
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
-        """Show the list with numbers, and read one; any other line is returned."""
+        """Show a numbered list and read a number or words."""
         drop_typed_ahead()
         rows = [(f"{line}: {preview}", "") for line, preview in choices]
-        return picked_choice(await self._line_for(title, rows), choices)
+        return picked_choice(await self._ask(title, rows), choices)
 
-    async def _line_for(self, title: str, choices: Sequence[tuple[str, str]]) -> str:
+    async def _ask(self, title: str, choices: Sequence[tuple[str, str]]) -> str:
         rows = [title, *(f"{number:>3}  {line}" for number, (line, _) in enumerate(choices, 1))]
         self.write("\n".join([*rows, "A number picks one, Enter none: "]))
-        if await self._first_of(self._readable()):
+        if await self._first_of(self._wait_for_input()):
             self.write("\n")
             return ""
         return os.read(sys.stdin.fileno(), 65_536).decode("utf-8", "replace")
@@ -223,7 +224,7 @@ class LineScreen:
         self._loop.remove_signal_handler(signals.SIGINT)
 
     async def _first_of(self, other: Coroutine[object, object, object]) -> PromptSignal | None:
-        """Wait for a signal or for `other`, whichever comes first. Returns the signal, or None."""
+        """Wait for a signal or for `other`. Returns the signal, or None if `other` came first."""
         other_task = asyncio.ensure_future(other)
         signalled = asyncio.ensure_future(self._signals.get())
         try:
@@ -233,7 +234,7 @@ class LineScreen:
             other_task.cancel()
             signalled.cancel()
 
-    async def _readable(self) -> None:
+    async def _wait_for_input(self) -> None:
         ready = asyncio.Event()
         fd = sys.stdin.fileno()
         self._loop.add_reader(fd, ready.set)

@@ -1,4 +1,4 @@
-"""The signs that the terminal shows, in characters that its encoding has."""
+"""The signs on the screen, such as ● and ✗, and their ASCII substitutes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Fragment = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The few signs of the screen, in characters that its encoding has."""
+    """The signs of the screen. `plain` is set if the encoding has ASCII only."""
 
     ok: str = "●"
     failed: str = "✗"
@@ -23,7 +23,7 @@ class Marks:
     plain: bool = False
 
     def fit(self, text: str) -> str:
-        """Return `text` in characters that the encoding has, with the same width."""
+        """Return `text` with characters that the encoding lacks replaced by others of the same width."""
         return text.translate(_PLAIN) if self.plain else text
 
     @classmethod

@@ -1,8 +1,7 @@
-"""The terminal of the chat: an input line that stays at the bottom, and text that scrolls above it.
+"""The chat's screen: an input line that stays at the bottom, and text that scrolls above it.
 
-One prompt_toolkit application runs for the program's whole life, so that a message can be typed while a
-turn runs; `terminal/questions.py` shows questions instead of the input line. Neither knows about turns or
-sessions.
+One prompt_toolkit application runs for the whole life of the program, so that a message can be typed while a
+turn runs. A question replaces the input line (`terminal/questions.py`).
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ from whet.terminal.wrapping import wrap_lines
 
 _TICK_S = 0.12
 _ESCAPE_S = 0.3
-_ROWS_BELOW = 6  # of the screen, which the input and the status line take
-_ROWS_AROUND = 3  # the rules over and under the line where a question is answered, and the status line
-_QUESTION_ROWS = 12  # a question on a small screen may take this many before it leaves rows free
+_ROWS_BELOW = 6  # taken by the input and the status line
+_ROWS_AROUND = 3  # taken by the rules above and below the answer of a question, and by the status line
+_QUESTION_ROWS = 12  # a question on a small screen gets this many rows before any are left free
 T = TypeVar("T")
 
 
-def _size() -> Size:
+def _read_size() -> Size:
     """Return the terminal's own size. COLUMNS, which some shells export, may be outdated."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
@@ -68,14 +67,14 @@ def _has_input(app: Application[str]) -> bool:
     return bool(select.select([app.input.fileno()], [], [], 0)[0])
 
 
-def _rule(marks: Marks, width: int) -> str:
+def _draw_rule(marks: Marks, width: int) -> str:
     """Return the line above and below the input."""
     return marks.fit("─" * (width - 1))
 
 
 class _ThemeStyle:
-    """The style of a painter's theme: the same object until the theme changes, as the library parses a new
-    one."""
+    """The style of a painter's theme. It returns the same object until the theme changes, because
+    prompt_toolkit parses every new one."""
 
     def __init__(self, painter: Painter) -> None:
         self._painter = painter
@@ -127,7 +126,7 @@ class Terminal:
             erase_when_done=True,
             reserve_space_for_menu=0,
             input=open_input(self._set_pause, self._protocol),
-            output=Vt100_Output(sys.stdout, _size, term=os.environ.get("TERM"), enable_cpr=False),
+            output=Vt100_Output(sys.stdout, _read_size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._keys.note_typing
         self._prompt.default_buffer.on_completions_changed += self._make_room
@@ -143,7 +142,7 @@ class Terminal:
         self._drawn = FrameText()
 
     def _set_pause(self, seconds: float) -> None:
-        """Set after how long without input it is flushed."""
+        """Set the pause after which the input is flushed."""
         self._app.ttimeoutlen = seconds
 
     async def start(self, live: LiveLines, status: StatusLine) -> None:
@@ -166,7 +165,7 @@ class Terminal:
         await asyncio.wait({self._tasks[0], first_render}, return_when=asyncio.FIRST_COMPLETED)
         first_render.cancel()
         loop = asyncio.get_running_loop()
-        # `_note_drawing` erases, not the library
+        # prompt_toolkit's own handler would erase the frame, which `_note_drawing` does
         loop.add_signal_handler(signal.SIGWINCH, self._app.invalidate)
 
     def write(self, text: str) -> None:
@@ -208,7 +207,7 @@ class Terminal:
         return await self._keys.inputs.get()
 
     def put_in(self, text: str, *, is_sent: bool = False) -> None:
-        """Insert text into the input line at the cursor, or before its present text if it was sent before."""
+        """Insert text into the input line at the cursor, or with `is_sent` before the present text."""
         if not is_sent:
             self._prompt.default_buffer.insert_text(text)
             return
@@ -229,8 +228,8 @@ class Terminal:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def ask(self, question: TerminalQuestion) -> str | None:
-        """Put a question in place of the input line, one at a time, and return its answer. A message that was
-        half typed is put back afterwards."""
+        """Show a question in place of the input line, one at a time, and return its answer. A half-typed
+        message is put back afterwards."""
         async with self._asking:
             buffer, draft = self._prompt.default_buffer, self._prompt.default_buffer.text
             buffer.reset()
@@ -250,20 +249,21 @@ class Terminal:
                 self._redraws.draw_now()
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Have the person pick one of some (line, preview); None if they leave it."""
+        """Let the person pick one of `choices` (line, preview), and return its index, or None."""
         answer = await self.ask(PickQuestion(title, choices, lambda: self._prompt.default_buffer.text))
         return None if answer is None else int(answer)
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
-        """Have the person decide for one of some (line, preview), or return the words that they typed."""
+        """Ask the person to decide for one of `choices` (line, preview), and return its index, or the words
+        that they typed."""
         question = PickQuestion(title, choices, lambda: self._prompt.default_buffer.text, decides=True)
         answer = await self.ask(question)
         return picked_choice(question.line, choices) if answer is None else int(answer)
 
-    async def lend(self, work: Callable[[], T]) -> T:
-        """Release the terminal to another program while `work` runs on a thread. Text that is written
-        meanwhile is shown afterwards. If this is cancelled, it waits for `work`, which has the terminal."""
-        return await self._while_lent(asyncio.ensure_future(run_in_terminal(work, in_executor=True)))
+    async def lend_terminal(self, function: Callable[[], T]) -> T:
+        """Release the terminal to another program while `function` runs on a thread. Text that is written
+        meanwhile is shown afterwards. If this is cancelled, it still waits for `function`."""
+        return await self._while_lent(asyncio.ensure_future(run_in_terminal(function, in_executor=True)))
 
     async def _while_lent(self, running: asyncio.Future[T]) -> T:
         self._keys.is_lent = True
@@ -279,11 +279,12 @@ class Terminal:
 
     async def page(self, text: str) -> None:
         """Show a text of any length: in the person's pager if it is longer than the screen."""
-        long = is_long(text, self.width(), self.height() - _ROWS_BELOW)
-        command = find_pager(os.environ, str(self._folder())) if long else []
+        command: list[str] = []
+        if is_long(text, self.width(), self.height() - _ROWS_BELOW):
+            command = find_pager(os.environ, str(self._folder()))
         if not command:
             return self.write(text)
-        await self.lend(lambda: run_pager(command, text, os.environ))
+        await self.lend_terminal(lambda: run_pager(command, text, os.environ))
 
     async def _run(self) -> None:
         try:
@@ -293,18 +294,18 @@ class Terminal:
             self._keys.inputs.put_nowait(PromptSignal.END)
 
     async def _tick(self) -> None:
-        """Redraw if what runs has changed, such as a duration. Otherwise only the timer runs."""
+        """Redraw several times a second, if the live area has changed, such as a duration in it."""
         while True:
             await asyncio.sleep(_TICK_S)
             if self._live_rows() != self._drawn_rows:
-                self._app.invalidate()  # past the limit, so that no token waits behind a duration
+                self._app.invalidate()  # not through `_redraws`, so that no token waits for a duration
 
     def _note_drawing(self, _: object) -> None:
-        """Build what this redraw shows, once. Keys that wait now were typed before its question."""
+        """Build the texts of this redraw. Keys that wait now were typed before a new question was drawn."""
         self._redraws.note_begin()
         if self._drawn.columns != self.width():
             erase_frame(self._app, self._protocol.version)
-        self._drawn = self._build()
+        self._drawn = self._build_frame()
         self._prompt.color_depth = ColorDepth(f"DEPTH_{self._painter.theme.colour_bits}_BIT")
         question = self._keys.question
         if question is not None and not question.is_drawn:
@@ -315,7 +316,7 @@ class Terminal:
         size = self._app.output.get_size()
         return self._keys.live(size.columns - 1, max(3, size.rows // 3))
 
-    def _build(self) -> FrameText:
+    def _build_frame(self) -> FrameText:
         size = self._app.output.get_size()
         self._drawn_rows = self._live_rows()
         rows = list(self._drawn_rows)
@@ -326,7 +327,7 @@ class Terminal:
             above.append(("", "\n"))
         for row in rows:
             above += [*row, ("", "\n")]
-        rule = _rule(self._marks, size.columns)
+        rule = _draw_rule(self._marks, size.columns)
         above.append(("class:dim", rule))
         status = self._status(size.columns - 1)
         if question and question.keys:
@@ -341,14 +342,14 @@ class Terminal:
 
 
 def _room_above(question: TerminalQuestion, width: int, height: int) -> int:
-    """Return how many rows the screen has above the rule over the answer's line."""
+    """Return the number of rows above the rule over the answer."""
     return height - _ROWS_AROUND - len(wrap_lines(question.keys, width))
 
 
 def _question_rows(
     question: TerminalQuestion, live: list[list[Fragment]], width: int, height: int
 ) -> list[list[Fragment]]:
-    """Return as many of the last live rows as the question leaves room for, and the question's rows."""
+    """Return the question's rows, after as many of the last live rows as there is room for."""
     room = _room_above(question, width, height)
     rows = question.rows(width - 1, max(6, height - 8, min(room, _QUESTION_ROWS)))
     spare = max(room - len(rows) - 1, 0)

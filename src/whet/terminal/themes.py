@@ -29,11 +29,11 @@ _DIM = "2"
 
 
 class Theme(msgspec.Struct, frozen=True):
-    """SGR parameters by purpose, each empty if the theme has none.
+    """SGR parameters (colours and attributes) by purpose, empty if the theme has none.
 
-    `rows` colours a whole row of a diff, `words` its changed words, `syntax` source code by the kind of
-    token, `message` the person's messages. `prompt` contains the styles of the input line by class.
-    `colour_bits` is the colour depth that the theme needs.
+    `rows` are for a whole row of a diff, `words` for its changed words, `syntax` for source code by kind of
+    token, and `message` for the person's messages. `prompt` holds the styles of the input line by class, and
+    `colour_bits` the colour depth that the theme needs.
     """
 
     prompt: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What a running turn has done so far: its running calls, finished edits and open question."""
+"""The progress of a running turn: its running calls, finished edits and open question."""
 
 from __future__ import annotations
 
@@ -38,23 +38,24 @@ class RunningCall:
             self.output, self.is_cut = self.output[-_MAX_OUTPUT_CHARS:], True
 
     def rows(self, marks: Marks, width: int, *, full: bool = False) -> list[str]:
-        """Return the last lines of the output, or all kept lines if `full`."""
-        # Text before a carriage return, such as a progress bar's past, is not visible on a terminal either.
-        output, most = (self.output, _OWN_LINES) if full else (self.output[-TAIL_CHARS:], _OUTPUT_LINES)
+        """Return the last lines of the output, or with `full` all kept lines."""
+        output, max_lines = (self.output, _OWN_LINES) if full else (self.output[-TAIL_CHARS:], _OUTPUT_LINES)
+        # A terminal does not show text before a carriage return either, e.g. an old state of a progress bar.
         lines = [line.rstrip("\r").rpartition("\r")[2] for line in output.split("\n")]
-        lines = [line for raw in lines if (line := wording.printable(raw).expandtabs(4)).strip()]
-        if full and (len(lines) > most or self.is_cut):
-            lines = ["…", *lines[1 - most :]]
-        return [f"  {marks.output} {wording.cut(text, width - 4)}" for text in lines[-most:]]
+        lines = [wording.printable(line).expandtabs(4) for line in lines]
+        lines = [line for line in lines if line.strip()]
+        if full and (len(lines) > max_lines or self.is_cut):
+            lines = ["…", *lines[1 - max_lines :]]
+        return [f"  {marks.output} {wording.cut(text, width - 4)}" for text in lines[-max_lines:]]
 
     def live(self, marks: Marks, width: int, now_s: float) -> list[list[Fragment]]:
-        """Return the running call: name, subject, seconds so far and last lines."""
-        took = f"{round(now_s - self.began_s)} s"
-        line = wording.call_line(self.name, self.subject, width, mark=marks.running, tail=took)
+        """Return the lines of a running call: name, subject, seconds so far, and the last lines of output."""
+        seconds = f"{round(now_s - self.began_s)} s"
+        line = wording.call_line(self.name, self.subject, width, mark=marks.running, tail=seconds)
         return [[("", line)], *([("class:dim", text)] for text in self.rows(marks, width))]
 
     def stopped_text(self, marks: Marks, painter: Painter, width: int, now_s: float) -> str:
-        """Return a call that was stopped as a paragraph: its running time and last lines."""
+        """Return the text of a stopped call: name, subject, running time, and the last lines of output."""
         tail = f"stopped  {wording.duration(now_s - self.began_s)}"
         line = wording.call_line(self.name, self.subject, width, mark=marks.failed, tail=tail)
         text = painter.line(marks.failed, "red") + line[len(marks.failed) :]

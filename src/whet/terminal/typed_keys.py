@@ -1,8 +1,8 @@
-"""Keys at a permission question become one whole text: a key alone with silence after it, or a line.
+"""Collect the keys at a permission question into an answer: a single key with silence after it, or a line.
 
-A key that answers alone is held back until no further key has come for `SILENCE_S`; if one comes, both begin
-a line, which Enter ends. Keys of a word that somebody was typing when a question came answer nothing. It does
-not know what the text means (`whet.typed_answer` does), nor how the question is drawn.
+A key that answers alone counts only if no further key comes for `SILENCE_S`; otherwise both begin a line,
+which Enter ends. Keys of a word that the person was typing when the question appeared don't count.
+`whet.typed_answer` parses the answer.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Callable, Sequence
 from whet.typed_answer import EDIT, AnswerOption, answers_alone, read_line
 
 SILENCE_S = 0.7
-"""How long no key may follow one that answers alone; between the keys of a typed word less time passes."""
+"""The silence after a key that answers alone. Within a typed word, keys follow each other faster."""
 WORD_S = 2.0
-"""How long after a key a further one may still belong to the same word, however slowly somebody types."""
+"""The time after a key in which a further key may belong to the same word."""
 PAUSE_S = 1.0
-"""How long no key may come, once a question is shown during typing, before keys answer it."""
+"""The silence that is needed before keys answer a question that appeared during typing."""
 REACTION_S = 0.5
-"""The same behind a line that Enter sent: nobody reads a question faster."""
+"""The silence that is needed after a sent line. Nobody reads a question faster."""
 _DELETE_CHAR, _DELETE_WORD, _DELETE_LINE = ("\x7f", "\x08"), "\x17", "\x15"
 
 
 class TypingGuard:
-    """Whether a key belongs to typing that began before the question on the screen was shown.
+    """Detects whether a key belongs to typing that began before the question was shown.
 
-    If a question is shown within `WORD_S` of a key, keys answer nothing until none has come for `PAUSE_S`
-    while the question was shown. Behind a line that Enter sent, `REACTION_S` is enough.
+    If a question is shown within `WORD_S` after a key, keys don't answer it until none has come for
+    `PAUSE_S`. If the last key was the Enter of a sent line, `REACTION_S` is enough.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -39,21 +39,21 @@ class TypingGuard:
         self._in_word = self._behind_line = False
 
     def note_key(self) -> None:
-        """Note a key."""
+        """Note that a key was pressed."""
         self._in_word, self._behind_line = self.is_in_word, self.is_typing
         self._key_s = self._now_s()
         self._was_sent = False
 
     def end_line(self) -> None:
-        """Note that Enter sent the line: the next key begins another one."""
+        """Note that Enter sent the line, so that the next key begins another one."""
         self._was_sent = True
 
     def forget_keys(self) -> None:
-        """Note that nothing follows the last key: another program had the keyboard."""
+        """Forget the last key, because another program had the keyboard meanwhile."""
         self._key_s = float("-inf")
 
     def show(self, *, has_input: bool = False) -> None:
-        """Note that a question is shown now. `has_input` states that a key waits to be read."""
+        """Note that a question is shown now. `has_input` is set if a key waits to be read."""
         self._shown_s = self._now_s()
         is_recent = self._shown_s - self._key_s < WORD_S
         self._in_word = has_input or (is_recent and not self._was_sent)
@@ -66,7 +66,7 @@ class TypingGuard:
 
     @property
     def is_in_word(self) -> bool:
-        """Whether a key that comes now may belong to a line from before the question that was not sent."""
+        """Whether a key that comes now may belong to an unsent line from before the question."""
         return self._in_word and self._silence_s < PAUSE_S
 
     @property
@@ -95,8 +95,8 @@ class TypedKeys:
         self._pending_answer: asyncio.TimerHandle | None = None
 
     def press(self, key: str) -> None:
-        """Take one key. Enter answers with the line, Tab alone edits; other keys that type no character are
-        ignored."""
+        """Handle one key. Enter answers with the line, and Tab as the first key with "edit". Other keys that
+        type no character are ignored."""
         self.close()
         if key == "\t" and not self.text and EDIT in self._options:
             self._answer(EDIT.name)
@@ -115,13 +115,13 @@ class TypedKeys:
         self._answer_after_silence()
 
     def paste(self, text: str) -> None:
-        """Take pasted text: the rest of a line that was begun. By itself a paste is not an answer."""
+        """Append pasted text to a line that was begun. A paste alone is not an answer."""
         self.close()
         if self.text:
             self.text += " ".join(text.split())
 
     def hint(self) -> str:
-        """Return what Enter would do with the text now, or an empty string if there is no text."""
+        """Describe the effect of Enter with the present text. Returns an empty string if there is no text."""
         if not self.text:
             return ""
         typed = read_line(self.text, self._options)
@@ -130,7 +130,7 @@ class TypedKeys:
         return f"Enter: no, because: {self.text}" if typed.words else f"Enter: {typed.option}: {self.text}"
 
     def close(self) -> None:
-        """Forget the key that is held back."""
+        """Cancel the answer of a single key that waits for silence."""
         if self._pending_answer is not None:
             self._pending_answer.cancel()
             self._pending_answer = None

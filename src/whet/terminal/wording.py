@@ -1,8 +1,7 @@
-"""Formats events and numbers as plain lines of a known width.
+"""Format events and numbers as plain lines of a known width, and make foreign text safe to print.
 
-The one-shot and the terminal both use it, so it imports neither rich nor prompt_toolkit. It also makes
-foreign text safe to show: text of a model, a tool or a page can't move the cursor, retitle the window or
-hide characters. Printing is the caller's task.
+Text of a model, a tool or a page can't move the cursor, retitle the window or hide characters. The one-shot
+uses this module, too, so it imports neither rich nor prompt_toolkit.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _CONTROLS = late_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ERROR_WORDS = late_pattern(
     r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE
 )
-_SHORT_CHARS = 100  # no run of blanks in it is counted
+_SHORT_CHARS = 100  # a shorter text has no run of blanks that would be marked
 _STATUS = late_pattern(r"\[exit -?\d+[^\]]*\]")
-_EXCEPTION = late_pattern(r"[\w.]+(?:Error|Exception|Warning)\b.*\S")
+_EXCEPTION = late_pattern(r"^[\w.]+(?:Error|Exception|Warning)\b.*\S")
 _ABOUT_COLUMNS = 120
 OWN_COMMAND = "!"
 """The tool name in events of a command that the person runs themselves."""
@@ -51,7 +50,8 @@ def printable(text: str) -> str:
 
 
 def printable_styled(text: str) -> str:
-    """Return `text` as `printable` does, with its colours and what erases the rest of a coloured line."""
+    """Return `text` as `printable` does, but keep its colours and attributes (SGR) and erasures of line
+    ends."""
     if "\x1b" not in text:
         return printable(text)
     parts = _STYLE.split(text)
@@ -59,16 +59,16 @@ def printable_styled(text: str) -> str:
 
 
 def exact(text: str) -> str:
-    """Return `text` with look-alikes marked and with control and invisible characters escaped, as every other
-    interface shows it. Tabs and newlines stay."""
+    """Return `text` with look-alikes marked, and with control and invisible characters escaped. Tabs and
+    newlines stay."""
     if text.isascii() and text.isprintable() and len(text) < _SHORT_CHARS:
         return text
-    from whet.visible import escape_characters  # noqa: PLC0415 - 10 ms of tables, for what is rarely shown
+    from whet.visible import escape_characters  # noqa: PLC0415 - 10 ms of tables
 
     return escape_characters(text, keeps="\n\t")
 
 
-def columns(text: str) -> int:
+def count_columns(text: str) -> int:
     """Count the terminal columns that one line of printable text occupies."""
     if text.isascii():
         return len(text)
@@ -90,7 +90,7 @@ def clip(text: str, width: int) -> str:
 
 def cut(line: str, width: int) -> str:
     """Return a line of printable text cut to `width` columns, with … if it was cut."""
-    if columns(line) <= width:
+    if count_columns(line) <= width:
         return line
     characters: list[str] = []
     room = width - 1
@@ -104,10 +104,10 @@ def cut(line: str, width: int) -> str:
 
 def cut_middle(line: str, width: int) -> str:
     """Return a line of printable text cut to `width` columns, with … in its middle if it was cut."""
-    if columns(line) <= width:
+    if count_columns(line) <= width:
         return line
     end = cut(line[::-1], width // 2 + 1)[::-1].removeprefix("…").lstrip()
-    return cut(line, width - columns(end)) + end
+    return cut(line, width - count_columns(end)) + end
 
 
 def duration(seconds: float) -> str:
@@ -136,27 +136,27 @@ def count(number: int) -> str:
 def call_line(name: str, subject: str, width: int, *, mark: str, tail: str) -> str:
     """Lay out a call in one line of at most `width` columns: mark, name, subject, tail."""
     head = f"{mark} {printable(name)}"
-    room = width - columns(head) - columns(tail) - 4
+    room = width - count_columns(head) - count_columns(tail) - 4
     middle = clip(subject, room) if room >= 4 else ""
     return "  ".join(piece for piece in (head, middle, tail) if piece)
 
 
 NOT_RUN, STOPPED = "cancelled", "interrupted"
-"""The kinds of error of calls that a turn's end came before, and that it stopped while they ran."""
+"""The error kinds of calls that had not begun, and that were running, when their turn ended."""
 
 
 def outcome(event: ToolFinished) -> str:
     """Describe the end of a call: its error, if any, changed lines and duration."""
     if event.error_kind == NOT_RUN:
         return "not run"
-    took = duration(event.duration_s)
+    tail = duration(event.duration_s)
     if event.edits:
-        added, removed = (sum(getattr(e, name) for e in event.edits) for name in ("added", "removed"))
-        took = f"+{added:,} −{removed:,}  {took}"
+        added, removed = sum(edit.added for edit in event.edits), sum(edit.removed for edit in event.edits)
+        tail = f"+{added:,} −{removed:,}  {tail}"
     if event.ok:
-        return took
+        return tail
     problem = f"exit {event.exit_code}" if event.exit_code else event.error_kind.replace("_", " ")
-    return f"{problem}  {took}"
+    return f"{problem}  {tail}"
 
 
 def failure(event: ToolFinished) -> str:
@@ -167,13 +167,15 @@ def failure(event: ToolFinished) -> str:
     lines = [line for line in lines if not _STATUS.fullmatch(line)]
     if event.error_kind != "exit":
         return lines[0] if lines else ""
-    telling = next((line for line in lines if _EXCEPTION.match(line)), "")
-    telling = telling or next((line for line in lines if _ERROR_WORDS.search(line)), "")
-    return telling or (lines[-1] if lines else "")
+    for pattern in (_EXCEPTION, _ERROR_WORDS):
+        for line in lines:
+            if pattern.search(line):
+                return line
+    return lines[-1] if lines else ""
 
 
 def command_output(result: str) -> str:
-    """Return what a command printed, without the lines about its end that its result adds."""
+    """Return a command's output from its result, without the status lines at the end."""
     lines = result.split("\n")
     while lines and _STATUS.fullmatch(lines[-1]):
         del lines[-1]
@@ -181,14 +183,14 @@ def command_output(result: str) -> str:
 
 
 def unanswered(subjects: Collection[str]) -> str:
-    """Return the line about calls that were denied because there was no person to ask."""
+    """Return a line about calls that were denied because there was no person to ask."""
     calls = plural(len(subjects), "call")
     names = clip(printable("; ".join(subjects)), 200)
     return f"{calls} denied, because nobody could answer: {names} (--yes allows what is not dangerous)"
 
 
 def aside(event: Event) -> str:
-    """Return the line for an event that is neither text nor a call, or an empty string if it has none."""
+    """Return a line about an event that is neither text nor a call, or an empty string."""
     match event:
         case Retry():
             return _retry_line(event)
@@ -215,8 +217,8 @@ def aside(event: Event) -> str:
 
 
 def _retry_line(event: Retry) -> str:
-    """Describe a retry. In a long outage most retries return an empty string, since a countdown is shown
-    elsewhere."""
+    """Describe a retry. Returns an empty string for most retries of a long outage, for which the live area
+    shows a countdown."""
     if event.left_s and event.attempt > 3 and event.attempt % 10:
         return ""
     wait = f" in {duration(event.wait_s)}" if event.wait_s else ""
@@ -242,7 +244,7 @@ def review_line(finished: ReviewFinished) -> str:
 
 
 def _confirmation_lines(event: ConfirmationAsked) -> str:
-    """Describe a pending confirmation request, and on a line of its own how to decide it."""
+    """Describe a pending confirmation request and, on a line of its own, where to decide it."""
     subject = clip(event.subject, _ABOUT_COLUMNS)
     statement = (
         f"{event.action} waits for a human's decision, {duration(event.expires_in_s)} at most: {subject}"
@@ -253,9 +255,8 @@ def _confirmation_lines(event: ConfirmationAsked) -> str:
 
 def receipt(receipt: TurnReceipt, width: int = 0) -> str:
     """Describe the effects of a turn in lines of at most `width` columns, broken between the parts."""
-    return _join_parts(
-        ["did: " + receipt.parts[0], *receipt.parts[1:]] if receipt.parts else ["did: ?"], width
-    )
+    first, *others = receipt.parts or ("?",)
+    return _join_parts([f"did: {first}", *others], width)
 
 
 def footer(end: TurnEnd, width: int = 0) -> str:
@@ -281,7 +282,7 @@ def _join_parts(parts: list[str], width: int) -> str:
     lines = parts[:1]
     for part in parts[1:]:
         longer = f"{lines[-1]} · {part}"
-        if width and columns(longer) > width:
+        if width and count_columns(longer) > width:
             lines.append(part)
         else:
             lines[-1] = longer

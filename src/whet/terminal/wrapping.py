@@ -9,7 +9,7 @@ def wrap_lines(text: str, width: int) -> list[str]:
     """Break `text` into lines of at most `width` columns, at spaces if possible."""
     rows: list[str] = []
     for line in text.expandtabs(4).split("\n"):
-        while wording.columns(line) > width:
+        while wording.count_columns(line) > width:
             cut = _cut(line, max(width, 1))
             rows.append(line[:cut].rstrip())
             line = line[cut:].lstrip(" ")
@@ -20,7 +20,7 @@ def wrap_lines(text: str, width: int) -> list[str]:
 def _cut(line: str, width: int) -> int:
     room = width
     for index, character in enumerate(line):
-        room -= wording.columns(character)
+        room -= wording.count_columns(character)
         if room < 0:
             blank = line.rfind(" ", 0, index + 1)
             return blank + 1 if blank > width // 2 else max(index, 1)

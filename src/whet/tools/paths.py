@@ -20,7 +20,7 @@ import msgspec
 from whet.beneath import open_folder
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.late import late_pattern
-from whet.lookalike import find_by_eye
+from whet.lookalike import find_similar_paths
 from whet.sandbox.path_rules import PathRules
 
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
@@ -220,7 +220,7 @@ def _exact_path(base: Path, name: str) -> str:
 
 def _lookalike_path(base: Path, name: str) -> str:
     """Return the existing path that looks like the name, or an empty string. Raises BadInput for two."""
-    paths = find_by_eye(base, name)
+    paths = find_similar_paths(base, name)
     if len(paths) > 1:
         shown = ", ".join(ascii(path.name) for path in paths[:3])
         raise BadInput(

@@ -53,7 +53,7 @@ class DemoStage:
         """Show the heading of a part."""
         sign = "-" if self._plain else "─"
         line = wording.cut(f"{sign * 2} {text}", self.width())
-        fill = sign * max(self.width() - wording.columns(line) - 1, 0)
+        fill = sign * max(self.width() - wording.count_columns(line) - 1, 0)
         self.write("\n" + self._painter.line(f"{line} {fill}".rstrip(), "bold"))
         self.write("\n")
 
@@ -86,7 +86,7 @@ class DemoStage:
 
     def table(self, rows: list[tuple[str, str]]) -> None:
         """Show labels and values, below each other on a narrow terminal."""
-        label = max(wording.columns(name) for name, _ in rows) + 2
+        label = max(wording.count_columns(name) for name, _ in rows) + 2
         stacked = self.width() < label + 28
         for name, value in rows:
             if stacked:

@@ -60,27 +60,27 @@ class CommandReply:
         hosted: SessionHost,
         session: Session,
         commands: Commands[Any],
-        desk: LearningService,
+        learning: LearningService,
         columns: int,
     ) -> None:
         self.services: Services = hosted.services
         self.opener: SessionOpener = hosted.opener
         self.session = session
         self.commands = commands
-        self.desk = desk
+        self.learning = learning
         self.lines: list[str] = []
         self.sends: list[str | None] = []
         self.begins: tuple[str, str] | None = None
         self._hosted = hosted
         self._columns = columns
-        self._works: list[Callable[[Emit], Awaitable[None]]] = []
+        self._tasks: list[Callable[[Emit], Awaitable[None]]] = []
 
     async def run(self, command: SlashCommand[Any], argument: str, emit: Emit | None = None) -> None:
-        """Run a command and its long work. `emit` receives the events of that work; without it they become
-        lines. Raises WhetError."""
+        """Run a command and the tasks that it starts. `emit` gets the events of the tasks; without it they
+        become lines. Raises WhetError."""
         await command.run(self, argument)
-        for work in self._works:
-            await work(emit or self._add_event)
+        for task in self._tasks:
+            await task(emit or self._add_event)
 
     def say(self, text: str, style: str = "") -> None:
         """Add a line to the output."""
@@ -102,9 +102,9 @@ class CommandReply:
         """Start a turn when the command is done."""
         self.sends.append(text)
 
-    def work(self, doing: str, work: Callable[[Emit], Awaitable[None]]) -> None:
-        """Run long work when the command is done. A terminal shows `doing` meanwhile."""
-        self._works.append(work)
+    def start_task(self, label: str, task: Callable[[Emit], Awaitable[None]]) -> None:
+        """Run a long task when the command is done. The label is not shown here."""
+        self._tasks.append(task)
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
         """Continue in a new session when the command is done."""

@@ -1,1 +1,1 @@
-"""The command `whet import`: move in from other agents."""
+"""The command `whet import`."""

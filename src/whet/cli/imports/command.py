@@ -1,7 +1,6 @@
-"""`whet import`: import from Hermes Agent, other coding agents or a folder of skills. The source
-is only read.
+"""`whet import`: import from Hermes Agent, other coding agents or a folder of skills.
 
-A second run adds only new data. `--dry-run` reports the changes and writes nothing.
+The source is only read. A second run adds only new data. `--dry-run` reports the changes and writes nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from whet.cli import stored
 from whet.cli.imports.home import PARTS as HOME_PARTS
@@ -24,9 +24,9 @@ from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import plural
 from whet.moving import claude_code, codex, gemini, hermes_sessions, openclaw, opencode, pi
-from whet.moving.carry import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.moving.copies import check_tables, open_copy
 from whet.moving.hermes_home import HermesHome
+from whet.moving.importing import Consent, ImportCounts, ImportOutcome, import_sessions, preview_sessions
 from whet.store.bulk import PastSession
 from whet.store.database import has_store
 from whet.terminal.output import ProgressLine, emit_json, home_and_json, style_text, wrap_text
@@ -83,14 +83,15 @@ def hermes(home: Home, path: Path, only: tuple[str, ...], dry: bool, as_json: bo
             source = hermes_sessions.HermesSessions(connection)
             check_tables(connection, ("sessions", "messages"))
         consent = _make_consent(may_ask=not (dry or as_json), default=yes)
-        report = _home_parts(home, theirs, parts, consent, dry)
+        report = _import_parts(home, theirs, parts, consent, dry)
         if source is not None:
-            report |= _sessions(home, source, dry)
+            report |= _import_hermes_sessions(home, source, dry)
     _show(report, as_json)
 
 
 def _make_consent(*, may_ask: bool, default: bool) -> Consent:
-    """Return the way to a person's yes: at a terminal the whole text is shown and the question is asked."""
+    """Return a function that shows a text at the terminal and asks the person to accept it. It returns
+    `default` if that is True or there is no terminal."""
 
     def ask(question: str, text: str) -> bool:
         if default or not may_ask or not sys.stdin.isatty():
@@ -101,7 +102,7 @@ def _make_consent(*, may_ask: bool, default: bool) -> Consent:
     return ask
 
 
-def _home_parts(
+def _import_parts(
     home: Home, theirs: HermesHome, parts: Sequence[str], consent: Consent, dry: bool
 ) -> dict[str, Any]:
     """Import every part except the sessions, one part after the other."""
@@ -112,12 +113,12 @@ def _home_parts(
     if "skills" in parts and theirs.is_outside(theirs.skills):
         report["skills"] = [ImportOutcome("skills", "left", "it is a link that leads out of the folder")]
     elif "skills" in parts:
-        report["skills"] = _skills(home, theirs.skills, PROGRAM, dry)
+        report["skills"] = _import_skills(home, theirs.skills, PROGRAM, dry)
     return report
 
 
-def _sessions(home: Home, source: hermes_sessions.HermesSessions, dry: bool) -> dict[str, Any]:
-    load_secrets(home, {})
+def _import_hermes_sessions(home: Home, source: hermes_sessions.HermesSessions, dry: bool) -> dict[str, Any]:
+    load_secrets(home, {})  # so that their values are masked
     report: dict[str, Any] = {}
     sessions, messages = source.count()
     if source.schema > hermes_sessions.KNOWN_SCHEMA:
@@ -139,13 +140,13 @@ def from_skills(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     root = path.expanduser()
     if not root.is_dir():
         raise NotFound(f"there is no folder {root}", hint="name the folder that holds the skills")
-    skills = _skills(home, root, str(root), dry)
+    skills = _import_skills(home, root, str(root), dry)
     if not skills:
         raise NotFound(f"there are no skills in {root}", hint="name a folder of folders with a SKILL.md each")
     _show({"source": str(root), "dry_run": dry, "skills": skills}, as_json)
 
 
-def _skills(home: Home, root: Path, source: str, dry: bool) -> list[ImportOutcome]:
+def _import_skills(home: Home, root: Path, source: str, dry: bool) -> list[ImportOutcome]:
     line = ProgressLine("looking", SystemClock())
     try:
         return take_skills(
@@ -165,8 +166,8 @@ def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     with open_copy(opencode.database(folder)) as theirs:
         check_tables(theirs, ("session", "message", "part"))
         sessions = opencode.sessions(theirs)
-        carried = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
-    _show({"source": str(folder), "dry_run": dry, "sessions": carried}, as_json)
+        counts = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
+    _show({"source": str(folder), "dry_run": dry, "sessions": counts}, as_json)
 
 
 @importing.command("openclaw")
@@ -193,55 +194,61 @@ def from_openclaw(home: Home, path: Path, only: str | None, dry: bool, as_json: 
     _show(report, as_json)
 
 
-_Format = tuple[str, Callable[[Path], list[Path]], Callable[[Path], tuple[PastSession | None, int]]]
+class _Format(msgspec.Struct, frozen=True):
+    """A program's transcripts: the origin of its sessions, a function that lists the files of a folder, and
+    one that reads a file's session and counts its unreadable lines."""
+
+    origin: str
+    list_files: Callable[[Path], list[Path]]
+    read_file: Callable[[Path], tuple[PastSession | None, int]]
 
 
-def _transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool) -> None:
-    origin, files, read_file = form
+def _import_transcripts(home: Home, path: Path, form: _Format, dry: bool, as_json: bool) -> None:
     folder = path.expanduser()
     if not folder.exists():
         raise NotFound(f"there is no {folder}", hint="name the folder that holds the transcripts")
-    paths = files(folder)
-    if not paths:
-        raise NotFound(f"there are no transcripts of {origin} in {folder}")
-    bad, unread = dict[str, int](), dict[str, str]()
+    files = form.list_files(folder)
+    if not files:
+        raise NotFound(f"there are no transcripts of {form.origin} in {folder}")
+    unreadable_lines, unreadable_files = dict[str, int](), dict[str, str]()
 
     def sessions() -> Iterator[PastSession]:
-        for file in paths:
+        for file in files:
             try:
-                past, lines = read_file(file)
+                past, lines = form.read_file(file)
             except OSError as error:
                 if file == folder:
                     raise ConfigError(f"{file} can't be read ({error.strerror})") from error
-                unread[str(file)] = error.strerror or type(error).__name__
+                unreadable_files[str(file)] = error.strerror or type(error).__name__
                 continue
             if lines:
-                bad[str(file)] = lines
+                unreadable_lines[str(file)] = lines
             if past is not None:
                 yield past
 
-    carried = _import_sessions(home, origin, sessions(), len(paths), dry)
-    report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": carried}
-    troubles: dict[str, Any] = {"unreadable_lines": bad, "unreadable_files": unread}
-    report |= {name: paths for name, paths in troubles.items() if paths}
-    _show(report, as_json)
+    counts = _import_sessions(home, form.origin, sessions(), len(files), dry)
+    report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": counts}
+    problems = {"unreadable_lines": unreadable_lines, "unreadable_files": unreadable_files}
+    _show(report | {name: paths for name, paths in problems.items() if paths}, as_json)
 
 
 def _add_transcripts(name: str, program: str, form: _Format) -> None:
-    """Add the command that takes over a program's transcripts."""
+    """Add the command that imports a program's transcripts."""
 
     @importing.command(name, help=f"Take over {program}'s transcripts: a folder of them, or one file.")
     @click.argument("path", type=click.Path(path_type=Path), default=Path(f"~/.{name.removesuffix('-code')}"))
     @_dry
     @home_and_json
     def take(home: Home, path: Path, dry: bool, as_json: bool) -> None:
-        _transcripts(home, path, form, dry, as_json)
+        _import_transcripts(home, path, form, dry, as_json)
 
 
-_add_transcripts("claude-code", "Claude Code", (claude_code.ORIGIN, claude_code.files, claude_code.read))
-_add_transcripts("codex", "Codex", (codex.ORIGIN, codex.files, codex.read))
-_add_transcripts("gemini", "Gemini CLI", (gemini.ORIGIN, gemini.files, gemini.read))
-_add_transcripts("pi", "pi", (pi.ORIGIN, pi.files, pi.read))
+_add_transcripts(
+    "claude-code", "Claude Code", _Format(claude_code.ORIGIN, claude_code.files, claude_code.read)
+)
+_add_transcripts("codex", "Codex", _Format(codex.ORIGIN, codex.files, codex.read))
+_add_transcripts("gemini", "Gemini CLI", _Format(gemini.ORIGIN, gemini.files, gemini.read))
+_add_transcripts("pi", "pi", _Format(pi.ORIGIN, pi.files, pi.read))
 
 
 def _import_sessions(
@@ -273,9 +280,10 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
     click.echo(f"{'Looked at' if report['dry_run'] else 'Moved in from'} {report['source']}")
     for part, noun in _NOUNS.items():
         for row in report.get(part, ()):
-            click.echo(_line(noun, row, would))
-    if (carried := report.get("sessions")) is not None:
-        click.echo(_counts_line(carried, would))
+            click.echo(_describe_outcome(noun, row, would))
+    counts: ImportCounts | None = report.get("sessions")
+    if counts is not None:
+        click.echo(_describe_counts(counts, would))
     for file, lines in report.get("unreadable_lines", {}).items():
         click.echo(
             style_text(f"  {lines} unreadable line{'s' if lines > 1 else ''} in {printable(file)}", "yellow")
@@ -286,23 +294,26 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
         click.echo(style_text(f"  {notice}", "yellow"))
     if report["dry_run"]:
         click.echo("Nothing was written. Without --dry-run it is done.")
-    elif carried is not None and carried.messages:
+    elif counts is not None and counts.messages:
         go_on = "--continue" if "held" in report else "--session ID"
         click.echo(f'Next: whet sessions list  ·  whet sessions search "..."  ·  whet chat {go_on}')
 
 
-def _line(noun: str, row: ImportOutcome, would: str) -> str:
-    why = f": {printable(row.why)}" if row.why else ""
-    done = f"{would}{row.how}" if row.how in _DONE else row.how
-    text = f"  {noun} {printable(row.what)} {done}{why}"
+def _describe_outcome(noun: str, row: ImportOutcome, would: str) -> str:
+    why = f": {printable(row.detail)}" if row.detail else ""
+    result = f"{would}{row.result}" if row.result in _DONE else row.result
+    text = f"  {noun} {printable(row.item)} {result}{why}"
     if sys.stdout.isatty():  # a file gets one line per item
         text = wrap_text(text, indent=4)[2:]
-    return style_text(text, _COLOURS[row.how]) if row.how in _COLOURS else text
+    return style_text(text, _COLOURS[row.result]) if row.result in _COLOURS else text
 
 
-def _counts_line(carried: ImportCounts, would: str) -> str:
-    parts = [f"{carried.new:,} {would}new"]
-    parts += [f"{carried.grown:,} grown"] if carried.grown else []
-    parts += [f"{carried.same:,} here already"] if carried.same else []
-    parts += [f"{carried.changed:,} changed on both sides and left"] if carried.changed else []
-    return f"  sessions: {', '.join(parts)} ({plural(carried.messages, 'message')})"
+def _describe_counts(counts: ImportCounts, would: str) -> str:
+    parts = [f"{counts.new:,} {would}new"]
+    if counts.grown:
+        parts.append(f"{counts.grown:,} grown")
+    if counts.same:
+        parts.append(f"{counts.same:,} here already")
+    if counts.changed:
+        parts.append(f"{counts.changed:,} changed on both sides and left")
+    return f"  sessions: {', '.join(parts)} ({plural(counts.messages, 'message')})"

@@ -1,10 +1,10 @@
-"""The parts of a Hermes home, apart from its sessions, that `whet import hermes` imports or, in a dry run,
-reports."""
+"""Import the settings, chats, schedules and other parts of a Hermes home, or report them in a dry run."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +17,9 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.gateway.settings import parse_gateway
 from whet.moving import hermes_chats, hermes_cron, hermes_mcp, hermes_persona, hermes_plugins, hermes_settings
-from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
 from whet.moving.hermes_memory import import_memory
+from whet.moving.importing import Consent, ImportOutcome
 from whet.schedules import timing
 from whet.store import imported_items, paired, schedules
 from whet.store.database import StateDatabase, has_store, open_store
@@ -31,8 +31,8 @@ _PAIRED = "paired"
 
 
 class _Records:
-    """The record of earlier imports, kept in the store, and the person's consent to new ones. In a dry run
-    the store is only read, and only if it exists."""
+    """Records in the store what was imported, and asks for the person's consent to more. In a dry run the
+    store is only read, and only if it exists."""
 
     def __init__(self, home: Home, consent: Consent, *, dry: bool) -> None:
         self.consent = consent
@@ -52,32 +52,30 @@ class _Records:
 
     def imported_names(self, part: str) -> set[str]:
         """Return the names of the items of a part that were imported before."""
-        database = self._database
-        return (
-            database.read_now(lambda db: imported_items.list_names(db, ORIGIN, part)) if database else set()
-        )
+        if self._database is None:
+            return set()
+        return self._database.read_now(lambda db: imported_items.list_names(db, ORIGIN, part))
 
-    def ask(self, question: Callable[[apsw.Connection], bool]) -> bool:
-        """Ask the store a question. Returns False if there is no store."""
-        return self._database.read_now(question) if self._database else False
+    def check(self, query: Callable[[apsw.Connection], bool]) -> bool:
+        """Return the result of `query`, or False if there is no store."""
+        return self._database.read_now(query) if self._database else False
 
     def keep(self, part: str, names: Iterable[str]) -> None:
-        """Remember the names of items that were imported, or that exist here under the same name."""
+        """Record the names of items that were imported, or that already existed here."""
         now, names = iso(self.clock.now()), list(names)
         if names:
             self.write(lambda db: [imported_items.record_name(db, ORIGIN, part, name, now) for name in names])
 
-    def write(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Write to the store. Not allowed in a dry run."""
+    def write(self, operation: Callable[[apsw.Connection], T]) -> T:
+        """Run `operation` in a transaction. Must not be called in a dry run."""
         assert self._database is not None
-        return self._database.write_now(work)
+        return self._database.write_now(operation)
 
 
 def take_parts(
     home: Home, theirs: HermesHome, parts: Sequence[str], consent: Consent, *, dry: bool
 ) -> dict[str, list[ImportOutcome]]:
-    """Import the requested parts of `PARTS`, one after the other. Each part is durable before the next
-    begins."""
+    """Import the requested parts of `PARTS`. Each part is durable before the next one begins."""
     settings = theirs.settings()
     report: dict[str, list[ImportOutcome]] = {}
     if "settings" in parts:
@@ -91,8 +89,8 @@ def take_parts(
         report["keys"] = hermes_settings.import_keys(home, keys, dry=dry)
     if "plugins" in parts:
         provider, folders = theirs.memory_provider(), theirs.plugins()
-        on = [*theirs.enabled_plugins(), *([provider] if provider else [])]
-        report["plugins"] = hermes_plugins.import_plugins(home, folders, on, consent, dry=dry)
+        enabled = [*theirs.enabled_plugins(), *([provider] if provider else [])]
+        report["plugins"] = hermes_plugins.import_plugins(home, folders, enabled, consent, dry=dry)
         if provider:
             is_found = provider in {folder.name for folder in folders}
             report["plugins"] += import_memory(home, theirs.root, provider, is_found=is_found, dry=dry)
@@ -100,11 +98,11 @@ def take_parts(
     if later_parts:
         with _Records(home, consent, dry=dry) as records:
             for part in later_parts:
-                report[part] = _TAKE[part](home, theirs, settings, records, dry)
+                report[part] = _IMPORTERS[part](home, theirs, settings, records, dry)
     return report
 
 
-def _persona(
+def _import_persona(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
 ) -> list[ImportOutcome]:
     agent: Any = settings.get("agent")
@@ -118,21 +116,21 @@ def _persona(
         home, words, records.consent, was_imported=bool(records.imported_names(part)), dry=dry
     )
     if not dry:
-        records.keep(part, [result.what for result in results if result.how == "set"])
+        records.keep(part, [result.item for result in results if result.result == "set"])
     return results
 
 
-def _mcp(
+def _import_mcp(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
 ) -> list[ImportOutcome]:
     servers, skipped = hermes_mcp.read(settings, theirs.env())
     results = hermes_mcp.import_servers(home, servers, records.imported_names(hermes_mcp.PART), dry=dry)
     if not dry:
-        records.keep(hermes_mcp.PART, [result.what for result in results if result.how in ("set", "kept")])
+        records.keep(hermes_mcp.PART, [result.item for result in results if result.result in ("set", "kept")])
     return results + skipped
 
 
-def _chats(
+def _import_chats(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
 ) -> list[ImportOutcome]:
     part = hermes_chats.PART
@@ -140,47 +138,43 @@ def _chats(
     results = hermes_chats.import_channels(
         home, channels, records.imported_names(part), dry=dry, check=parse_gateway
     )
-    if not dry and any(result.how == "set" for result in results):
+    if not dry and any(result.result == "set" for result in results):
         records.keep(part, [part])
     try:
         people = theirs.read_paired_people()
     except ConfigError as error:
         return [*results, *skipped, ImportOutcome("pairing", "left", error.message)]
-    return [*results, *skipped, *_let_in(people, records, dry)]
+    before = records.imported_names(_PAIRED)
+    pairings = [_pair_person(person, before, records, dry) for person in people]
+    return [*results, *skipped, *pairings]
 
 
-def _let_in(people: Sequence[paired.PairedPerson], records: _Records, dry: bool) -> list[ImportOutcome]:
-    """Pair the people who had paired with a code in Hermes. People whose pairing was removed here stay
-    unpaired."""
-    before, results, now = records.imported_names(_PAIRED), list[ImportOutcome](), iso(records.clock.now())
-    for person in people:
-        name = f"{person.channel} {person.user}"
-        if name in before or records.ask(
-            lambda db, pairing=person: paired.is_paired(db, pairing.channel, pairing.user)
-        ):
-            results.append(ImportOutcome(name, "kept", "came before, or is let in already"))
-            continue
+def _pair_person(
+    person: paired.PairedPerson, before: set[str], records: _Records, dry: bool
+) -> ImportOutcome:
+    """Pair a person who had paired with a code in Hermes. Someone who was imported `before` and whose pairing
+    was removed here stays unpaired."""
+    name, now = f"{person.channel} {person.user}", iso(records.clock.now())
+    if name in before or records.check(lambda db: paired.is_paired(db, person.channel, person.user)):
+        return ImportOutcome(name, "kept", "came before, or is let in already")
 
-        def work(db: apsw.Connection, pairing: paired.PairedPerson = person, name: str = name) -> None:
-            paired.add_person(db, msgspec.structs.replace(pairing, since=pairing.since or now))
-            imported_items.record_name(db, ORIGIN, _PAIRED, name, now)
+    def add_person(db: apsw.Connection) -> None:
+        paired.add_person(db, msgspec.structs.replace(person, since=person.since or now))
+        imported_items.record_name(db, ORIGIN, _PAIRED, name, now)
 
-        if not dry:
-            records.write(work)
-        results.append(
-            ImportOutcome(name, "let in", "had a code there; gets a memory of their own, may approve nothing")
-        )
-    return results
+    if not dry:
+        records.write(add_person)
+    return ImportOutcome(name, "let in", "had a code there; gets a memory of their own, may approve nothing")
 
 
-def _schedules(
+def _import_schedules(
     home: Home, theirs: HermesHome, settings: dict[str, Any], records: _Records, dry: bool
 ) -> list[ImportOutcome]:
     ours = load(home, {}, environ=os.environ).settings
     env = theirs.env()
     try:
         defaults = hermes_cron.JobDefaults(
-            time_zone=_zone(settings, env),
+            time_zone=_read_zone(settings, env),
             folder=Path(ours.tools.workspace or "~").expanduser().absolute(),
             timeout_s=ours.agent.turn_timeout_s,
             home_chat=lambda kind: hermes_chats.home_chat(settings, env, kind),
@@ -196,42 +190,40 @@ def _schedules(
             results.append(ImportOutcome(job.schedule.name, "kept", "it came before"))
         elif dry:
             name = hermes_cron.choose_name(
-                job.schedule.name, lambda text: text in planned_names or records.ask(_has(text))
+                job.schedule.name,
+                lambda text: text in planned_names or records.check(lambda db: schedules.has_name(db, text)),
             )
             planned_names.add(name)
             results.append(hermes_cron.describe_schedule(job, name))
         else:
-            results.append(records.write(_job_writer(job, records.clock)))
+            results.append(records.write(partial(_add_paused, job=job, clock=records.clock)))
     return results + skipped
 
 
-def _has(name: str) -> Callable[[apsw.Connection], bool]:
-    return lambda db: schedules.has_name(db, name)
+def _add_paused(db: apsw.Connection, job: hermes_cron.HermesJob, clock: SystemClock) -> ImportOutcome:
+    """Store a paused schedule and record its import, in one transaction, so that two imports at once do not
+    add it twice."""
+    if job.key in imported_items.list_names(db, ORIGIN, hermes_cron.PART):
+        return ImportOutcome(job.schedule.name, "kept", "it came before")
+    name = hermes_cron.choose_name(job.schedule.name, lambda text: schedules.has_name(db, text))
+    schedule = msgspec.structs.replace(job.schedule, id=clock.new_id(), name=name)
+    schedules.add(db, schedule, schedule.at or iso(clock.now()), clock)
+    schedules.pause(db, schedule.id)
+    imported_items.record_name(db, ORIGIN, hermes_cron.PART, job.key, iso(clock.now()))
+    return hermes_cron.describe_schedule(job, name)
 
 
-def _job_writer(job: hermes_cron.HermesJob, clock: SystemClock) -> Callable[[apsw.Connection], ImportOutcome]:
-    """Return a function that stores a paused schedule and records its import in one transaction, so that two
-    imports at once do not add it twice."""
-
-    def work(db: apsw.Connection) -> ImportOutcome:
-        if job.key in imported_items.list_names(db, ORIGIN, hermes_cron.PART):
-            return ImportOutcome(job.schedule.name, "kept", "it came before")
-        name = hermes_cron.choose_name(job.schedule.name, lambda text: schedules.has_name(db, text))
-        schedule = msgspec.structs.replace(job.schedule, id=clock.new_id(), name=name)
-        schedules.add(db, schedule, schedule.at or iso(clock.now()), clock)
-        schedules.pause(db, schedule.id)
-        imported_items.record_name(db, ORIGIN, hermes_cron.PART, job.key, iso(clock.now()))
-        return hermes_cron.describe_schedule(job, name)
-
-    return work
-
-
-def _zone(settings: dict[str, Any], env: dict[str, str]) -> str:
+def _read_zone(settings: dict[str, Any], env: dict[str, str]) -> str:
     """Return the time zone of the Hermes jobs. Raises ConfigError if the zone is unknown."""
     zone = str(env.get("HERMES_TIMEZONE") or settings.get("timezone") or "") or local_zone()
     timing.find_zone(zone)
     return zone
 
 
-_Take = Callable[[Home, HermesHome, "dict[str, Any]", _Records, bool], "list[ImportOutcome]"]
-_TAKE: dict[str, _Take] = {"persona": _persona, "mcp": _mcp, "chats": _chats, "schedules": _schedules}
+_Importer = Callable[[Home, HermesHome, "dict[str, Any]", _Records, bool], "list[ImportOutcome]"]
+_IMPORTERS: dict[str, _Importer] = {
+    "persona": _import_persona,
+    "mcp": _import_mcp,
+    "chats": _import_chats,
+    "schedules": _import_schedules,
+}

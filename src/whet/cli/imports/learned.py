@@ -1,5 +1,4 @@
-"""The notes and skills that `whet import` imports through the home's learning service or, in a dry run,
-reports."""
+"""Import notes and skills through the home's learning service, or report them in a dry run."""
 
 from __future__ import annotations
 
@@ -17,12 +16,11 @@ from whet.config.paths import Home
 from whet.memory import disk
 from whet.memory import notes as our_notes
 from whet.memory.desk import LearningService
-from whet.memory.intake import SkillIntake
 from whet.memory.library import Library
 from whet.memory.requests import Target
 from whet.moving import notes, skills
-from whet.moving.carry import Consent, ImportOutcome
 from whet.moving.hermes_home import HermesHome
+from whet.moving.importing import Consent, ImportOutcome
 from whet.store.database import has_store
 
 PROGRAM = "Hermes Agent"
@@ -43,8 +41,8 @@ def take_notes(
     *,
     dry: bool,
 ) -> list[ImportOutcome]:
-    """Import notes of a program, or report the result of doing so, with those that were left out. They wait
-    unless the person consents to all of them."""
+    """Import a program's notes, or report the result of doing so. `read` holds the notes, and the outcomes of
+    those that were left out. If the person does not consent, all notes wait in the inbox."""
     imported_notes, skipped = read
     if not imported_notes:
         return skipped
@@ -56,14 +54,12 @@ def take_notes(
         )
 
     if dry:
-        foreseen = _read_existing(home, lambda db: _foresee(home, db, imported_notes, program, is_approved))
-        return foreseen + skipped
-    return (
-        with_learning(
-            home, lambda learning: notes.import_notes(learning, imported_notes, program, is_approved)
-        )
-        + skipped
+        preview = _read_existing(home, lambda db: _preview(home, db, imported_notes, program, is_approved))
+        return preview + skipped
+    outcomes = with_learning(
+        home, lambda learning: notes.import_notes(learning, imported_notes, program, is_approved)
     )
+    return outcomes + skipped
 
 
 def take_skills(
@@ -81,9 +77,7 @@ def take_skills(
         library.offer_built_in()
         return _read_existing(home, lambda db: skills.preview_skills(db, library, intakes)) + skipped
 
-    async def add_skills(
-        learning: LearningService, intakes: Sequence[SkillIntake] = tuple(intakes)
-    ) -> list[ImportOutcome]:
+    async def add_skills(learning: LearningService) -> list[ImportOutcome]:
         return await skills.import_skills(
             learning, intakes, source, lambda done: progress(done, len(intakes))
         )
@@ -91,7 +85,7 @@ def take_skills(
     return with_learning(home, add_skills) + skipped
 
 
-def _foresee(
+def _preview(
     home: Home,
     connection: apsw.Connection | None,
     imported_notes: Sequence[notes.Note],
@@ -107,9 +101,9 @@ def _foresee(
 
 
 def _read_existing(
-    home: Home, look: Callable[[apsw.Connection | None], list[ImportOutcome]]
+    home: Home, query: Callable[[apsw.Connection | None], list[ImportOutcome]]
 ) -> list[ImportOutcome]:
-    """Call `look` with the store if it exists, and with None if it does not. The store is never created."""
+    """Call `query` with the store, or with None if there is no store. The store is never created."""
     if not has_store(home):
-        return look(None)
-    return stored.read(home, look)
+        return query(None)
+    return stored.read(home, query)

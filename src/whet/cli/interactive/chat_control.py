@@ -1,4 +1,5 @@
-"""The chat as slash commands and keys see it: the terminal's, a chat platform's or an editor's."""
+"""The interface of a chat for slash commands and keys. The terminal, chat platforms and editors implement
+it."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class ChatControl(Protocol):
         ...
 
     def say(self, text: str, style: str = "") -> None:
-        """Show a text of Whet's own."""
+        """Show a line or text of Whet itself, not of the model."""
         ...
 
     async def page(self, text: str) -> None:
@@ -50,17 +51,14 @@ class ChatControl(Protocol):
         """Start a turn with a message, or continue the unfinished turn if `text` is None."""
         ...
 
-    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
-        """Run a long task like a turn: shown as `doing`, cancelled by Ctrl-C, with typed text kept until it
-        ends.
-
-        `work` receives the function that shows its events.
-        """
+    def start_task(self, label: str, task: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
+        """Run a long task like a turn: shown as `label`, and cancelled by Ctrl-C. Typed text is kept until it
+        ends. `task` gets a function that shows events."""
         ...
 
     @property
-    def desk(self) -> LearningService:
-        """The learning service of the person who is talking: their memory and skills."""
+    def learning(self) -> LearningService:
+        """The memory and skills of the person who is talking."""
         ...
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
@@ -79,13 +77,13 @@ class ChatControl(Protocol):
         """End the chat."""
         ...
 
-    async def lend(self, work: Callable[[], T]) -> T:
-        """Release the terminal to another program while `work` runs on a thread."""
+    async def lend_terminal(self, function: Callable[[], T]) -> T:
+        """Release the terminal to another program while `function` runs on a thread. Returns its result."""
         ...
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Ask the person to pick one of several (line, preview) choices. Returns None if they cancel or can't
-        pick."""
+        """Ask the person to pick one of several (line, preview) choices. Returns its index, or None if they
+        cancel or the chat has no menus."""
         ...
 
     def put_out(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""How a command of the shell is typed in the chat at the terminal, for texts that name the shell's."""
+"""Replace shell commands in a text by the slash commands that do the same in the chat."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ _COMMAND = re.compile(rf"(?<![\w./-])whet (?!{_SERVES})({'|'.join(CHAT_FORMS)})(
 
 
 def name_chat_commands(text: str) -> str:
-    """Return a text in which commands of the shell are named as they are typed in the chat."""
+    """Return the text with slash commands in place of shell commands."""
     return _COMMAND.sub(lambda match: CHAT_FORMS[match[1]], text)

@@ -1,8 +1,4 @@
-"""Handlers of slash commands, and what they may do with the chat.
-
-Each is a few lines on `ChatControl`, the session and the store. This module does not know how the terminal
-works, nor under which names the commands are typed (`slash_commands.py`).
-"""
+"""Handlers of slash commands. Their names and help are in `slash_commands.py`."""
 
 from __future__ import annotations
 
@@ -47,7 +43,7 @@ _LABEL_COLUMNS = 26
 _WIDE = 70  # columns from which /help also shows a command's arguments
 
 
-async def choose_start(chat: ChatControl, argument: str) -> None:
+async def show_warm_start(chat: ChatControl, argument: str) -> None:
     """Show how the session was started, or start one from a template."""
     if argument:
         await chat.begin(warm=argument)
@@ -69,9 +65,11 @@ async def show_help(chat: ChatControl, argument: str) -> None:
     from whet.app.conversations.own_commands import list_prompt_commands  # noqa: PLC0415 - only /help lists them
 
     # People on a chat platform may see the workspace's commands, but not those in the owner's home.
-    root = chat.services.home.root if chat.desk is chat.services.learning.desk else None
-    user_commands = [prompt.as_slash() for prompt in list_prompt_commands(root, chat.session.workspace)]
-    commands = [*chat.commands, *(prompt for prompt in user_commands if prompt.name not in chat.commands)]
+    root = chat.services.home.root if chat.learning is chat.services.learning.desk else None
+    commands = [*chat.commands]
+    for prompt in list_prompt_commands(root, chat.session.workspace):
+        if prompt.as_slash().name not in chat.commands:
+            commands.append(prompt.as_slash())
     rows = [(f"/{c.name} {c.argument if is_wide else ''}".rstrip(), c) for c in commands]
     label_width = min(max(len(label) for label, _ in rows), _LABEL_COLUMNS)
     for label, command in rows:
@@ -99,13 +97,11 @@ async def start_session(chat: ChatControl, argument: str) -> None:
 async def resume_session(chat: ChatControl, argument: str) -> None:
     """Continue the unfinished turn, or open another session."""
     log = chat.session.log
-    left = not argument and await chat.services.database.read(
-        lambda db: turns.list_left_texts(db, log.session.id)
-    )
-    if left or (not argument and await is_cut_off(log.writer, log.live)):
-        chat.send(None)
-        return
     if not argument:
+        unread = await chat.services.database.read(lambda db: turns.list_left_texts(db, log.session.id))
+        if unread or await is_cut_off(log.writer, log.live):
+            chat.send(None)
+            return
         picked = await selection_lists.pick_session(chat)
         if picked is None:
             chat.say("/resume ID opens one", "dim")
@@ -193,11 +189,11 @@ async def show_context(chat: ChatControl, argument: str) -> None:
 async def compress_context(chat: ChatControl, argument: str) -> None:
     """Compact the conversation."""
 
-    async def work(show: Callable[[Event], None]) -> None:
+    async def compact(show: Callable[[Event], None]) -> None:
         for line in OUTCOMES[await chat.session.context.compact(argument, show)]:
             chat.say(line, "dim")
 
-    chat.work("compacting", work)
+    chat.start_task("compacting", compact)
 
 
 async def request_review(chat: ChatControl, argument: str) -> None:
@@ -226,7 +222,8 @@ async def retry_turn(chat: ChatControl, argument: str) -> None:
 
 
 async def _take_back(chat: ChatControl, argument: str) -> tuple[int, str]:
-    # `whet undo 12` undoes a learned change; here the argument would be ignored and the last turn taken back
+    """Take the last turn back, and return its number and its message. Raises ConfigError if there is an
+    argument: in the shell, `whet undo 12` undoes a learned change."""
     if argument:
         raise ConfigError(
             "only the last turn is taken back, so nothing may follow the command",
@@ -253,10 +250,10 @@ async def set_private(chat: ChatControl, argument: str) -> None:
     chat.say(f"this session is {state}", "dim")
 
 
-def _read_switch(text: str, otherwise: bool) -> bool:
+def _read_switch(text: str, default: bool) -> bool:
     if text not in ("", "on", "off"):
         raise ConfigError(f"{text!r} is neither on nor off")
-    return text == "on" if text else otherwise
+    return text == "on" if text else default
 
 
 async def export_session(chat: ChatControl, argument: str) -> None:
@@ -268,7 +265,7 @@ async def export_session(chat: ChatControl, argument: str) -> None:
     kind = {".json": "jsonl", ".htm": "html"}.get(path.suffix, path.suffix[1:])
     write = FORMATS.get(kind, FORMATS["md"])
     text = await chat.services.database.read(lambda db: "".join(write(db, session_id)))
-    sandbox_folders = [Path(one).expanduser() for one in chat.services.settings.sandbox.write]
+    sandbox_folders = [Path(folder).expanduser() for folder in chat.services.settings.sandbox.write]
     try:
         replace_file(path, text.encode(), (chat.services.workspace, *sandbox_folders))
     except OSError as error:
@@ -278,9 +275,9 @@ async def export_session(chat: ChatControl, argument: str) -> None:
 
 
 async def set_approvals(chat: ChatControl, argument: str) -> None:
-    """Set the approval mode if one is given, and show it with what was allowed for this chat and for good;
-    `revoke chat` and `revoke NUMBER` take it back."""
-    word, _, rest = argument.partition(" ")
+    """Set the approval mode if one is given, and show it. Without an argument, also show what was allowed for
+    this chat and for good. `revoke chat` and `revoke NUMBER` revoke it."""
+    word, _, number_text = argument.partition(" ")
     gate = chat.services.gate.get()
     root = gate.root_of(chat.session.id)
     if argument == "revoke chat":
@@ -288,9 +285,9 @@ async def set_approvals(chat: ChatControl, argument: str) -> None:
         chat.say("nothing is allowed for this chat any more")
         return
     if word == "revoke":
-        number = parse_typed_number(rest)
+        number = parse_typed_number(number_text)
         if number is None or not await chat.services.database.write(lambda db: grants.remove(db, number)):
-            raise NotFound(f"there is no grant {rest[:40]!r}", hint="/approvals lists them")
+            raise NotFound(f"there is no grant {number_text[:40]!r}", hint="/approvals lists them")
         chat.say(f"grant {number} no longer holds")
         return
     is_list = argument in ("", "list")
@@ -319,10 +316,10 @@ async def edit_plan(chat: ChatControl, argument: str) -> None:
     """Make, show, change or approve a plan."""
     from whet.app import planning  # noqa: PLC0415 - few sessions plan
 
-    done = await planning.run_command(chat.services, chat.session.id, argument)
-    chat.say(done.said)
-    if done.sends:
-        chat.send(done.sends)
+    result = await planning.run_command(chat.services, chat.session.id, argument)
+    chat.say(result.said)
+    if result.sends:
+        chat.send(result.sends)
 
 
 async def copy_answer(chat: ChatControl, argument: str) -> None:
@@ -345,7 +342,7 @@ def add_plugin_commands(plugins: PluginParts | None, commands: Commands[ChatCont
     """Add the plugins' commands after the built-in ones. Returns a line for each name that was refused."""
     refused: list[str] = []
     for command in plugins.loaded.commands if plugins else ():
-        run = _plugin_run(command.name)
+        run = _make_plugin_handler(command.name)
         try:
             commands.add(SlashCommand(command.name, command.description, run, argument=command.args_hint))
         except WhetError as error:
@@ -353,12 +350,11 @@ def add_plugin_commands(plugins: PluginParts | None, commands: Commands[ChatCont
     return refused
 
 
-def _plugin_run(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
+def _make_plugin_handler(name: str) -> Callable[[ChatControl, str], Coroutine[Any, Any, None]]:
     async def run(chat: ChatControl, argument: str) -> None:
         parts = chat.services.plugins
         plugins = None if parts is None else parts.loaded
-        # Use the session's own engine if it has one: a command of the prototype engine would report on
-        # nothing.
+        # If the command belongs to a context engine, use the engine of this session, which has its data.
         engine = chat.services.contexts.host(chat.session.context).runner.engine
         command = plugins.find_command(name, engine) if plugins else None
         if plugins is None or command is None:

@@ -1,4 +1,4 @@
-"""How full a session's window is, in words: shared by `/context` and `whet context status`."""
+"""Describe how full a session's context window is, for `/context` and `whet context status`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OUTCOMES: dict[Compacted, tuple[str, ...]] = {
 
 
 def report_lines(status: ContextStatus, sums: CompactionSums, usage: Usage, width: int = 80) -> list[str]:
-    """Return the report's lines: a bar that fits into `width` columns, the numbers, what compactions saved,
-    and why automatic compaction stopped if it did."""
+    """Return the lines of the report: a bar that fits into `width` columns, the numbers, the tokens that
+    compactions saved, and the reason if automatic compaction is off."""
     window = max(status.window_tokens, 1)
     share = status.used_tokens / window
     prefix = "" if status.counted else "about "
@@ -48,7 +48,7 @@ def draw_bar(status: ContextStatus, length: int = _BAR) -> str:
     """Draw the window as `length` characters: # is used, | is the threshold."""
     window = max(status.window_tokens, 1)
     filled = min(length, round(status.used_tokens / window * length))
-    drawn = list("#" * filled + "." * (length - filled))
+    bar = list("#" * filled + "." * (length - filled))
     if 0 < status.threshold_tokens < window:
-        drawn[min(length - 1, status.threshold_tokens * length // window)] = "|"
-    return "".join(drawn)
+        bar[min(length - 1, status.threshold_tokens * length // window)] = "|"
+    return "".join(bar)

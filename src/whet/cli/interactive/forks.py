@@ -1,4 +1,4 @@
-"""Forks at the terminal: `/fork`, `/tree`, and how a list of sessions shows a fork."""
+"""Fork a session (`/fork`), choose among its forks (`/tree`), and show forks in lists of sessions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def title_text(node: forks.TreeRow) -> str:
-    """Return a session's title; a fork's is indented below the session that it was copied from."""
+    """Return a session's title. A fork's title is indented below that of the session it was copied from."""
     marks = "[archived] " * node.row.archived + "[private] " * node.row.private
     title = marks + (wording.printable(mask(node.row.title)) or "(no title)")
     return f"└{'──' * (node.depth - 1)} {title}" if node.depth else title
 
 
 def tree_line(node: forks.TreeRow, open_id: str, now: datetime, *, with_id: bool = True) -> str:
-    """Return a session as a line of a list; the open session has a star."""
+    """Return a session as a line of a list. The open session is marked with a star."""
     mark, name = "*" if node.row.id == open_id else " ", f"{node.row.id}  " if with_id else ""
     return f"{mark} {name}{age(node.row.last_active, now):>8}  {title_text(node)}"
 
@@ -52,12 +52,12 @@ async def choose_fork(chat: ChatControl, argument: str) -> None:
         chat.say("this session has no forks; /fork makes one", "dim")
         return
     now = chat.services.clock.now()
-    choices = [(tree_line(node, open_id, now, with_id=False), _fork_text(node)) for node in nodes]
+    choices = [(tree_line(node, open_id, now, with_id=False), _preview(node)) for node in nodes]
     picked = await chat.choose("Go on in which one?", choices)
     if picked is not None and nodes[picked].row.id != open_id:
         await chat.commands.get("resume").run(chat, nodes[picked].row.id)
 
 
-def _fork_text(node: forks.TreeRow) -> str:
+def _preview(node: forks.TreeRow) -> str:
     suffix = f", of its own after turn {node.turn}" if node.origin else ""
     return f"{plural(node.row.turns, 'turn')}{suffix} · {node.row.id}"

@@ -1,4 +1,4 @@
-"""Calls in full, from the store: arguments and result of each call of a session, including compacted ones."""
+"""Show the arguments and the result of a session's calls in full, including compacted ones."""
 
 from __future__ import annotations
 
@@ -46,10 +46,8 @@ async def show_calls(chat: ChatControl, arguments: str) -> None:
 
 
 async def show_receipt(chat: ChatControl, arguments: str) -> None:
-    """Show the effects of the last or a given turn's calls, each file and command.
-
-    Raises NotFound if the turn had none.
-    """
+    """Show each file and command that the calls of the last turn, or of a given turn, changed or ran. Raises
+    NotFound if there are none."""
     live = chat.session.log.live
     requested = parse_typed_number(arguments)
     turn = live.last_turn if requested is None else requested

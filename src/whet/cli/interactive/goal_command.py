@@ -1,11 +1,12 @@
-"""/goal in the chat: pursue a goal beside the input, show the last one, stop it, resume it."""
+"""/goal in the chat: pursue a goal, or show, stop or resume the last one."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from whet.contract.errors import WhetError
+from whet.contract.events import show_nothing
 from whet.goals.text import USAGE, parse_goal
 
 if TYPE_CHECKING:
@@ -40,21 +41,20 @@ async def _pursue(chat: ChatControl, target: GoalWish | GoalRow) -> None:
 
     if not isinstance(target, GoalWish) and target.state not in goals.OPEN:
         raise WhetError(f"this goal has ended: {target.state}", hint=USAGE)
-    first = GoalRunner(chat.opener, lambda event: None)
+    runner = GoalRunner(chat.opener, show_nothing)
     if isinstance(target, GoalWish):
-        row, session = await first.start(target)
+        row, session = await runner.start(target)
     else:
-        row, session = target, await first.reopen(target)
+        row, session = target, await runner.reopen(target)
     await chat.switch_to(session)
 
-    async def work(emit: Callable[[Event], None]) -> None:
-        ended = await GoalRunner(chat.opener, emit).pursue(row, session)
-        done = await chat.services.database.read(lambda db: report(db, ended))
-        for line in report_lines(done):
-            chat.say(line, "green" if ended.state == "achieved" else "yellow")
+    async def pursue(emit: Callable[[Event], None]) -> None:
+        goal = await GoalRunner(chat.opener, emit).pursue(row, session)
+        goal_report = await chat.services.database.read(lambda db: report(db, goal))
+        for line in report_lines(goal_report):
+            chat.say(line, "green" if goal.state == "achieved" else "yellow")
 
-    doing: Callable[[Callable[[Event], None]], Awaitable[None]] = work
-    chat.work("pursuing the goal", doing)
+    chat.start_task("pursuing the goal", pursue)
 
 
 async def _show(chat: ChatControl) -> None:
@@ -62,8 +62,8 @@ async def _show(chat: ChatControl) -> None:
     from whet.goals.pursuit import report  # noqa: PLC0415 - few chats have goals
 
     row = await _read_last(chat)
-    done = await chat.services.database.read(lambda db: report(db, row))
-    for line in report_lines(done, full=True):
+    goal_report = await chat.services.database.read(lambda db: report(db, row))
+    for line in report_lines(goal_report, full=True):
         chat.say(line)
 
 

@@ -1,7 +1,4 @@
-"""The first lines of the chat and of a reopened session: the model, the folder, the last exchange.
-
-It writes through the chat and changes nothing but the mark of unread changes.
-"""
+"""Show the first lines of the chat, and the title and last turn of a reopened session."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from whet.store.transcript import is_cut_off
 from whet.terminal.live import person_text
 from whet.terminal.past_turns import PastTurns
 from whet.terminal.pasted_text import fold_pastes
-from whet.terminal.wording import clip, columns, exact, printable
+from whet.terminal.wording import clip, count_columns, exact, printable
 
 if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
@@ -29,7 +26,8 @@ _PAST_ROWS = 60
 
 
 def greet(chat: ChatControl) -> None:
-    """Show the model, the approval mode and the folder, and how to begin."""
+    """Show the model, the approval mode, the folder, keys, and news of learning, which is then marked as
+    read."""
     model, mode, width = chat.session.model, read_mode(chat.services, chat.session.id), chat.width()
     head = f"whet · {model.model} · approvals {mode}"
     full_head = f"whet · {model.model} ({model.provider}) · approvals {mode}"
@@ -83,11 +81,11 @@ async def _show_last_turn(chat: ChatControl) -> None:
 
 
 def _fit(width: int, *variants: str) -> str:
-    """Return the first of `variants` that fits, or the last one cut to `width`."""
-    return next((text for text in variants if columns(text) <= width), clip(variants[-1], width))
+    """Return the first of `variants` that fits into `width` columns, or else the last one, cut."""
+    return next((text for text in variants if count_columns(text) <= width), clip(variants[-1], width))
 
 
 def _path_variants(path: Path, width: int) -> tuple[str, str]:
-    """Return a path in full, with ~ for the home folder, and its end."""
+    """Return the whole path, with ~ for the home folder, and a shorter text with only its end."""
     text = exact(shorten(str(path)))
     return text, "…" + text[-(width - 1) :]

@@ -1,5 +1,4 @@
-"""/jobs: list and stop background processes and helpers. Leaving the chat while some run asks for
-confirmation."""
+"""/jobs: list and stop background processes and helpers, and warn before leaving the chat ends some."""
 
 from __future__ import annotations
 
@@ -22,12 +21,9 @@ _TAIL_CHARS = 8_000
 
 def running_processes(shared: SharedProcesses) -> list[Process]:
     """Return the background processes that are alive, without creating the process table."""
-    processes = shared.made
-    return (
-        [process for process in processes.list_background() if process.is_alive()]
-        if processes is not None
-        else []
-    )
+    if shared.made is None:
+        return []
+    return [process for process in shared.made.list_background() if process.is_alive()]
 
 
 def move_to_background(shared: SharedProcesses) -> int:
@@ -56,13 +52,14 @@ def warn_before_leaving(chat: ChatControl) -> bool:
 
 
 async def handle_jobs(chat: ChatControl, arguments: str) -> None:
-    """List background work. `ID` shows the end of its output; `stop ID` or `stop all` ends it."""
+    """List background processes and helpers. `ID` shows the end of its output; `stop ID` or `stop all` ends
+    it."""
     word, _, name = arguments.partition(" ")
     if word == "stop":
         await _stop(chat, name.strip())
         return
     if word.startswith(HELPER):
-        window = _window(chat)
+        window = _open_window(chat)
         for line in window.activity_lines(await window.find_helper(chat.session.id, word)):
             chat.say(wording.cut(wording.printable(line), chat.width()))
     elif word:
@@ -84,7 +81,7 @@ async def _helper_lines(chat: ChatControl) -> list[str]:
     return [wording.cut(wording.printable(f"  {helper.line}"), chat.width()) for helper in helpers]
 
 
-def _window(chat: ChatControl) -> HelperWindow:
+def _open_window(chat: ChatControl) -> HelperWindow:
     from whet.app.helpers.window import HelperWindow  # noqa: PLC0415 - few sessions have helpers
 
     return HelperWindow(chat.opener.helpers.get())
@@ -92,15 +89,14 @@ def _window(chat: ChatControl) -> HelperWindow:
 
 async def _stop(chat: ChatControl, name: str) -> None:
     if name.startswith(HELPER):
-        row = await _window(chat).find_helper(chat.session.id, name)
+        row = await _open_window(chat).find_helper(chat.session.id, name)
         row = await chat.opener.helpers.get().stop(row)
         chat.say(f"{row.name} has ended: {row.reason}")
         return
-    processes = (
-        running_processes(chat.services.processes)
-        if name == "all"
-        else [_find_process(chat.services.processes, name)]
-    )
+    if name == "all":
+        processes = running_processes(chat.services.processes)
+    else:
+        processes = [_find_process(chat.services.processes, name)]
     for process in processes:
         await process.stop()
         chat.say(f"stopped {process.id}: {wording.clip(process.command.text, chat.width() - 14)}")

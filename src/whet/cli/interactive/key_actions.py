@@ -1,7 +1,6 @@
-"""Actions of keys and prefixes at the terminal's prompt: Esc, Shift-Tab, Ctrl-O, Ctrl-B, `!command`, `#
-note`.
+"""Actions of keys and prefixes at the prompt: Esc, Shift-Tab, Ctrl-O, Ctrl-B, `!command`, `# note`.
 
-Each is a few lines on top of the chat's interface. The screen maps keys to actions.
+The screen maps keys to these actions.
 """
 
 from __future__ import annotations
@@ -37,33 +36,33 @@ if TYPE_CHECKING:
     from whet.cli.interactive.chat_control import ChatControl
 
 Decide = Callable[[str, Sequence[tuple[str, str]]], Awaitable[int | str]]
-"""Has the person decide for one of some (line, preview); gives its index, or the words that they typed."""
+"""Asks the person to pick one of several (line, preview) choices. Returns its index, or the typed text."""
 _TWICE_S = 0.8
 
 
 class KeyActions:
     """The actions of keys in one chat.
 
-    `pending` holds texts and `images` holds paths that are sent with the next message. `put_in` inserts text
-    into the input line.
+    The texts in `pending` and the images at the paths in `images` are sent with the next message.
+    `insert_text` inserts text into the input line.
     """
 
-    def __init__(self, chat: ChatControl, decide: Decide, put_in: Callable[[str], None]) -> None:
+    def __init__(self, chat: ChatControl, decide: Decide, insert_text: Callable[[str], None]) -> None:
         self.pending: list[str] = []
         self.images: list[Path] = []
         self._chat = chat
         self._decide = decide
-        self._put_in = put_in
+        self._insert_text = insert_text
         self._escaped_s = float("-inf")
         self._unfolded = 0
         self._pictures: TemporaryDirectory[str] | None = None
         self._pasted = 0
 
     async def take(self, signal: PromptSignal) -> None:
-        """Run the action of a key. A turn may be running only if the key allows it."""
+        """Run the action of a key."""
         chat = self._chat
         if signal is PromptSignal.MODE:
-            await self._next_mode()
+            await self._switch_mode()
         elif signal is PromptSignal.UNFOLD:
             await self._unfold()
         elif signal is PromptSignal.BACKGROUND:
@@ -78,8 +77,8 @@ class KeyActions:
             self._start_inbox_turn(chat.session.inbox.take())
 
     async def run_turn(self, message: Message | None, emit: Emit, on_stored: TransactionWork) -> TurnEnd:
-        """Run a turn, and return its end. Raises StoreBusy if another program has the session; then the
-        message is put back into the input."""
+        """Run a turn and return its end. If another program uses the session, puts the message back into the
+        input and raises StoreBusy."""
         try:
             return await run_turn(self._chat.session, message, emit, on_stored=on_stored)
         except StoreBusy:
@@ -90,13 +89,13 @@ class KeyActions:
     def _start_inbox_turn(self, entry: InboxEntry) -> None:
         """Start a turn with a message that arrived from a helper while the person was idle."""
 
-        async def work(emit: Emit) -> None:
+        async def run(emit: Emit) -> None:
             await run_turn(self._chat.session, entry.message, emit, on_stored=entry.on_stored)
 
         self._chat.say(entry.notice)
-        self._chat.work("", work)
+        self._chat.start_task("", run)
 
-    async def _next_mode(self) -> None:
+    async def _switch_mode(self) -> None:
         """Switch to the next mode."""
         chat = self._chat
         name = mode.next_mode(modes.read_mode(chat.services, chat.session.id))
@@ -121,15 +120,15 @@ class KeyActions:
         return loaded
 
     def build_message(self, text: str) -> Message:
-        """Return a message with its images and the output of commands that wait to be sent along. Raises
-        WhetError."""
+        """Return a message with its images and the pending texts. Raises WhetError if an image can't be
+        loaded."""
         images = self.load_images(text)
         parts, self.pending = [text, *self.pending], []
         message = self._chat.session.user_message(attach.cap_text("\n\n".join(parts)), images)
         return msgspec.structs.replace(message, is_typed=True)
 
     async def _paste_image(self) -> None:
-        """Put the path of the clipboard's image into the input, to be sent along. Raises WhetError."""
+        """Store the clipboard's image in a file, and insert its path into the input. Raises WhetError."""
         from tempfile import TemporaryDirectory  # noqa: PLC0415 - few messages have images
 
         from whet.terminal import clipboard  # noqa: PLC0415 - as above
@@ -139,7 +138,7 @@ class KeyActions:
         self._pasted += 1
         path = Path(self._pictures.name, f"clipboard-{self._pasted}.png")
         path.write_bytes(data)
-        self._put_in(f"@{path} ")
+        self._insert_text(f"@{path} ")
 
     def close(self) -> None:
         """Remove the files of pasted images. Those that were sent are in the store."""
@@ -148,13 +147,14 @@ class KeyActions:
 
     async def escape(self, now_s: float) -> None:
         """Open the rewind list at the second Esc in a row. Called only while no turn runs."""
-        twice, self._escaped_s = now_s - self._escaped_s < _TWICE_S, now_s
-        if twice:
+        is_second = now_s - self._escaped_s < _TWICE_S
+        self._escaped_s = now_s
+        if is_second:
             self._escaped_s = float("-inf")
             await selection_lists.pick_point(self._chat)
 
     def restart_unfolding(self) -> None:
-        """Let the next Ctrl-O begin at the last call again."""
+        """Make the next Ctrl-O show the last call again."""
         self._unfolded = 0
 
     async def _unfold(self) -> None:
@@ -166,12 +166,13 @@ class KeyActions:
         await full_calls.unfold(chat, count - self._unfolded + 1)
 
     async def _decide_plan(self) -> None:
-        """Put the plan that was made to the person; only a choice carries it out; words go to the model."""
+        """Ask the person to decide on the plan. Typed words are sent to the model; they never start the
+        plan."""
         chat = self._chat
-        now = await planning.read_plan(chat.services, chat.session.id)
+        plan = await planning.read_plan(chat.services, chat.session.id)
         picked = await self._decide(mode.QUESTION, mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
-            chat.put_back("\n".join(["/plan steps", *(step.text for step in now.steps)]))
+            chat.put_back("\n".join(["/plan steps", *(step.text for step in plan.steps)]))
             return
         if isinstance(picked, str) or picked == len(mode.CHOICES) - 1:
             chat.say("still planning; /mode ask ends that", "dim")
@@ -186,7 +187,7 @@ class KeyActions:
         chat.send(message)
 
     async def run_sign(self, sign: str, text: str) -> None:
-        """Handle a line with a sign: `#` stores a note, `!` runs a command here. Raises WhetError."""
+        """Handle a line after its sign: `#` stores a note, `!` runs a command here. Raises WhetError."""
         if sign == "#":
             await self._remember(text)
         else:
@@ -200,10 +201,10 @@ class KeyActions:
         chat = self._chat
         shell_tool(chat.session)
 
-        async def work(emit: Emit) -> None:
+        async def run(emit: Emit) -> None:
             self.pending.append(await run_here(chat.session, command, emit))
 
-        chat.work("running", work)
+        chat.start_task("running", run)
 
     async def _remember(self, note: str) -> None:
         """Store a note for later sessions. Raises WhetError if it is refused."""
@@ -211,7 +212,7 @@ class KeyActions:
             raise WhetError("there is nothing to remember", hint="# the tests need ORDERS_DB=memory")
         chat = self._chat
         origin = Origin("user", session_id=chat.session.id, platform=chat.services.source)
-        done = await chat.desk.submit(MemoryRequest("add", content=note), origin)
-        if not done.ok:
-            raise WhetError(done.text)
-        chat.say(f"remembered; /learned undo {done.ledger_id} takes it back", "dim")
+        result = await chat.learning.submit(MemoryRequest("add", content=note), origin)
+        if not result.ok:
+            raise WhetError(result.text)
+        chat.say(f"remembered; /learned undo {result.ledger_id} takes it back", "dim")

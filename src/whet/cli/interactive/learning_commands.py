@@ -1,7 +1,7 @@
-"""Slash commands of learning: /memory, /skills, /inbox, and each skill by its own name.
+"""The slash commands /memory, /skills, /inbox, and each skill by its own name.
 
-A skill's text goes into the message as a document, so that it counts as loaded text and never as the
-person's own words. The load leaves a receipt. Decisions in /inbox apply to the owner of the conversation.
+A skill's text is sent inside a <skill> tag, so that it does not count as the person's own words, and its use
+is recorded. In /inbox, people see and decide on their own changes only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _USAGE = "/inbox, /inbox all, /inbox NUMBER, /inbox accept NUMBER, /inbox reject
 
 async def show_memory(chat: ChatControl, arguments: str) -> None:
     """Show what is remembered."""
-    files = await chat.desk.reader.read_notes()
+    files = await chat.learning.reader.read_notes()
     if not any(file.entries for file in files):
         chat.say("nothing is remembered yet; say: remember that ...", "dim")
     for file in files:
@@ -51,12 +51,12 @@ async def show_memory(chat: ChatControl, arguments: str) -> None:
 
 async def list_skills(chat: ChatControl, words: str) -> None:
     """List the skills, or those that match."""
-    infos = chat.desk.library.all()
+    infos = chat.learning.library.all()
     matches = skill_store.search(infos, words) if words else infos
-    wide = max((len(info.name) for info in matches[:_LISTED]), default=0)
+    name_width = max((len(info.name) for info in matches[:_LISTED]), default=0)
     for info in matches[:_LISTED]:
         summary = f"can't be used: {info.problem}" if info.problem else info.description
-        chat.say(cut(printable(f"  /{info.name:<{wide}}  {summary}"), chat.width()))
+        chat.say(cut(printable(f"  /{info.name:<{name_width}}  {summary}"), chat.width()))
     if len(matches) > _LISTED:
         chat.say(f"  and {len(matches) - _LISTED} more; /skills WORDS finds them", "dim")
     if not matches:
@@ -64,8 +64,8 @@ async def list_skills(chat: ChatControl, words: str) -> None:
 
 
 async def run_with_argument(chat: ChatControl, name: str, argument: str) -> bool:
-    """Run `whet NAME ARGUMENT` for a command of the chat that takes no argument, if the argument begins with
-    a command of that group (`/memory add TEXT`). Returns whether it does: /undo and `whet undo` differ."""
+    """Run `whet NAME ARGUMENT` if the argument begins with a subcommand of `whet NAME`, as in `/memory add
+    TEXT`. Returns whether it does. /undo has none: it differs from `whet undo`."""
     if name not in COMMANDS:
         return False
     import click  # noqa: PLC0415 - few are typed
@@ -84,13 +84,13 @@ async def run_with_argument(chat: ChatControl, name: str, argument: str) -> bool
 
 async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     """Send the text of the prompt file or skill of that name. Raises NotFound if neither exists."""
-    from whet.app.conversations.own_commands import find_prompt_command  # noqa: PLC0415 most of what is typed is not a command
+    from whet.app.conversations.own_commands import find_prompt_command  # noqa: PLC0415 - few are typed
 
     prompt = find_prompt_command(name, chat.services.home.root, chat.session.workspace)
     if prompt is not None:
         chat.send(prompt.message(arguments))
         return
-    learning = chat.desk
+    learning = chat.learning
     if learning.library.find(name) is None:
         if name in COMMANDS and not find_meaning(name, SLASH_WORDS):
             from whet.cli.interactive.own_programs import run_at_terminal  # noqa: PLC0415 - few are typed
@@ -102,31 +102,30 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     load = await learning.skills.view(name, "", origin, how="slash")
     if not load.ok:
         raise NotFound(load.text)
-    wish = arguments or f"Follow the skill {name} for what we are working on."
-    chat.send(f'{wish}\n\n<skill name="{name}">\n{escape_closing_tag("skill", load.text)}\n</skill>')
+    request = arguments or f"Follow the skill {name} for what we are working on."
+    chat.send(f'{request}\n\n<skill name="{name}">\n{escape_closing_tag("skill", load.text)}\n</skill>')
 
 
 async def handle_inbox(chat: ChatControl, arguments: str) -> None:
-    """Show what waits or was refused, or accept or reject it."""
+    """List the changes that wait or were refused, show one, or accept or reject some."""
     if (number := parse_typed_number(arguments)) is not None:
-        await _show_whole(chat, await chat.desk.get_change(number))
+        await _show_whole(chat, await chat.learning.get_change(number))
         return
     if arguments not in ("", "all"):
         await _decide(chat, *arguments.split())
         return
-    profile, database = chat.desk.profile, chat.desk.database
+    profile, database = chat.learning.profile, chat.learning.database
     rows: list[LedgerRow] = await database.read(lambda db: lesson_counts.list_waiting(db, profile))
     refused: list[LedgerRow] = await database.read(lambda db: lesson_counts.list_refusals(db, profile))
     await database.append(lambda db: lesson_counts.take_unread(db, profile))
     if not rows and not refused:
         chat.say("nothing waits for you, and nothing was refused", "dim")
-    for title, some in (("waits for you", rows), ("refused", refused)):
-        shown = some if arguments else some[:_SHOWN]
-        for row in shown:
+    for title, changes in (("waits for you", rows), ("refused", refused)):
+        for row in changes if arguments else changes[:_SHOWN]:
             _show(chat, title, row)
-        if shown != some:
-            chat.say(f"and {len(some) - _SHOWN} more: /inbox all", "dim")
-    if decidable := [row for row in (*rows, *refused) if row in rows or row.kind == "memory"]:
+        if len(changes) > _SHOWN and not arguments:
+            chat.say(f"and {len(changes) - _SHOWN} more: /inbox all", "dim")
+    if decidable := [*rows, *(row for row in refused if row.kind == "memory")]:
         chat.say(f"/inbox accept {decidable[0].id} takes it, /inbox reject {decidable[0].id} drops it", "dim")
 
 
@@ -138,8 +137,8 @@ def _show(chat: ChatControl, title: str, row: LedgerRow) -> None:
 
 
 async def _show_whole(chat: ChatControl, row: LedgerRow) -> None:
-    """Show all that accepting a change would write, and the words that accept exactly that."""
-    await chat.page(f"{await chat.desk.describe_whole(row)}\n")
+    """Show everything that accepting a change would write, and the command that accepts exactly that."""
+    await chat.page(f"{await chat.learning.describe_whole(row)}\n")
     chat.say(
         f"/inbox accept {row.id} {_mark(row)} takes exactly this, /inbox reject {row.id} drops it", "dim"
     )
@@ -155,23 +154,25 @@ async def _decide(chat: ChatControl, word: str, *numbers: str) -> None:
     if word not in ("accept", "reject") or not ids or None in ids:
         raise ConfigError(f"/inbox knows no {' '.join((word, *numbers))[:40]!r}", hint=_USAGE)
     if word == "accept":
-        for row in await chat.desk.accept_all(await _list_shown(chat, [number or 0 for number in ids], mark)):
+        for row in await chat.learning.accept_all(
+            await _list_shown(chat, [number or 0 for number in ids], mark)
+        ):
             _say_decided(chat, row)
         return
     for number in ids:
-        _say_decided(chat, await chat.desk.reject(number or 0))
+        _say_decided(chat, await chat.learning.reject(number or 0))
 
 
 def _say_decided(chat: ChatControl, row: LedgerRow) -> None:
-    done = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
-    chat.say(printable(f"{row.id} {row.kind} {row.item}: {done}"))
+    result = {"active": "in force", "rejected": "dropped"}.get(row.state, f"{row.state} ({row.reason})")
+    chat.say(printable(f"{row.id} {row.kind} {row.item}: {result}"))
 
 
 async def _list_shown(chat: ChatControl, ids: Sequence[int], mark: str) -> list[int]:
-    """Return the changes that the person has read whole. Show the others."""
+    """Return the ids of the changes that the person has seen in full. Shows the others in full."""
     shown_ids: list[int] = []
     for number in ids:
-        row = await chat.desk.get_change(number)
+        row = await chat.learning.get_change(number)
         refuse_if_decided(row)
         is_shown = not row.changes and len(row.after or row.before) <= _TEXT_CHARS
         is_shown = is_shown and not (row.before and row.after)

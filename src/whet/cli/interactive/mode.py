@@ -1,7 +1,6 @@
-"""Modes in the chat: what Shift-Tab switches to, and what may follow a plan.
+"""The order of modes for Shift-Tab, and the choices at the end of a plan.
 
-In plan mode the gate allows only reading, each message reminds the model of it, and at the end of a turn
-the person decides on the plan. Keys and menus are handled elsewhere.
+In plan mode the gate allows only reading, and at the end of a turn the person decides on the plan.
 """
 
 from __future__ import annotations

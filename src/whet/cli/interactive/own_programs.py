@@ -1,7 +1,7 @@
-"""Commands of `whet` inside the chat: `/mcp list` runs `whet mcp list` for the home and folder of this chat.
+"""Run commands of `whet` inside the chat: `/mcp list` runs `whet mcp list` for the chat's home and folder.
 
-The command runs in a process of its own, and its lines are shown as they come. It has no input, except for
-a command that asks the person something: that one is lent the terminal.
+The command runs in a process of its own, without input, and its output is shown as it comes. A command that
+asks the person something gets the terminal instead.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ async def run_hooks(chat: ChatControl, argument: str) -> None:
 
 
 async def run_config(chat: ChatControl, argument: str) -> None:
-    """Show a setting or secret, set it (KEY VALUE), or run a command of `whet config`; without an argument
-    list the settings that are not the default. A secret's value is asked for unseen."""
+    """Show a setting (KEY), set it (KEY VALUE), or run a command of `whet config`. Without an argument, list
+    the settings that are not the default. A secret's value is asked for without showing it."""
     words = _split(argument)
     if words[:1] == ["set"] and words[1:2] and not words[1].startswith("-"):
         words = words[1:] if len(words) > 2 or words[1].isupper() else words
@@ -65,24 +65,25 @@ async def run_config(chat: ChatControl, argument: str) -> None:
             hint=f"/config {words[0]} asks for it unseen",
         )
     elif "." not in words[0]:
-        await _lend(chat, ["config", "set", words[0]], _AT_NEXT_START)
+        await _lend_terminal(chat, ["config", "set", words[0]], _AT_NEXT_START)
     else:
         is_set = len(words) > 1
         await _run(chat, ["config", "set" if is_set else "get", *words], _AT_NEXT_START * is_set)
 
 
 async def run_login(chat: ChatControl, argument: str) -> None:
-    """Run `whet model login`, for the one server that has such a login."""
+    """Run `whet model login`, by default for OpenRouter."""
     words = _split(argument) or ["openrouter"]
     await _run(chat, ["model", "login", *words], "The key is used from the next start of whet.")
 
 
 async def run_at_terminal(chat: ChatControl, name: str, argument: str) -> None:
-    """Run a command of `whet` that the chat has no command for. Raises NotFound if it has no end."""
+    """Run a command of `whet` for which the chat has no slash command. Raises NotFound if it runs until it is
+    stopped, such as a server."""
     if name in _ENDLESS:
         reason = f"it goes on for long, so run `whet {name}` in a terminal of its own"
         raise NotFound(f"there is no command /{name}", hint=reason)
-    await _lend(chat, [name, *_split(argument)])
+    await _lend_terminal(chat, [name, *_split(argument)])
 
 
 async def list_models(chat: ChatControl) -> None:
@@ -154,25 +155,25 @@ def _split(argument: str) -> list[str]:
 
 
 async def _run(chat: ChatControl, words: Sequence[str], note: str = "") -> None:
-    """Run `whet` with arguments in the background of the input. `note` follows if it succeeds."""
+    """Run `whet` with arguments while the person can type. If it succeeds, show `note`."""
     if list(words[:2]) in _ASKING:
-        await _lend(chat, words, note)
+        await _lend_terminal(chat, words, note)
         return
 
-    async def work(emit: Emit) -> None:
+    async def run(emit: Emit) -> None:
         code = await _show_output(chat.say, words, _environ(chat), chat.session.workspace)
         if note and code == 0:
             chat.say(note, "dim")
 
-    chat.work("running", work)
+    chat.start_task("running", run)
 
 
-async def _lend(chat: ChatControl, words: Sequence[str], note: str = "") -> None:
-    """Run `whet` with arguments at the terminal itself. `note` follows if it succeeds."""
+async def _lend_terminal(chat: ChatControl, words: Sequence[str], note: str = "") -> None:
+    """Run `whet` with arguments in the terminal itself. If it succeeds, show `note`."""
     environ = {key: value for key, value in _environ(chat).items() if key not in ("NO_COLOR", "COLUMNS")}
     command, folder = _command(words), chat.session.workspace
-    done = await chat.lend(lambda: subprocess.run(command, env=environ, cwd=folder, check=False))
-    if note and done.returncode == 0:
+    process = await chat.lend_terminal(lambda: subprocess.run(command, env=environ, cwd=folder, check=False))
+    if note and process.returncode == 0:
         chat.say(note, "dim")
 
 
@@ -190,7 +191,8 @@ def _command(words: Sequence[str]) -> list[str]:
 async def _show_output(
     say: Callable[[str, str], None], words: Sequence[str], environ: dict[str, str], folder: Path
 ) -> int:
-    """Show the lines of a command and return its exit code. A cancel ends it with all that it started."""
+    """Run `whet` with arguments, show its lines, and return its exit code. If cancelled, ends it and all
+    programs that it started."""
     process = await asyncio.create_subprocess_exec(
         *_command(words),
         stdin=asyncio.subprocess.DEVNULL,
@@ -206,7 +208,7 @@ async def _show_output(
             say(name_chat_commands(printable(line.decode("utf-8", "replace").rstrip())), "")
         return await process.wait()
     except asyncio.CancelledError:
-        for number in (signal.SIGTERM, signal.SIGKILL):  # a program of it may still hold the output
+        for number in (signal.SIGTERM, signal.SIGKILL):  # one of its programs may ignore the first
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The recorded steps of a chat's session, for /rewind, /diff and the list of points to go back to."""
+"""Read the recorded file changes of a chat's session, for /rewind, /diff and the list of rewind points."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ if TYPE_CHECKING:
 
 
 async def changed_paths(chat: ChatControl) -> dict[int, int]:
-    """Return the number of paths that the recorded steps of each turn have changed.
-
-    A fork has no steps of the turns that it copied.
-    """
+    """Return the number of changed paths by turn. A fork has no recorded steps of the turns that it
+    copied."""
     changed: dict[int, int] = {}
     for step in await open_rewinding(chat).steps():
         if step.kind == "step":
@@ -22,7 +20,7 @@ async def changed_paths(chat: ChatControl) -> dict[int, int]:
 
 
 def open_rewinding(chat: ChatControl) -> Rewinding:
-    """Return what rewinds the chat's session."""
+    """Return the object that rewinds the chat's session."""
     from whet.rewind.rewinding import Rewinding  # noqa: PLC0415 - the chat starts without it
 
     return Rewinding(chat.services.recordings.get(), chat.session.log, chat.services.workspace)

@@ -1,7 +1,7 @@
-"""The chat at the terminal: typed lines become messages, steering or commands; events become text.
+"""The chat at the terminal: handle typed lines as messages, steering or commands, and show events.
 
-It owns the conversation's state at the terminal (the current session and turn). Everything lasting is in
-the store before it is shown. `terminal/screen.py` handles the terminal itself.
+It holds the current session and turn. Lasting data is in the store before it is shown.
+`terminal/screen.py` handles the terminal itself.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PREPARE_S = 0.5  # after the first prompt was drawn
 
 
 def run(options: ChatOptions, settings: Settings, frame: FirstFrame) -> int:
-    """Chat until the person quits, and return the exit code. The input line takes the place of `frame`."""
+    """Chat until the person quits, and return the exit code. The input line is drawn over `frame`."""
     return run_on_loop(_run(options, settings, frame))
 
 
@@ -91,10 +91,10 @@ def _open_screen(
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown") or not sys.stdout.isatty():
         return LineScreen(state.marks, state.idle, settings.ui.theme)
     folder = workspace_of(settings)
-    from whet.app.conversations.own_commands import list_prompt_commands  # noqa: PLC0415 a terminal that completes needs them
+    from whet.app.conversations.own_commands import list_prompt_commands  # noqa: PLC0415 - for completion only
 
     def list_names() -> list[tuple[str, str]]:
-        prompts = list_prompt_commands(options.home.root, folder)  # also one that was written meanwhile
+        prompts = list_prompt_commands(options.home.root, folder)  # read anew, as files may be added
         built_in = [(command.name, command.help) for command in commands]
         return [*built_in, *((prompt.name, prompt.description) for prompt in prompts)]
 
@@ -112,10 +112,10 @@ class _TerminalState:
     frame: FirstFrame
     turn: asyncio.Task[None] | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
-    wants_out: bool = False
-    leaves_jobs: bool = False
-    leaving: bool = False
-    code: int = 0
+    was_interrupted: bool = False
+    was_warned_of_jobs: bool = False
+    is_leaving: bool = False
+    exit_code: int = 0
     marks: Marks = field(default_factory=lambda: Marks.for_encoding(sys.stdout.encoding))
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class _TerminalState:
 
 
 class _ReviewNews:
-    """Results of reviews, shown between turns."""
+    """Shows the results of reviews between turns."""
 
     def __init__(
         self, state: _TerminalState, screen: Screen, say: Callable[[str, str], None], database: StateDatabase
@@ -146,8 +146,8 @@ class _ReviewNews:
         self._lines: list[tuple[str, str, str]] = []
 
     def add(self, finished: ReviewFinished) -> None:
-        """Keep a review's result until it can be shown. A review that saved nothing and was not asked for is
-        ignored."""
+        """Show a review's result as soon as possible. The result is ignored if nothing was saved, unless the
+        review failed or the person had asked for it."""
         if finished.state == "saved":
             self._lines.append((name_chat_commands(review_line(finished)), "cyan", finished.job_id))
         elif finished.by_hand or finished.state == "failed":
@@ -155,8 +155,7 @@ class _ReviewNews:
         self.show()
 
     def show(self, *, at_rest: bool = False) -> None:
-        """Show each line once, but not while the input holds a half-typed line. `at_rest` states that it does
-        not."""
+        """Show each new line once, unless a turn runs or the input holds text. `at_rest`: it holds none."""
         if self._state.turn is None and (at_rest or self._screen.is_quiet()):
             lines, self._lines = self._lines, []
             for line, style, job_id in lines:
@@ -165,7 +164,7 @@ class _ReviewNews:
 
 
 class TerminalChat:
-    """One terminal's conversation; slash commands get it as their context."""
+    """The conversation at a terminal. It is the `ChatControl` of slash commands."""
 
     def __init__(
         self,
@@ -176,16 +175,15 @@ class TerminalChat:
         state: _TerminalState,
     ) -> None:
         self.opener = opener
-        services = opener.services
-        self.services = services
+        self.services = services = opener.services
         self.session = session
         self.commands = commands
         self._screen, self._state = screen, state
         self.painter: Painter = state.painter
         self.marks: Marks = state.marks
         surface = Surface(lambda text: screen.write(state.marks.fit(text)), screen.refresh, screen.width)
-        is_shown = services.settings.ui.show_reasoning
-        self._view = TerminalTurnView(surface, self.painter, state.marks, show_reasoning=is_shown)
+        self._view = TerminalTurnView(surface, self.painter, state.marks)
+        self._view.show_reasoning = services.settings.ui.show_reasoning
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
         self._board = StatusBoard(services, plain=state.marks.plain)
         self._key_actions = KeyActions(self, screen.decide, screen.put_in)
@@ -195,7 +193,7 @@ class TerminalChat:
         opener.helper_listeners.append(lambda _: screen.wake(PromptSignal.RESTED))
 
     async def run(self, images: Sequence[Path] = (), *, picks: bool = False) -> int:
-        """Handle the person's inputs until they leave."""
+        """Handle inputs until the person leaves. Returns the exit code. `picks` lists the sessions first."""
         self._key_actions.images = list(images)
         try:
             await run_until_signal(self._talk(picks=picks), self._end_at_signal)
@@ -203,18 +201,18 @@ class TerminalChat:
             await self._state.end_turn()
             self._key_actions.close()
             await self._screen.aclose()
-        return self._state.code
+        return self._state.exit_code
 
     async def _talk(self, *, picks: bool) -> None:
         await self._screen.start(self._view.lines, lambda width: self._board.line(self.session, width))
         greet(self)
-        await self._arrive()
+        await self._show_session()
         self.services.reviews.get().start()
         self.services.schedules.get().start()
         if picks:
             await self._handle_line(Typed("/resume", "/resume", "/resume"))
-        while not self._state.leaving:
-            await self._take(await self._screen.read())
+        while not self._state.is_leaving:
+            await self._handle_input(await self._screen.read())
 
     def say(self, text: str, style: str = "") -> None:
         """Show text of our own."""
@@ -229,15 +227,15 @@ class TerminalChat:
         return self._screen.width()
 
     def leave(self) -> None:
-        """End the chat and cancel its turn; if background processes run, only at the second call."""
-        if not self._state.leaves_jobs and jobs.warn_before_leaving(self):
-            self._state.leaves_jobs = True
+        """End the chat and cancel its turn. If background processes run, the first call only warns."""
+        if not self._state.was_warned_of_jobs and jobs.warn_before_leaving(self):
+            self._state.was_warned_of_jobs = True
             return
-        self._state.leaving = True
+        self._state.is_leaving = True
 
-    async def lend(self, work: Callable[[], T]) -> T:
-        """Release the terminal to another program while `work` runs on a thread."""
-        return await self._screen.lend(work)
+    async def lend_terminal(self, function: Callable[[], T]) -> T:
+        """Release the terminal to another program while `function` runs on a thread."""
+        return await self._screen.lend_terminal(function)
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Let the person pick one of `choices` (line, preview). Returns None if they pick none, or can't."""
@@ -252,7 +250,7 @@ class TerminalChat:
         self._screen.write(text)
 
     @property
-    def desk(self) -> LearningService:
+    def learning(self) -> LearningService:
         """The owner's memory and skills."""
         return self.services.learning.desk
 
@@ -268,22 +266,21 @@ class TerminalChat:
         """Continue in another session. The old one stays stored."""
         await forget_empty(self.services.database, self.session)
         self.session: Session = session
-        await self._arrive()
+        await self._show_session()
 
-    async def _arrive(self) -> None:
+    async def _show_session(self) -> None:
         if self.session.log.messages:
             await self._board.refresh(self.session)
         await show_session(self)
 
     def send(self, text: str | None, on_stored: TransactionWork = queue_nothing) -> None:
-        """Start a turn with a message, or resume the unfinished one if `text` is None. The transaction that
-        stores the message runs `on_stored` too."""
+        """Start a turn, or resume it if `text` is None. `on_stored` runs in the message's transaction."""
         message = None if text is None else self._key_actions.build_message(text)
-        self._begin("", partial(self._turn, message, on_stored))
+        self._begin("", partial(self._run_turn, message, on_stored))
 
-    def work(self, doing: str, work: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
-        """Run long work in the background of the input, as a turn runs."""
-        self._begin(doing, lambda: work(self._emit))
+    def start_task(self, label: str, task: Callable[[Callable[[Event], None]], Awaitable[None]]) -> None:
+        """Run a long task like a turn, while the person can type."""
+        self._begin(label, lambda: task(self._emit))
 
     def _emit(self, event: Event) -> None:
         if isinstance(event, ToolFinished):
@@ -293,63 +290,61 @@ class TerminalChat:
         if isinstance(event, TurnEnd):
             ring_at_end(event, self.services.settings.notify)
 
-    def _begin(self, doing: str, work: Callable[[], Awaitable[None]]) -> None:
-        self._view.begin(doing)
+    def _begin(self, label: str, task: Callable[[], Awaitable[None]]) -> None:
+        self._view.begin(label)
         self._state.idle.clear()
-        self._state.turn = asyncio.create_task(self._guard(work))
+        self._state.turn = asyncio.create_task(self._guard(task))
 
-    async def _take(self, done: Typed | PromptSignal) -> None:
+    async def _handle_input(self, entry: Typed | PromptSignal) -> None:
         self._news.show(at_rest=True)
         try:
-            if isinstance(done, Typed):
-                if done.text:
-                    self._state.wants_out = False
-                    await self._handle_line(done)
-            elif done is PromptSignal.END:
+            if isinstance(entry, Typed):
+                if entry.text:
+                    self._state.was_interrupted = False
+                    await self._handle_line(entry)
+            elif entry is PromptSignal.END:
                 self.leave()
-            elif done is PromptSignal.INTERRUPT or (done is PromptSignal.ESCAPE and self._state.turn):
+            elif entry is PromptSignal.INTERRUPT or (entry is PromptSignal.ESCAPE and self._state.turn):
                 _interrupt(self, self._state)
-            elif done is PromptSignal.RESTED and self._waiting and self._state.turn is None:
-                self._view.queued.remove((typed := self._waiting.pop(0)).line)
+            elif entry is PromptSignal.RESTED and self._waiting and self._state.turn is None:
+                typed = self._waiting.pop(0)
+                self._view.queued.remove(typed.line)
                 self._screen.wake(PromptSignal.RESTED)  # the next one runs even if this one fails
                 await self._handle_line(typed)
-            elif done is PromptSignal.ESCAPE:
+            elif entry is PromptSignal.ESCAPE:
                 await self._key_actions.escape(self.services.clock.monotonic_s())
-            elif done is not PromptSignal.RESTED or self._state.turn is None:
-                await self._key_actions.take(done)
+            elif entry is not PromptSignal.RESTED or self._state.turn is None:
+                await self._key_actions.take(entry)
         except WhetError as error:
             self._show_error(error)
 
     async def _handle_line(self, typed: Typed) -> None:
-        running = self._state.turn is not None
+        is_running = self._state.turn is not None
         command = parse(typed.line)
         sign = "" if command else _sign_of(typed.line)
-        if running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
+        if is_running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
             self._waiting.append(typed)
             self._view.queued.append(typed.line)
             self._screen.refresh()
             return
         if command or sign:
             self._echo(typed.line)
-        if command:
-            if command[0] in self.commands:
-                await _run_command(self, command, argument_of(typed.text))
-            else:
-                await run_skill(self, command[0], argument_of(typed.marked))
-            return
-        if sign:
+        if command and command[0] in self.commands:
+            await _run_command(self, command, argument_of(typed.text))
+        elif command:
+            await run_skill(self, command[0], argument_of(typed.marked))
+        elif sign:
             await self._key_actions.run_sign(sign, typed.text[1:].strip())
-            return
-        text = unescape(typed.marked)
-        if running:
-            self.session.steer(text := attach.cap_text(text), self._key_actions.load_images(text))
+        elif is_running:
+            text = attach.cap_text(unescape(typed.marked))
+            self.session.steer(text, self._key_actions.load_images(text))
             self._view.queued.append(text)
             self._screen.refresh()
-            return
-        self._echo(typed.line)
-        self.send(text)
+        else:
+            self._echo(typed.line)
+            self.send(unescape(typed.marked))
 
-    async def _turn(self, message: Message | None, on_stored: TransactionWork) -> None:
+    async def _run_turn(self, message: Message | None, on_stored: TransactionWork) -> None:
         if message is not None and not self.session.log.session.title:
             await self.session.log.details.set_title(make_title(message.text))
         end = await self._key_actions.run_turn(message, self._emit, on_stored)
@@ -359,13 +354,13 @@ class TerminalChat:
                 TerminalBell().notify("Whet asks", "Carry this plan out?")
             self._screen.wake(PromptSignal.PLAN)
 
-    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`. The chat is usable afterwards, whatever ends the work."""
-        cancelled = False
+    async def _guard(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task. However it ends, the chat is usable afterwards."""
+        is_cancelled = False
         try:
-            await work()
+            await task()
         except asyncio.CancelledError:
-            cancelled = True
+            is_cancelled = True
             self._view.report_interruption()
         except WhetError as error:
             self._view.stop()
@@ -377,29 +372,26 @@ class TerminalChat:
             self._screen.refresh()
             self.services.reviews.get().wake()
         self._news.show()
-        self._take_leftovers(cancelled)
+        self._take_leftovers(is_cancelled)
 
-    def _take_leftovers(self, cancelled: bool) -> None:
-        """Send text that was typed too late for the turn, and run the commands that waited for its end.
-
-        After a cancel, put both back into the input instead.
-        """
+    def _take_leftovers(self, is_cancelled: bool) -> None:
+        """Send text that came too late, then run the waiting commands. A cancel puts both back."""
         entries = self.session.inbox.take_back()
         texts = [entry.message.text for entry in entries]
         on_stored = turns.remove_at_end([entry.row for entry in entries], queue_nothing)
         self._view.queued.clear()
-        if cancelled:
+        if is_cancelled:
             texts += [typed.line for typed in self._waiting]
             self._waiting.clear()
         text = "\n".join(texts)
-        if texts and cancelled:
+        if texts and is_cancelled:
             self.services.database.submit(on_stored)
-            self._screen.put_in(text, is_sent=True)
-        elif texts and not self._state.leaving:
+            self.put_back(text)
+        elif texts and not self._state.is_leaving:
             self._echo(fold_pastes(text))
             self.send(text, on_stored)
         self._view.queued.extend(typed.line for typed in self._waiting)
-        if self._waiting or (self.session.inbox and not cancelled):
+        if self._waiting or (self.session.inbox and not is_cancelled):
             self._screen.wake(PromptSignal.RESTED)
 
     def _show_error(self, error: WhetError) -> None:
@@ -411,22 +403,22 @@ class TerminalChat:
         self._screen.echo(person_text(self.painter, self._state.marks, text))
 
     def _end_at_signal(self, number: int) -> None:
-        self._state.code, self._state.leaving = 128 + number, True
+        self._state.exit_code, self._state.is_leaving = 128 + number, True
 
 
 def _interrupt(chat: TerminalChat, state: _TerminalState) -> None:
-    """Cancel the running turn; without one, leave the chat at the second interrupt."""
+    """Cancel the running turn. If none runs, leave the chat at the second interrupt."""
     if state.turn is not None:
         state.turn.cancel()
-    elif state.wants_out:
+    elif state.was_interrupted:
         chat.leave()
     else:
-        state.wants_out = True
+        state.was_interrupted = True
         chat.say("Ctrl-C again or Ctrl-D quits", "dim")
 
 
 async def _run_command(chat: TerminalChat, command: tuple[str, str], argument: str) -> None:
-    """Run a slash command by its name and argument, and tell the plugins that it runs."""
+    """Run a slash command by its name and argument, after notifying the plugins."""
     slash_command = await announce(
         chat.services.plugins, chat.commands.get(command[0]), command, chat.session.id
     )

@@ -1,4 +1,4 @@
-"""/rewind and /diff, in the terminal and in chats."""
+"""The slash commands /rewind and /diff, at the terminal and in chats."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ async def rewind_session(chat: ChatControl, arguments: str) -> None:
         chat.say(_USAGE, "dim")
         return
     point, parts, flags = _parse_words(words)
-    force, is_only_plan = "force" in flags, "dry-run" in flags
+    force, is_dry_run = "force" in flags, "dry-run" in flags
     result = await rewinding.preview(point, parts, force=force)
-    is_asking = not flags and bool(result.forceable_conflicts)
-    if not (is_only_plan or is_asking):
+    must_ask = not flags and bool(result.forceable_conflicts)
+    if not (is_dry_run or must_ask):
         result = await rewinding.rewind(point, parts, force=force)
-    for line in rewind_report.outcome(result, is_plan=is_only_plan or is_asking):
+    for line in rewind_report.outcome(result, is_plan=is_dry_run or must_ask):
         chat.say(line)
-    if is_asking:
+    if must_ask:
         again = f"/rewind {' '.join(words)}"
         chat.say(
             "files were changed since by somebody else, so nothing was done:"
             f" {again} keep leaves those as they are, {again} force sets them back, too"
         )
-    elif not is_only_plan:
+    elif not is_dry_run:
         chat.say("/rewind undo takes this back", "dim")
 
 

@@ -1,4 +1,4 @@
-"""Lines that describe a rewind, the points to go back to, and file changes; for terminal and chats."""
+"""Describe a rewind, the points to go back to, and file changes, for the terminal and chats."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def points(steps: Sequence[StepChanges]) -> list[str]:
 
 
 def outcome(result: Outcome, *, is_plan: bool) -> list[str]:
-    """Return lines on the result of a rewind, or of its plan."""
+    """Return lines that describe the result of a rewind, or its plan."""
     files, lines = result.files, list[str]()
     if result.finished:
         lines.append("a rewind that was cut off has been finished first")
-    done = [change for change in files.changes if change.path not in files.failed]
-    if done:
-        lines.append(f"{'would restore' if is_plan else 'restored'} {plural(len(done), 'path')}")
-        for change in done[:_LISTED]:
+    restored = [change for change in files.changes if change.path not in files.failed]
+    if restored:
+        lines.append(f"{'would restore' if is_plan else 'restored'} {plural(len(restored), 'path')}")
+        for change in restored[:_LISTED]:
             mark = "removed" if change.then is None else "brought back" if change.now is None else "set back"
             note = ", later edits kept" if change.merged else ""
             lines.append(f"  {display_path(change.path)} ({mark}{note})")
-        if len(done) > _LISTED:
-            lines.append(f"  ... and {len(done) - _LISTED} more")
+        if len(restored) > _LISTED:
+            lines.append(f"  ... and {len(restored) - _LISTED} more")
     elif not files.conflicts:
         lines.append("no file has to be restored")
     for conflict in files.conflicts:

@@ -1,4 +1,4 @@
-"""Selection lists at the terminal: sessions to open, points to go back to."""
+"""Let the person pick a session to open, or a point to go back to, from a list at the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREVIEW_CHARS = 300
 
 
 async def pick_session(chat: ChatControl) -> str | None:
-    """Let the person pick a session, the last active first. Returns None if they pick none."""
+    """Let the person pick a session, and return its id, or None if they pick none."""
 
     def read(connection: apsw.Connection) -> list[tuple[SessionRow, str]]:
         rows = [row for row in sessions.list_sessions(connection, _SESSIONS) if row.id != chat.session.id]
@@ -44,15 +44,15 @@ async def pick_session(chat: ChatControl) -> str | None:
 
 
 async def pick_point(chat: ChatControl) -> bool:
-    """Let the person pick an earlier message, and rewind files and conversation to before it. Returns whether
-    they picked one."""
+    """Let the person pick an earlier message, and rewind files and conversation to before it. Returns False
+    if they pick none."""
     turns = await chat.services.database.read(lambda db: turn_texts(db, chat.session.id))
     if not turns:
         chat.say("nothing has been said in this session yet", "dim")
         return True
-    changed = await changed_paths(chat)
+    path_counts = await changed_paths(chat)
     choices = [
-        (f"{number:>3}  {wording.clip(fold_pastes(text), 400)}", _rewind_preview(changed, number))
+        (f"{number:>3}  {wording.clip(fold_pastes(text), 400)}", _rewind_preview(path_counts, number))
         for number, text in turns
     ]
     picked = await chat.choose("Go back to before which message?", choices[::-1])
@@ -65,9 +65,9 @@ async def pick_point(chat: ChatControl) -> bool:
     return True
 
 
-def _rewind_preview(changed: dict[int, int], turn: int) -> str:
-    since = sum(paths for number, paths in changed.items() if number >= turn)
-    files = "Files go back, too." if since else "No recorded file has changed since."
+def _rewind_preview(path_counts: dict[int, int], turn: int) -> str:
+    has_changes = any(count for number, count in path_counts.items() if number >= turn)
+    files = "Files go back, too." if has_changes else "No recorded file has changed since."
     return f"Go back to before this message. {files}"
 
 
@@ -81,5 +81,5 @@ def turn_texts(connection: apsw.Connection, session_id: str) -> list[tuple[int, 
 
 
 def _preview(parts: Sequence[ConversationPart]) -> str:
-    exchange = last_exchange(parts, fold_paste)
-    return " — ".join(text for part in exchange if (text := wording.clip(part, _PREVIEW_CHARS)))
+    texts = [wording.clip(text, _PREVIEW_CHARS) for text in last_exchange(parts, fold_paste)]
+    return " — ".join(filter(None, texts))

@@ -1,7 +1,6 @@
-"""A session as a file: JSON lines, Markdown, or one HTML page without scripts and other files.
+"""Export a session as JSON lines, Markdown, or a single HTML page without scripts.
 
-The HTML page shows messages with the templates of the dashboard, in which secrets are masked and all foreign
-text is escaped.
+The page uses the dashboard's templates, which mask secrets and escape all foreign text.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ _STYLES = (("whet.web", "base.css"), (_PACKAGE, "site.css"))
 
 
 def as_html(connection: apsw.Connection, session_id: str) -> Iterator[str]:
-    """Yield the conversation as a page, with each call folded. Raises NotFound."""
+    """Yield the conversation as a page. Raises NotFound."""
     row = sessions.get(connection, session_id)
     messages = list_page_messages(connection, session_id, 1, SEQ_LIMIT)
-    undone = {one.entry.turn for one in messages if one.starts_turn and one.starts_turn.is_undone}
-    entries = [one for one in messages if one.entry.turn not in undone]
+    undone = {row.entry.turn for row in messages if row.starts_turn and row.starts_turn.is_undone}
+    entries = [row for row in messages if row.entry.turn not in undone]
     css = "".join((files(package) / "static" / name).read_text("utf-8") for package, name in _STYLES)
     templates = SiteTemplates(_PACKAGE, Assets(files(_PACKAGE) / "static"), FILTERS)
     yield templates.html("export.html", row=row, entries=entries, css=css)
 
 
-def _lines(connection: apsw.Connection, session_id: str) -> Iterator[str]:
+def _as_json_lines(connection: apsw.Connection, session_id: str) -> Iterator[str]:
     return (line + "\n" for line in as_jsonl(connection, session_id))
 
 
 FORMATS: dict[str, Callable[[apsw.Connection, str], Iterator[str]]] = {
     "md": as_markdown,
     "html": as_html,
-    "jsonl": _lines,
+    "jsonl": _as_json_lines,
 }
 """The export formats of a session."""

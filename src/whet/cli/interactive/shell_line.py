@@ -1,7 +1,7 @@
-"""`!command`: a command that the person runs here themselves, in the sandbox of the session's commands.
+"""Run `!command`, a command of the person's own, with the session's command tool and in its sandbox.
 
-It needs no approval. Its output goes to the model with the next message, marked as pasted text. It runs
-through the same tool as the model's commands, and is shown in the same way.
+It needs no approval. Its output is shown like that of the model's commands, and sent to the model with the
+next message, marked as pasted text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shell_tool(session: Session) -> Tool:
 
 
 async def run_here(session: Session, command: str, emit: Emit) -> str:
-    """Run a command and return the message for the model about it. A cancel stops the command."""
+    """Run a command, and return a text with its output for the model. If cancelled, stops the command."""
     tool = shell_tool(session)
 
     def show(text: str) -> None:

@@ -1,6 +1,6 @@
-"""The built-in slash commands: one row each, in the order in which /help shows them.
+"""The table of built-in slash commands, in the order of /help.
 
-The module of a row's handler is imported when the command is first typed.
+The module of a handler is imported when its command is first typed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _FILES = "it writes a file there"
 def _row(
     usage: str, about: str, handler: str, *, anytime: bool = False, local: str = ""
 ) -> SlashCommand[ChatControl]:
-    """Return a command. `usage` is "name|alias [argument]", `handler` a function of `commands.py` or, as
-    module:function, of another module beside it. A command with a reason to be `local` is not remote."""
+    """Return a command. `usage` is "name|alias [argument]". `handler` is a function of `commands.py`, or
+    module:function for another module in this folder. `local` is the reason if a command works at the
+    terminal only, and empty if it also works on chat platforms."""
     names, _, argument = usage.partition(" ")
     name, *aliases = names.split("|")
     module, _, function = handler.rpartition(":")
@@ -33,7 +34,7 @@ def _row(
 SLASH_COMMANDS: tuple[SlashCommand[ChatControl], ...] = (
     _row("help|h", "Show this.", "show_help", anytime=True),
     _row("new|clear|reset [title]", "Start a new session.", "start_session"),
-    _row("warm [name|auto]", "Show how this session was started, or start one warm.", "choose_start"),
+    _row("warm [name|auto]", "Show how this session was started, or start one warm.", "show_warm_start"),
     _row("resume [id]", "Go on with a cut-off turn, or open a session.", "resume_session", local=_OTHERS),
     _row(
         "sessions [text]",

@@ -1,7 +1,7 @@
-"""The status line below the input: model, branch, folder, context, cost, mode, sandbox, background, plan.
+"""The status line below the input: model, branch, folder, context, cost, mode, sandbox, jobs, plan.
 
-Each part has a name for `ui.status_line`, and a rank: on a narrow terminal the least important parts are
-dropped first. The screen places the line.
+The setting `ui.status_line` names the parts to show. On a narrow terminal the least important ones are left
+out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from whet.cli.interactive import jobs
 from whet.contract.events import Event, ReviewFinished, ReviewQueued, StepFinished
 from whet.sandbox.policy import shorten
 from whet.terminal.plan import count_done
-from whet.terminal.wording import clip, columns, count, exact, printable
+from whet.terminal.wording import clip, count, count_columns, exact, printable
 
 _BAR = 5
 _PRIORITY = ("mode", "jobs", "context", "model", "plan", "learning", "cost", "branch", "sandbox", "folder")
@@ -45,14 +45,13 @@ class StatusFacts(msgspec.Struct, frozen=True):
 
 def status_line(facts: StatusFacts, parts: Sequence[str], width: int, *, plain: bool = False) -> str:
     """Return the named parts in their order, in one line of at most `width` columns."""
-    written = {name: text for name in parts if (text := _PARTS[name](facts))}
+    texts = {name: _PARTS[name](facts) for name in parts}
+    texts = {name: text for name, text in texts.items() if text}
     for name in reversed(_PRIORITY):
-        line = " · ".join(written.values())
-        if columns(line) <= width:
+        if len(texts) < 2 or count_columns(" · ".join(texts.values())) <= width:
             break
-        if len(written) > 1:
-            written.pop(name, None)
-    line = clip(printable(" · ".join(written.values())), width)
+        texts.pop(name, None)
+    line = clip(printable(" · ".join(texts.values())), width)
     return line.translate(_PLAIN) if plain else line
 
 
@@ -67,8 +66,8 @@ def _context(facts: StatusFacts) -> str:
     if not facts.context_used:
         return ""
     used = min(facts.context_used, 1.0)
-    full = round(used * _BAR)
-    return f"{'▰' * full}{'▱' * (_BAR - full)} {used:.0%}"
+    filled = round(used * _BAR)
+    return f"{'▰' * filled}{'▱' * (_BAR - filled)} {used:.0%}"
 
 
 def _cost(facts: StatusFacts) -> str:
@@ -102,47 +101,47 @@ _PARTS: dict[str, Callable[[StatusFacts], str]] = {
 
 
 class StatusBoard:
-    """The status of one chat. `refresh` reads the slow parts between turns."""
+    """Collects the facts for the status line of one chat. `refresh` reads the slow ones between turns."""
 
     def __init__(self, services: Services, *, plain: bool) -> None:
         self._services = services
         self._plain = plain
         self._used_tokens = 0
         self._reviews: set[str] = set()
-        self._is_learned = False
+        self._has_learned = False
         self._branch = read_branch(services.workspace)
         self._sandbox = "no sandbox" if services.settings.sandbox.mode == "off" else ""
         self._folder = exact(shorten(str(services.workspace)))
 
     def record_event(self, event: Event) -> None:
-        """Record the tokens that a step used, and the reviews that were queued and have ended."""
+        """Record the tokens that a step used, and the reviews that were queued or have ended."""
         if isinstance(event, StepFinished):
             usage = event.usage
             self._used_tokens = usage.prompt_tokens + usage.output_tokens
         elif isinstance(event, ReviewQueued):
             self._reviews.add(event.job_id)
-            self._is_learned = False
+            self._has_learned = False
         elif isinstance(event, ReviewFinished) and event.job_id in self._reviews:
             self._reviews.discard(event.job_id)
-            self._is_learned = self._is_learned or event.state == "saved"
+            self._has_learned = self._has_learned or event.state == "saved"
 
     def _learning(self) -> str:
-        """Return what reviews do with the last turns, or did; empty if they do not run here."""
+        """Return whether reviews run or have learned something, in words, or an empty string."""
         if self._reviews and self._services.settings.review.worker == "auto":
             return "learning from this turn…"
-        return "learned: /learned" if self._is_learned else ""
+        return "learned: /learned" if self._has_learned else ""
 
     async def refresh(self, session: Session) -> None:
         """Read the parts that may have changed: branch, context, whether commands are sandboxed."""
         self._branch = read_branch(self._services.workspace)
         self._used_tokens = (await session.context.status()).used_tokens
-        confinement = self._services.confinement.created  # by the first command
+        confinement = self._services.confinement.created  # None before the first command
         if confinement is not None and not self._sandbox:
             status = await asyncio.to_thread(confinement.status)
             self._sandbox = "sandbox" if status.holds else "no sandbox"
 
     def line(self, session: Session, width: int) -> str:
-        """Return the status line for a width, or an empty string if the person wants none."""
+        """Return the status line, at most `width` columns long; empty if the settings name no parts."""
         services = self._services
         window = session.model.window_tokens
         facts = StatusFacts(

@@ -1,7 +1,6 @@
-"""Shared parts of the memory, skills and undo commands: a learning service without a provider, and the
-display of changes.
+"""Open the learning service for a command, and show learned changes, for `whet memory`, `skills` and `undo`.
 
-Reads and writes go through the service, so that files edited by hand are noticed first.
+Reads and writes go through the service, which first records edits by hand.
 """
 
 from __future__ import annotations
@@ -51,19 +50,17 @@ _COMMANDS_OF_TOOLS = {SKILLS_LIST: "`whet skills list`", SKILL_VIEW: "`whet skil
 
 
 def words_for_person(text: str) -> str:
-    """Return a text with the commands that do what the model's tools do."""
+    """Return a text for the model with the person's commands in place of the model's tools."""
     for tool, command in _COMMANDS_OF_TOOLS.items():
         text = text.replace(tool, command)
     return text
 
 
-def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -> T:
-    """Run `work` with the home's learning service, including the skills and memories of its plugins.
-
-    Raises WhetError.
-    """
+def with_learning(home: Home, function: Callable[[LearningService], Awaitable[T]]) -> T:
+    """Return the result of `function` for the home's learning service, which includes the skills and memories
+    of its plugins. Raises WhetError."""
     settings = load(home, {}, environ=os.environ).settings
-    load_secrets(home, os.environ)  # from here on their values are masked in all output
+    load_secrets(home, os.environ)  # so that their values are masked in all output
     home.ensure()
     clock = SystemClock()
     with stored.open_database(home) as database:
@@ -76,16 +73,16 @@ def with_learning(home: Home, work: Callable[[LearningService], Awaitable[T]]) -
 
         async def run() -> T:
             if not settings.plugins.enabled:
-                return await work(learning)
-            # Most homes have no plugin, and this imports the clients of model servers.
+                return await function(learning)
+            # Imported late because most homes have no plugin: it imports the clients of model servers.
             from whet.app.plugins import memories  # noqa: PLC0415
 
             async with memories.connect_plugins(memories.load_home_plugins(home, settings), learning):
-                return await work(learning)
+                return await function(learning)
 
         try:
             return run_on_loop(run())
-        except Refused as error:  # it is worded for the model, whose tools a person can't call
+        except Refused as error:  # the message names the model's tools, which a person can't call
             raise Refused(words_for_person(error.message), hint=words_for_person(error.hint)) from error
 
 
@@ -96,17 +93,17 @@ def accept_shown(
     *,
     asks: bool = True,
 ) -> list[LedgerRow]:
-    """Show waiting changes whole and accept them if the person says yes, or if `digest` names exactly them.
+    """Show waiting changes in full, and accept them if the person says yes or `digest` is theirs.
 
-    All of them come into force or none. Raises ConfigError if the digest is of something else, or if no
-    person can be asked, CannotUndo if one of them can't be accepted, and Abort for a no.
+    Either all of them come into force or none. Raises ConfigError if the digest does not match or no person
+    can be asked, CannotUndo if one of them can't be accepted, and Abort if the person says no.
     """
 
     async def read(learning: LearningService) -> list[tuple[LedgerRow, str]]:
         return [(row, await learning.describe_whole(row)) for row in await select(learning)]
 
-    shown = with_learning(home, read)
-    rows = [row for row, _ in shown]
+    descriptions = with_learning(home, read)
+    rows = [row for row, _ in descriptions]
     for row in rows:
         refuse_if_decided(row)
     expected = digest_changes(rows)
@@ -117,8 +114,8 @@ def accept_shown(
     if not digest:
         if not asks:
             raise ConfigError(NOT_SHOWN, hint="without --json it is shown, with its digest")
-        head = "change {}, not in force yet: {}\n{}\n"
-        print_long("\n".join(head.format(row.id, summary(row), text) for row, text in shown), masks=False)
+        texts = [f"change {row.id}, not in force yet: {summary(row)}\n{text}\n" for row, text in descriptions]
+        print_long("\n".join(texts), masks=False)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(NOT_SHOWN, hint=f"the same command with --digest {expected}")
         undo = ", ".join(f"whet undo {row.id}" for row in rows)
@@ -132,16 +129,16 @@ def accept_shown(
 def changes_table(rows: Sequence[LedgerRow]) -> str:
     """Format changes as a table."""
     now = SystemClock().now()
-    shape: list[Column[LedgerRow]] = [
+    columns: list[Column[LedgerRow]] = [
         Column("id", lambda row: str(row.id), right=True),
         Column("when", lambda row: age(row.at, now), rank=2),
         Column("who", lambda row: _WHO[row.origin.write_origin], rank=3),
         Column("item", lambda row: row.item, rank=4),
         Column("change", lambda row: row.action.replace("_", " ")),
         Column("state", lambda row: row.state, rank=1),
-        Column("text", lambda row: printable(" ".join(_gist(row).split())), grows=True, least=16),
+        Column("text", lambda row: printable(" ".join(_summarize(row).split())), grows=True, least=16),
     ]
-    return table(rows, shape)
+    return table(rows, columns)
 
 
 def change_lines(row: LedgerRow) -> list[str]:
@@ -156,10 +153,10 @@ def change_lines(row: LedgerRow) -> list[str]:
     if row.trust:
         lines.append(f"  trust   {row.trust}")
     if row.reason:
-        lines.append(_labelled("reason", row.reason))
+        lines.append(_add_labels("reason", row.reason))
     for quote in row.evidence:
         speaker = f"{quote.role} {quote.tool}".strip()
-        lines.append(_labelled("quote", f"“{quote.quote}” (message {quote.seq}, {speaker})"))
+        lines.append(_add_labels("quote", f"“{quote.quote}” (message {quote.seq}, {speaker})"))
     for sign, text in (("-", row.before), ("+", row.after)):
         lines += [f"  {sign} {printable(line)}" for line in text.splitlines()]
     if row.undoes:
@@ -175,8 +172,8 @@ def change_lines(row: LedgerRow) -> list[str]:
     return lines
 
 
-def _labelled(label: str, text: str) -> str:
-    """Return a label and a wrapped text in the column of the other details."""
+def _add_labels(label: str, text: str) -> str:
+    """Return a label, and a text that is wrapped and aligned with the other details."""
     return f"  {label:<8}{wrap_text(printable(text), indent=10).lstrip()}"
 
 
@@ -185,7 +182,7 @@ def as_object(row: LedgerRow) -> dict[str, Any]:
     return {**msgspec.to_builtins(row), "origin": row.origin.metadata()}
 
 
-def _gist(row: LedgerRow) -> str:
+def _summarize(row: LedgerRow) -> str:
     if row.kind == "memory":
         return row.after or f"(was: {row.before})"
     return cut(row.reason, 60) if row.reason else ", ".join(c.path.split("/", 2)[-1] for c in row.changes)

@@ -1,4 +1,4 @@
-"""`whet memory`: show and edit the remembered notes, and see who wrote each when and why."""
+"""`whet memory`: show and edit the notes, and see who wrote each, when and why."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ for _command in (memory_stats, memory_retire):
 @home_and_json
 def show(home: Home, as_json: bool) -> None:
     """Show MEMORY.md and USER.md, and which notes apply to one folder only."""
-    files, counts = with_learning(home, _state)
+    files, counts = with_learning(home, _read_notes)
     if as_json:
         return emit_json({"files": files, "waiting": counts})
     if not any(file.entries for file in files):
@@ -63,7 +63,7 @@ def show(home: Home, as_json: bool) -> None:
         click.echo(f"{plural(waiting_count, 'change')} waiting for you: whet memory log --waiting")
 
 
-async def _state(learning: LearningService) -> tuple[list[NotesState], dict[str, int]]:
+async def _read_notes(learning: LearningService) -> tuple[list[NotesState], dict[str, int]]:
     files = await learning.reader.read_notes()
     counts = await learning.database.read(lambda db: ledger.count_by_state(db, learning.profile))
     return files, {state: counts[state] for state in ("quarantined", "inbox") if state in counts}
@@ -83,11 +83,12 @@ def edit(home: Home, target: Target) -> None:
         click.edit(filename=str(path))
     except click.ClickException as error:
         raise ConfigError(f"no editor: {error.message}", hint=f"set EDITOR, or edit {path}") from error
-    rows = with_learning(home, _new_changes)
+    rows = with_learning(home, _record_edits)
     click.echo(changes_table(rows) if rows else "Nothing was changed.")
 
 
-async def _new_changes(learning: LearningService) -> list[ledger.LedgerRow]:
+async def _record_edits(learning: LearningService) -> list[ledger.LedgerRow]:
+    """Record edits by hand in the ledger, and return the new changes."""
     newest = await learning.database.read(lambda db: ledger.select(db, 1, profile=learning.profile))
     before = newest[0].id if newest else 0
     await learning.reader.read_notes()
@@ -136,9 +137,10 @@ def log(home: Home, change: int | None, session_id: str, waiting: bool, limit: i
     rows = with_learning(home, read)
     if as_json:
         return emit_json({"changes": [as_object(row) for row in rows]})
-    click.echo(
-        changes_table(rows) if rows else "No change fits." if waiting or session_id else "Nothing yet."
-    )
+    if rows:
+        click.echo(changes_table(rows))
+    else:
+        click.echo("No change fits." if waiting or session_id else "Nothing yet.")
 
 
 @memory.command("accept")

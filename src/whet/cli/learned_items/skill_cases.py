@@ -31,22 +31,23 @@ def skills_check(home: Home, name: str, as_json: bool) -> None:
         steps = parse_steps(skill_store.load(learning.library, name).text)
         trusted = learning.changes.trusted_tools
 
-        def work(connection: apsw.Connection) -> list[Replay]:
+        def replay_all(connection: apsw.Connection) -> list[Replay]:
             return [replay(steps, case) for case in load_cases(connection, learning.profile, name, trusted)]
 
-        return steps, await learning.database.read(work)
+        return steps, await learning.database.read(replay_all)
 
     steps, replays = with_learning(home, read)
     if not steps:
         raise NotFound(f"the skill {name} has no numbered steps", hint=f"whet skills show {name}")
     verdicts = [(step, _verdict(step, replays)) for step in steps]
     is_good = all(verdict == "shown" for _, verdict in verdicts)
-    emit(_object(name, verdicts, replays), _lines(verdicts, replays), as_json=as_json)
+    emit(_as_object(name, verdicts, replays), _describe(verdicts, replays), as_json=as_json)
     if not is_good:
         raise SystemExit(1)
 
 
 def _verdict(step: str, replays: list[Replay]) -> str:
+    """Return the verdict of the newest case that has the step."""
     for case_replay in reversed(replays):
         if step in case_replay.shown:
             return "shown"
@@ -55,7 +56,7 @@ def _verdict(step: str, replays: list[Replay]) -> str:
     return "no case"
 
 
-def _object(name: str, verdicts: list[tuple[str, str]], replays: list[Replay]) -> dict[str, Any]:
+def _as_object(name: str, verdicts: list[tuple[str, str]], replays: list[Replay]) -> dict[str, Any]:
     return {
         "name": name,
         "steps": [{"step": step, "verdict": verdict} for step, verdict in verdicts],
@@ -71,7 +72,7 @@ def _object(name: str, verdicts: list[tuple[str, str]], replays: list[Replay]) -
     }
 
 
-def _lines(verdicts: list[tuple[str, str]], replays: list[Replay]) -> str:
+def _describe(verdicts: list[tuple[str, str]], replays: list[Replay]) -> str:
     lines = [f"{verdict:<8} {printable(step)}" for step, verdict in verdicts]
     lines += [
         f"case {case_replay.case.session_id}: {len(case_replay.shown)} of {len(verdicts)} steps,"

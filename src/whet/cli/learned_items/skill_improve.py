@@ -1,4 +1,4 @@
-"""`whet skills improve NAME`: search better steps for a learned skill, proven on its cases."""
+"""`whet skills improve NAME`: search for better steps of a learned skill, and prove them on its cases."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
     settings = load(home, {}, environ=os.environ).settings
     secrets = load_secrets(home, os.environ)
 
-    async def work(learning: LearningService) -> tuple[dict[str, object], str]:
-        text, base_hash, cases = await _read(learning, name)
-        # The clients of model servers and the search for steps: only this command needs them.
+    async def search_steps(learning: LearningService) -> tuple[dict[str, object], str]:
+        text, base_hash, cases = await _read_skill(learning, name)
+        # Imported late because only this command needs them: the clients of model servers and the search.
         from whet.app.model_links.models import Dialer  # noqa: PLC0415
         from whet.app.parts import cap_calls  # noqa: PLC0415
         from whet.review.improving import improve, replace_steps  # noqa: PLC0415
@@ -73,7 +73,7 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         ]
         report: dict[str, object] = {"name": name, "calls": result.calls, "cases": scores, "kept": False}
         if not result.is_gain:
-            return report, _lines(scores, "nothing is changed: no steps were better on the held-out cases")
+            return report, _describe(scores, "nothing is changed: no steps were better on the held-out cases")
         gain = f"improved on {len(cases)} cases, {len(result.held_out)} of them held out"
         request = SkillRequest(
             "edit", name, content=replace_steps(text, result.steps), base_hash=base_hash, reason=gain
@@ -82,24 +82,24 @@ def skills_improve(home: Home, name: str, budget: int, as_json: bool) -> None:
         if not outcome.ok:
             raise NotFound(outcome.text)
         report |= {"kept": True, "change": outcome.ledger_id, "steps": list(result.steps)}
-        return report, _lines(scores, f"{gain}; to take it back: whet undo {outcome.ledger_id}")
+        return report, _describe(scores, f"{gain}; to take it back: whet undo {outcome.ledger_id}")
 
-    report, lines = with_learning(home, work)
-    emit(report, lines, as_json=as_json)
+    report, text = with_learning(home, search_steps)
+    emit(report, text, as_json=as_json)
 
 
-async def _read(learning: LearningService, name: str) -> tuple[str, str, list[SkillCase]]:
+async def _read_skill(learning: LearningService, name: str) -> tuple[str, str, list[SkillCase]]:
     """Return a skill's SKILL.md, its hash and its cases. Raises NotFound if the skill may not be changed."""
     skill_store.load(learning.library, name)
     info = learning.library.find(name)
     trusted = learning.changes.trusted_tools
 
-    def work(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
+    def read(connection: apsw.Connection) -> tuple[bool, str, list[SkillCase]]:
         is_pinned = learned.get_mark(connection, learning.profile, name).pinned
-        now = hash_tree(settling.read_skill_hashes(connection, learning.profile, name))
-        return is_pinned, now, load_cases(connection, learning.profile, name, trusted)
+        tree_hash = hash_tree(settling.read_skill_hashes(connection, learning.profile, name))
+        return is_pinned, tree_hash, load_cases(connection, learning.profile, name, trusted)
 
-    is_pinned, base_hash, cases = await learning.database.read(work)
+    is_pinned, base_hash, cases = await learning.database.read(read)
     if is_pinned or info is None or info.source != "home":
         raise NotFound(f"the skill {name} is not changed: it is pinned, or not of this home")
     path = Path(info.folder) / "SKILL.md"
@@ -114,7 +114,7 @@ async def _ask_model(provider: Provider, prompt: str) -> str:
     return ""
 
 
-def _lines(scores: list[dict[str, object]], end: str) -> str:
+def _describe(scores: list[dict[str, object]], end: str) -> str:
     lines = [
         f"case {score['session_id']}: {score['before']:.2f} → {score['after']:.2f}"
         + (" (held out)" if score["held_out"] else "")

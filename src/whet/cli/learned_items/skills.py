@@ -39,6 +39,7 @@ from whet.terminal.output import Column, emit, emit_json, home_and_json, print_l
 from whet.terminal.wording import printable
 from whet.visible import WHOLE, visible
 
+_MAX_SKILLS = 200
 skills: click.Group = click.Group("skills", help="List, read, install, check and pin skills.")
 
 
@@ -54,11 +55,8 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
 
     async def read(learning: LearningService) -> tuple[list[SkillInfo], dict[str, Mark], dict[str, int]]:
         marks = await learning.database.read(lambda db: learned.list_marks(db, learning.profile))
-        return (
-            learning.library.all(),
-            marks,
-            await learning.database.read(lambda db: learned.count_uses(db, learning.profile)),
-        )
+        uses = await learning.database.read(lambda db: learned.count_uses(db, learning.profile))
+        return learning.library.all(), marks, uses
 
     infos, marks, uses = with_learning(home, read)
     query = " ".join(words)
@@ -81,21 +79,21 @@ def list_(home: Home, words: tuple[str, ...], as_json: bool) -> None:
         return click.echo(
             "No skill fits. All of them: whet skills list" if query else "There are no skills yet."
         )
-    shape: list[Column[SkillInfo]] = [
+    columns: list[Column[SkillInfo]] = [
         Column("name", lambda info: info.name),
-        Column("from", lambda info: _source(info, marks.get(info.name)), rank=2),
+        Column("from", lambda info: _describe_source(info, marks.get(info.name)), rank=2),
         Column("uses", lambda info: str(uses.get(info.name, 0)), right=True, rank=3),
-        Column("description", _about, grows=True, least=20),
+        Column("description", _describe_skill, grows=True, least=20),
     ]
-    click.echo(table(matches, shape))
+    click.echo(table(matches, columns))
 
 
-def _source(info: SkillInfo, mark: Mark | None) -> str:
+def _describe_source(info: SkillInfo, mark: Mark | None) -> str:
     pinned = " (pinned)" if mark is not None and mark.pinned else ""
     return ("installed" if mark is not None and mark.source else info.source) + pinned
 
 
-def _about(info: SkillInfo) -> str:
+def _describe_skill(info: SkillInfo) -> str:
     return printable(f"can't be used: {info.problem}" if info.problem else info.description)
 
 
@@ -131,14 +129,14 @@ def log(home: Home, name: str | None, waiting: bool, limit: int, as_json: bool) 
         return emit(as_object(row), "\n".join(change_lines(row)), as_json=as_json)
 
     async def read(learning: LearningService) -> tuple[list[LedgerRow], list[Use]]:
-        def work(db: apsw.Connection) -> tuple[list[LedgerRow], list[Use]]:
+        def select(db: apsw.Connection) -> tuple[list[LedgerRow], list[Use]]:
             states = ("quarantined", "inbox") if waiting else ()
             rows = ledger.select(
                 db, limit, profile=learning.profile, kind="skill", item=name or "", states=states
             )
             return rows, learned.list_uses(db, name=name or "", limit=limit) if name else []
 
-        return await learning.database.read(work)
+        return await learning.database.read(select)
 
     rows, uses = with_learning(home, read)
     if as_json:
@@ -181,9 +179,9 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
     A skill that hides text or names a path outside its folder is kept in quarantine: whet skills accept
     NAME
     """
-    ready = Path(tempfile.mkdtemp(prefix="whet-skill-"))
+    temporary = Path(tempfile.mkdtemp(prefix="whet-skill-"))
     try:
-        intakes, skipped = _gather(source, ready)
+        intakes, skipped = _read_skills(source, temporary)
         if not as_json:
             _describe(intakes, skipped)
             if not yes and not click.confirm(
@@ -196,18 +194,21 @@ def install(home: Home, source: str, yes: bool, as_json: bool) -> None:
 
         rows = with_learning(home, add_skills)
     finally:
-        shutil.rmtree(ready, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     if as_json:
         return emit_json({"installed": [as_object(row) for row in rows], "skipped": skipped})
     for row in rows:
-        fate = "in quarantine; to use it: whet skills accept" if row.state == "quarantined" else "installed:"
-        click.echo(f"{fate} {row.item} (change {row.id})")
+        is_held = row.state == "quarantined"
+        state = "in quarantine; to use it: whet skills accept" if is_held else "installed:"
+        click.echo(f"{state} {row.item} (change {row.id})")
 
 
-def _gather(source: str, ready: Path) -> tuple[list[intake.SkillIntake], list[str]]:
+def _read_skills(source: str, temporary: Path) -> tuple[list[intake.SkillIntake], list[str]]:
+    """Return the skills of a folder or a git repository, and a line for each one that is invalid. A
+    repository is cloned into `temporary`. Raises NotFound if there is no valid skill."""
     root = Path(source).expanduser()
     if is_git(source):
-        root = ready / "clone"
+        root = temporary / "clone"
         clone(source, root)
         shutil.rmtree(root / ".git", ignore_errors=True)
     elif not root.is_dir():
@@ -216,9 +217,9 @@ def _gather(source: str, ready: Path) -> tuple[list[intake.SkillIntake], list[st
         return [intake.read_folder(root)], []
     intakes: list[intake.SkillIntake] = []
     skipped: list[str] = []
-    for path in sorted(
-        [*root.glob("*/SKILL.md"), *root.glob("skills/*/SKILL.md"), *root.glob(".agents/skills/*/SKILL.md")]
-    )[:200]:
+    patterns = ("*/SKILL.md", "skills/*/SKILL.md", ".agents/skills/*/SKILL.md")
+    paths = sorted(path for pattern in patterns for path in root.glob(pattern))
+    for path in paths[:_MAX_SKILLS]:
         try:
             intakes.append(intake.read_folder(path.parent))
         except WhetError as error:

@@ -1,7 +1,6 @@
-"""The measured effects of learned items, and the removal of harmful ones: `stats` and `retire` of memory and
-skills.
+"""`stats` and `retire` of `whet memory` and `whet skills`: show measured effects, and remove harmful items.
 
-It lists and proposes. Only the person removes an item, and `whet undo` restores it.
+Only the person removes an item, and `whet undo` restores it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from whet.memory.desk import LearningService
 from whet.memory.effects import MIN_SESSIONS, Effect, Sums, measure_effects
 from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
-from whet.stats import Interval
 from whet.terminal.output import Column, emit_json, home_and_json, table, wrap_text
 from whet.terminal.wording import printable
 
@@ -63,7 +61,7 @@ def skills_retire(home: Home, name: str, as_json: bool) -> None:
 
 
 def proposals(effects: Sequence[Effect]) -> list[Effect]:
-    """Return the current items that are seen to hurt."""
+    """Return the current items that were measured to hurt."""
     return [effect for effect in effects if effect.current and effect.finding == "hurts"]
 
 
@@ -100,29 +98,29 @@ def _print_outcome(outcome: WriteOutcome, as_json: bool) -> None:
 
 
 def _show(effects: Sequence[Effect], with_gone: bool, as_json: bool) -> None:
-    listed = [effect for effect in effects if with_gone or effect.current]
-    worst = proposals(listed)
+    effects = [effect for effect in effects if with_gone or effect.current]
+    harmful = proposals(effects)
     if as_json:
-        return emit_json({"items": listed, "proposed": [effect.item for effect in worst]})
-    if not listed:
+        return emit_json({"items": effects, "proposed": [effect.item for effect in harmful]})
+    if not effects:
         click.echo("no session has begun with a learned item yet; this fills up as you work")
         return
-    shape: list[Column[Effect]] = [
+    columns: list[Column[Effect]] = [
         Column("id", lambda effect: effect.item.name),
         Column("item", lambda effect: printable(effect.item.label) or effect.item.name, grows=True, least=16),
         Column("sessions", lambda effect: str(effect.shown.sessions), right=True),
-        Column("opened", _load_count, right=True, rank=4),
-        Column("trouble", lambda effect: _share(effect.shown.trouble), rank=2),
-        Column("failed calls", lambda effect: _rate(effect.shown), right=True, rank=5),
-        Column("steps", _steps, right=True, rank=6),
-        Column("compared with", _basis, rank=3),
-        Column("difference", _gap, rank=1),
+        Column("opened", _format_loads, right=True, rank=4),
+        Column("trouble", lambda effect: effect.shown.trouble.format(".0%"), rank=2),
+        Column("failed calls", lambda effect: _format_rate(effect.shown), right=True, rank=5),
+        Column("steps", _format_steps, right=True, rank=6),
+        Column("compared with", _format_basis, rank=3),
+        Column("difference", _format_difference, rank=1),
         Column("finding", lambda effect: effect.finding),
     ]
-    click.echo(table(listed, shape))
-    for effect in worst:
+    click.echo(table(effects, columns))
+    for effect in harmful:
         click.echo(describe_harm(effect))
-    if not any(effect.basis == "hold-out" for effect in listed):
+    if not any(effect.basis == "hold-out" for effect in effects):
         text = (
             "Nothing here is causal: without a hold-out, sessions with an item and without it differ in more "
             "than the item. To let chance decide: whet config set memory.holdout_share 0.05"
@@ -130,24 +128,20 @@ def _show(effects: Sequence[Effect], with_gone: bool, as_json: bool) -> None:
         click.echo(f"\n{wrap_text(text)}")
 
 
-def _load_count(effect: Effect) -> str:
+def _format_loads(effect: Effect) -> str:
     return str(effect.loaded or "") if effect.item.kind == "skill" else ""
 
 
-def _basis(effect: Effect) -> str:
+def _format_basis(effect: Effect) -> str:
     return f"{effect.basis}: {effect.compared.sessions}" if effect.compared.sessions else "nothing"
 
 
-def _share(interval: Interval) -> str:
-    return interval.format(".0%")
-
-
-def _rate(sums: Sums) -> str:
+def _format_rate(sums: Sums) -> str:
     return f"{sums.failed_calls / sums.calls:.0%}" if sums.calls else "-"
 
 
-def _steps(effect: Effect) -> str:
-    """Return the steps of a session with the item, and of one compared with it."""
+def _format_steps(effect: Effect) -> str:
+    """Return the mean steps of sessions with the item, and of those it is compared with."""
     means = [
         f"{sums.steps / sums.sessions:.1f}" if sums.sessions else "-"
         for sums in (effect.shown, effect.compared)
@@ -155,8 +149,7 @@ def _steps(effect: Effect) -> str:
     return " / ".join(means)
 
 
-def _gap(effect: Effect) -> str:
+def _format_difference(effect: Effect) -> str:
     if min(effect.shown.sessions, effect.compared.sessions) < MIN_SESSIONS:
         return "too few sessions"
-    gap = effect.difference
-    return gap.format("+.0%")
+    return effect.difference.format("+.0%")

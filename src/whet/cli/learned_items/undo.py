@@ -1,4 +1,4 @@
-"""`whet undo` and `whet forget`: undo one learned change, or all that rest on a session."""
+"""`whet undo` and `whet forget`: undo one learned change, or all changes that rest on a session."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from whet.terminal.output import emit, emit_json, home_and_json, wrap_text
 from whet.terminal.wording import printable
 
 _BY_HAND = Origin("user", execution_context="command line")
+_DONE = {"take back": "took back", "drop": "dropped", "keep": "kept"}
 _WOULD = {"take back": "would take back", "drop": "would drop", "keep": "would keep"}
 
 
@@ -50,39 +51,35 @@ def forget(home: Home, session_id: str, dry_run: bool, purge: bool, yes: bool, a
     if purge and not yes:
         _ask(session_id)
 
-    async def work(learning: LearningService) -> tuple[list[ForgetStep], Purged | None, bool]:
+    async def forget_session(learning: LearningService) -> tuple[list[ForgetStep], Purged | None, bool]:
         owner_learning, full_id, exists = await _find_learning(home, learning, session_id)
         steps = await owner_learning.forget(full_id, _BY_HAND, dry_run=dry_run)
         return steps, await owner_learning.purge(full_id) if purge else None, exists
 
-    steps, purged, exists = with_learning(home, work)
+    steps, purged, exists = with_learning(home, forget_session)
     if as_json:
-        rows = [{"what": step.what, "why": step.why, "change": as_object(step.row)} for step in steps]
-        if purge:  # purged text must not appear in the output
-            rows = [
-                {"what": step.what, "why": step.why, "change": {"id": step.row.id, "item": step.row.item}}
-                for step in steps
-            ]
-        return emit_json(
-            {"session_id": session_id, "dry_run": dry_run, "steps": rows}
-            | ({"purged": purged} if purged else {})
-        )
+        rows: list[dict[str, object]] = []
+        for step in steps:
+            # purged text must not appear in the output
+            change = {"id": step.row.id, "item": step.row.item} if purge else as_object(step.row)
+            rows.append({"what": step.what, "why": step.why, "change": change})
+        facts: dict[str, object] = {"session_id": session_id, "dry_run": dry_run, "steps": rows}
+        return emit_json(facts | {"purged": purged} if purged else facts)
     if not steps and not (purged and purged.rows):
         return click.echo("Nothing rests on that session.")
     for step in steps:
-        click.echo(_line(step, dry_run=dry_run, purged=purge))
+        click.echo(_describe_step(step, dry_run=dry_run, purged=purge))
     if purged:
-        _say(purged, session_id if exists else "")
+        _report_purge(purged, session_id if exists else "")
 
 
 async def _find_learning(
     home: Home, learning: LearningService, session_id: str
 ) -> tuple[LearningService, str, bool]:
-    """Return the learning service of the session's owner or guest, the session's whole id, and whether the
-    session still exists.
+    """Return the learning service of the session's person, the session's full id, and whether the session
+    still exists.
 
-    The session may be deleted: changes learned from it still have its id. Raises NotFound if neither a
-    session nor a change has that id.
+    Changes keep the id of a deleted session. Raises NotFound if neither a session nor a change has that id.
     """
     try:
         full_id = await learning.database.read(lambda db: sessions.resolve_id(db, session_id))
@@ -110,17 +107,16 @@ def _ask(session_id: str) -> None:
     )
 
 
-def _line(step: ForgetStep, *, dry_run: bool, purged: bool) -> str:
-    done = {"take back": "took back", "drop": "dropped", "keep": "kept"}
-    verb = (_WOULD if dry_run else done)[step.what]
+def _describe_step(step: ForgetStep, *, dry_run: bool, purged: bool) -> str:
+    verb = (_WOULD if dry_run else _DONE)[step.what]
     why = f" ({step.why})" if step.why else ""
     text = " ".join((step.row.after or step.row.before).split())[:80]
     return printable(f"{verb} change {step.row.id}: {summary(step.row)}{why}{'' if purged else f': {text}'}")
 
 
-def _say(purged: Purged, session_id: str) -> None:
-    """Report the purged changes, and name the conversations that still have the text. `session_id`: the one
-    that taught it, empty if it was deleted."""
+def _report_purge(purged: Purged, session_id: str) -> None:
+    """Print the number of purged changes, and name the conversations that still have the text. `session_id`
+    is the session they were learned from, or empty if it was deleted."""
     rows, texts = len(purged.rows), purged.texts
     versions = f"{plural(texts, 'kept version')} of files"
     click.echo(f"purged {plural(rows, 'change')} and {versions}")

@@ -1,1 +1,1 @@
-"""The command `whet mcp`: add, list, try and log in to MCP servers; be one."""
+"""The command `whet mcp`."""

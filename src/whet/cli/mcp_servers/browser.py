@@ -15,7 +15,7 @@ import click
 
 from whet.cli.main import run_on_loop
 from whet.cli.mcp_servers.report import end_if_failed, reach_all, show_briefly
-from whet.config.edit import set_part
+from whet.config.edit import set_table_entry
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings
 from whet.contract.errors import ConfigError, WhetError
@@ -42,10 +42,10 @@ def add_browser(
     """
     folder = program_folder()
     command = _install_server(folder)
-    chosen = program or next((path for browser_name in _BROWSERS if (path := shutil.which(browser_name))), "")
-    part = server_part(command, chosen or _fetch_browser(folder), hosts)
+    browser = program or _find_browser() or _fetch_browser(folder)
+    part = server_part(command, browser, hosts)
     server = from_values(part, McpServerSettings)
-    replaced = set_part(home, "mcp.servers", name, part)
+    replaced = set_table_entry(home, "mcp.servers", name, part)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
     if as_json:
         test = reports[0] if reports else None
@@ -57,9 +57,16 @@ def add_browser(
     end_if_failed(reports, as_json=as_json)
 
 
+def _find_browser() -> str:
+    """Return the path of an installed browser, or an empty string."""
+    for name in _BROWSERS:
+        if path := shutil.which(name):
+            return path
+    return ""
+
+
 def program_folder() -> Path:
-    """Return the folder for the server: one that every sandbox may read, so that no extra folder must be
-    opened.
+    """Return the folder for the server, which every sandbox may read without an opening.
 
     Chromium needs Unix sockets of its own, which a sandbox with an opened folder does not have.
     """
@@ -121,21 +128,23 @@ def _fetch_browser(folder: Path) -> str:
 
 
 def _npm_network() -> dict[str, str]:
-    """Return npm's settings of the network as variables: Playwright's own downloads read no others."""
-    more: dict[str, str] = {}
+    """Return npm's certificates and proxy as environment variables. Playwright's downloads read only
+    those."""
+    variables: dict[str, str] = {}
     for setting, variable in (("cafile", "NODE_EXTRA_CA_CERTS"), ("https-proxy", "HTTPS_PROXY")):
         if not os.environ.get(variable):
             value = _run([shutil.which("npm") or "npm", "config", "get", setting], {}).strip()
-            more |= {variable: value} if value not in ("", "null", "undefined") else {}
-    return more
+            if value not in ("", "null", "undefined"):
+                variables[variable] = value
+    return variables
 
 
-def _run(command: list[str], more: dict[str, str]) -> str:
-    """Run a program and return its output. Raises WhetError if it fails."""
+def _run(command: list[str], variables: dict[str, str]) -> str:
+    """Run a program with further variables and return its output. Raises WhetError if it fails."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
-            env={**os.environ, **more},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -145,7 +154,7 @@ def _run(command: list[str], more: dict[str, str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WhetError(f"{Path(command[0]).name} could not do it: {error}") from error
-    if done.returncode:
-        output = " ".join((done.stderr or done.stdout).split())[:4_000]
+    if process.returncode:
+        output = " ".join((process.stderr or process.stdout).split())[:4_000]
         raise WhetError(f"{Path(command[0]).name} failed: {output}")
-    return done.stdout
+    return process.stdout

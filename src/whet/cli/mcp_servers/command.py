@@ -1,7 +1,7 @@
-"""`whet mcp`: servers whose tools the agent gets: list, add, remove, test, log in; and Whet as a server.
+"""`whet mcp`: list, add, remove, test and trust MCP servers, log in to them, and run Whet as one.
 
-Only `test`, `add` and `login` connect to a server. Keys belong into .env and are named as ${NAME} in a
-server's env and headers.
+Only `test`, `add` and `login` connect to a server. Keys belong into .env; a server's env and headers refer
+to them as ${NAME}.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from whet.cli.main import run_on_loop
 from whet.cli.mcp_servers.browser import add_browser
 from whet.cli.mcp_servers.report import end_if_failed, reach_all, show, show_briefly
 from whet.clock import SystemClock, iso
-from whet.config.edit import change_list, remove_part, set_part
+from whet.config.edit import change_list, remove_table_entry, set_table_entry
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings
@@ -41,7 +41,7 @@ _SECONDS = click.FloatRange(0, min_open=True)
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """One server as `list` shows it. `tools` is None if it was never reached with these settings."""
+    """One server as `list` shows it. `tools` is None if their number is unknown."""
 
     name: str
     kind: str
@@ -88,26 +88,26 @@ def _find_server(home: Home, name: str) -> McpServerSettings:
 @home_and_json
 def list_servers(home: Home, as_json: bool) -> None:
     """List the configured servers and their known tools. Connects to none of them."""
-    rows = [_row(home, name, server) for name, server in _servers(home).items()]
+    rows = [_make_row(home, name, server) for name, server in _servers(home).items()]
     if as_json:
         return emit_json({"servers": rows})
     if not rows:
         return click.echo("no MCP servers; whet mcp add NAME -- COMMAND ARGS, or whet mcp add NAME --url URL")
     now = SystemClock().now()
-    shape: list[Column[_Row]] = [
+    columns: list[Column[_Row]] = [
         Column("server", lambda row: row.name),
         Column("state", lambda row: row.state),
         Column("tools", lambda row: "?" if row.tools is None else str(row.tools), right=True),
         Column("known", lambda row: age(row.known_since, now) if row.known_since else "-", rank=1),
         Column("command or url", lambda row: printable(row.target), grows=True, rank=2),
     ]
-    click.echo(table(rows, shape))
+    click.echo(table(rows, columns))
     for row in rows:
         if row.problem:
             click.echo(wrap_text(printable(mask(f"{row.name}: {row.problem}"))))
 
 
-def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
+def _make_row(home: Home, name: str, server: McpServerSettings) -> _Row:
     target = mask(server.url or " ".join((server.command, *server.args)))
     kind = "http" if server.url else "stdio"
     try:
@@ -118,7 +118,7 @@ def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
     state = "on" if server.enabled else "off"
     if record is None:
         return _Row(name, kind, target, server.enabled, state, None)
-    since = _iso(record.at_ms)
+    since = _format_time(record.at_ms)
     if record.failure and server.enabled:
         state = "failed"
     if record.failure and not (record.tools or record.offers):
@@ -130,7 +130,7 @@ def _row(home: Home, name: str, server: McpServerSettings) -> _Row:
     return _Row(name, kind, target, server.enabled, state, *counts, since, record.failure)
 
 
-def _iso(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     from datetime import UTC, datetime  # noqa: PLC0415 only here
 
     return iso(datetime.fromtimestamp(at_ms / 1000, UTC))
@@ -187,14 +187,14 @@ def add(
             f"{name!r} is not a name for a server",
             hint="at most 30 letters, digits, - and single _ between them",
         )
-    whole = command if options["cwd"] else _make_paths_absolute(command)
-    folder = os.getcwd() if whole != command else ""
-    part = _part(whole, {**options, "cwd": options["cwd"] or folder})
+    absolute_command = command if options["cwd"] else _make_paths_absolute(command)
+    folder = os.getcwd() if absolute_command != command else ""
+    part = _build_entry(absolute_command, {**options, "cwd": options["cwd"] or folder})
     server = from_values(part, McpServerSettings)
-    _check(name, server)
+    _check_settings(name, server)
     _warn_of_secrets(server)
     before = _servers(home).get(name)
-    replaced = set_part(home, _KEY, name, part)
+    replaced = set_table_entry(home, _KEY, name, part)
     if before is None or before.url != server.url:
         delete_stored(home, name)
     reports = [] if no_test else run_on_loop(reach_all(home, {name: server}))
@@ -212,17 +212,17 @@ def add(
     end_if_failed(reports, as_json=as_json)
 
 
-def _check(name: str, server: McpServerSettings) -> None:
+def _check_settings(name: str, server: McpServerSettings) -> None:
     check_server(name, server)
     if server.url and not re.match(r"https?://[^/\s]", server.url):
         raise ConfigError(f"{server.url[:200]!r} is not a url", hint="begin it with https://")
 
 
 def _make_paths_absolute(command: Sequence[str]) -> tuple[str, ...]:
-    """Return a command with the files of the current folder as absolute paths.
+    """Return a command with absolute paths in place of relative paths of existing files.
 
-    A server may be started from any folder, and its sandbox shows it the files that its command names. A
-    word without a slash or a dot is a program or an option, also if a file has its name.
+    A server may be started from any folder, and its sandbox opens the files that its command names. A word
+    without a slash or a dot is a program or an option, even if a file has that name.
     """
     return tuple(
         os.path.abspath(part) if re.search(r"[/.]", part) and os.path.isfile(part) else part
@@ -230,32 +230,23 @@ def _make_paths_absolute(command: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _part(command: Sequence[str], options: dict[str, Any]) -> dict[str, object]:
-    part: dict[str, object] = {}
-    if command:
-        part["command"] = command[0]
-        if command[1:]:
-            part["args"] = list(command[1:])
+def _build_entry(command: Sequence[str], options: dict[str, Any]) -> dict[str, object]:
+    """Return the server's entry for config.yaml."""
+    program, *args = command or ("",)
+    part: dict[str, object] = {"command": program, "args": args}
     for key in ("url", "cwd", "timeout_s", "start_timeout_s", "allow_http"):
-        if options[key]:
-            part[key] = options[key]
+        part[key] = options[key]
     for key in ("env", "headers"):
-        if options[key]:
-            part[key] = dict(_pair(text) for text in options[key])
+        part[key] = dict(_parse_pair(text) for text in options[key])
     for key in ("allow", "deny"):
-        if options[key]:
-            part[key] = list(options[key])
-    return part | _rights(options["writes"], has_network=not options["no_network"])
+        part[key] = list(options[key])
+    paths = [os.path.abspath(os.path.expanduser(path)) for path in options["writes"]]
+    part["openings"] = [f"write {path}" for path in paths]
+    part = {key: value for key, value in part.items() if value}
+    return part | {"network": False} if options["no_network"] else part
 
 
-def _rights(writes: Sequence[str], *, has_network: bool) -> dict[str, object]:
-    """Return what the sandbox lets the server do besides, as config.yaml has it."""
-    openings = [f"write {os.path.abspath(os.path.expanduser(path))}" for path in writes]
-    part: dict[str, object] = {"openings": openings} if openings else {}
-    return part if has_network else part | {"network": False}
-
-
-def _pair(text: str) -> tuple[str, str]:
+def _parse_pair(text: str) -> tuple[str, str]:
     match = re.match(r"([^=:\s]+)\s*[=:]\s*(.*)", text, re.DOTALL)
     if match is None:
         raise click.UsageError(f"{text!r} is not NAME=VALUE", click.get_current_context())
@@ -276,13 +267,14 @@ def _warn_of_secrets(server: McpServerSettings) -> None:
 @_name
 @home_and_json
 def remove(home: Home, name: str, as_json: bool) -> None:
-    """Remove a server and its login from config.yaml, and what lets its tools run without a question."""
+    """Remove a server from config.yaml, its login, and the rules that let its tools run without a
+    question."""
     _find_server(home, name)
-    if not remove_part(home, _KEY, name):
+    if not remove_table_entry(home, _KEY, name):
         raise NotFound(f"{name} is not in {home.config}", hint="is it set in WHET_MCP_SERVERS?")
     delete_stored(home, name)
     remove_folder(home, name)
-    # A rule that stays would let the tools of a later server of this name run.
+    # A remaining rule would apply to the tools of a later server of this name.
     allowed = load(home, environ={}).settings.approval.allow
     rules = [rule for rule in allowed if rule.startswith(f"mcp__{name}__")]
     if rules:
@@ -331,20 +323,23 @@ def trust(home: Home, name: str, tools: tuple[str, ...], removes: bool, as_json:
     if record is None or not (record.tools or record.offers):
         raise ConfigError(f"what {name} offers is not known yet", hint=f"whet mcp test {name}")
     offered = {offer.spec.name: offer for offer in read_listing(name, server, record.catalogue).offered}
-    by_own = {offer.own_name: full for full, offer in offered.items()}
-    names = [by_own.get(tool, tool) for tool in tools] or list(offered)
-    for full in names:
-        if full not in offered:
-            available = ", ".join(list(by_own)[:20])
-            raise NotFound(f"{name} has no tool {full!r}", hint=f"it has: {available}")
-    change_list(home, "approval.allow", () if removes else names, names if removes else ())
-    if not removes:
-        AcceptedContents(home.root).accept_all({full: content_of(offered[full]) for full in names})
+    full_names = {offer.own_name: full_name for full_name, offer in offered.items()}
+    names = [full_names.get(tool, tool) for tool in tools] or list(offered)
+    for full_name in names:
+        if full_name not in offered:
+            available = ", ".join(list(full_names)[:20])
+            raise NotFound(f"{name} has no tool {full_name!r}", hint=f"it has: {available}")
+    if removes:
+        change_list(home, "approval.allow", (), names)
+    else:
+        change_list(home, "approval.allow", names, ())
+        contents = {full_name: content_of(offered[full_name]) for full_name in names}
+        AcceptedContents(home.root).accept_all(contents)
     if as_json:
         return emit_json({"name": name, "trusted": not removes, "tools": names})
-    for full in names:
-        claim = " (says that it may destroy something)" if offered[full].hints.destructive else ""
-        click.echo(f"{full}: {'asked about again' if removes else 'runs without a question'}{claim}")
+    for full_name in names:
+        claim = " (says that it may destroy something)" if offered[full_name].hints.destructive else ""
+        click.echo(f"{full_name}: {'asked about again' if removes else 'runs without a question'}{claim}")
 
 
 @mcp.command("login", short_help="Log in at a server.")
@@ -358,9 +353,9 @@ def login(
     home: Home, name: str, client_id: str, client_secret_env: str, no_browser: bool, **options: Any
 ) -> None:
     """Log in at a server: prints an address to open; the answer comes back to this machine."""
-    from whet.mcp import login as keeping  # noqa: PLC0415 httpx2 costs 30 ms; no other command needs it
-    from whet.mcp import oauth  # noqa: PLC0415
-    from whet.mcp.challenge import read_challenge  # noqa: PLC0415
+    from whet.mcp import login as stored_login  # noqa: PLC0415 - httpx2 costs 30 ms; only a login needs it
+    from whet.mcp import oauth  # noqa: PLC0415 - as above
+    from whet.mcp.challenge import read_challenge  # noqa: PLC0415 - as above
 
     server = _find_server(home, name)
     if not server.url:
@@ -372,7 +367,7 @@ def login(
         )
     secret = secrets.get(client_secret_env, "") if client_secret_env else ""
     client = oauth.Client(client_id, secret, document=_settings(home).mcp.client_metadata_url)
-    before = keeping.read_tokens(home, name, server.url)
+    before = stored_login.read_tokens(home, name, server.url)
     challenge = read_challenge(home, name, server.url)
     earlier = oauth.Earlier(challenge, before.rights if before else ())
 
@@ -381,10 +376,11 @@ def login(
         if not no_browser and os.environ.get("DISPLAY"):
             webbrowser.open(address)
 
-    work = oauth.log_in(server.url, client, show, SystemClock().unix_ms, options["wait_s"], earlier)
-    tokens = run_on_loop(work)
+    tokens = run_on_loop(
+        oauth.log_in(server.url, client, show, SystemClock().unix_ms, options["wait_s"], earlier)
+    )
     if tokens is not None:
-        keeping.write_tokens(home, name, tokens)
+        stored_login.write_tokens(home, name, tokens)
     if options["as_json"]:
         return emit_json(
             {"name": name, "logged_in": tokens is not None, "scope": tokens.scope if tokens else ""}
@@ -401,11 +397,11 @@ def logout(home: Home, name: str, as_json: bool) -> None:
 
     _find_server(home, name)
     path = tokens_path(home, name)
-    was_there = path.exists()
+    had_login = path.exists()
     path.unlink(missing_ok=True)
     if as_json:
-        return emit_json({"name": name, "logged_out": was_there})
-    click.echo(f"{name}: logged out" if was_there else f"{name}: there was no login")
+        return emit_json({"name": name, "logged_out": had_login})
+    click.echo(f"{name}: logged out" if had_login else f"{name}: there was no login")
 
 
 @mcp.command("serve", short_help="Be an MCP server on stdin and stdout.")

@@ -1,4 +1,4 @@
-"""The reports of `whet mcp test` and `add` about a server, and their display."""
+"""Test MCP servers by connecting to them, and print the results, for `whet mcp test` and `whet mcp add`."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class ServerReport(msgspec.Struct, frozen=True):
     tools: list[dict[str, Any]] = []
     left_out: list[dict[str, str]] = []
     denied: int = 0
-    """How many tools the settings exclude."""
+    """The number of tools that the settings exclude."""
     idle: tuple[str, ...] = ()
-    """The patterns of the settings that fit no tool."""
+    """The patterns of the settings that match no tool."""
     problem: str = ""
     hint: str = ""
     noticed: str = ""
@@ -63,7 +63,8 @@ class ServerReport(msgspec.Struct, frozen=True):
 
 
 async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> list[ServerReport]:
-    """Connect to servers concurrently. A person at a terminal sees that it may take a while."""
+    """Connect to servers concurrently and return a report on each. Announces it at a terminal, as it may take
+    a while."""
     if servers and sys.stderr.isatty():
         click.echo(wrap_text(f"asking {', '.join(servers)} ..."), err=True)
     settings = load(home, environ=os.environ).settings
@@ -72,7 +73,7 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
 
     jailed: set[str] = set()
 
-    def jail(name: str, server: McpServerSettings) -> ServerJail | None:
+    def make_jail(name: str, server: McpServerSettings) -> ServerJail | None:
         server_jail = own_server_jail(confinement, home, name, server)
         if server_jail is not None:
             jailed.add(name)
@@ -80,7 +81,7 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
 
     with closing(confinement):
         reports = await asyncio.gather(
-            *(_reach(home, name, server, jail) for name, server in servers.items())
+            *(_reach(home, name, server, make_jail) for name, server in servers.items())
         )
     reports = [
         _add_sandbox_hint(report, servers[report.name]) if report.name in jailed else report
@@ -88,16 +89,14 @@ async def reach_all(home: Home, servers: Mapping[str, McpServerSettings]) -> lis
     ]
     allowed = set(settings.approval.allow)
     return [
-        msgspec.structs.replace(report, asked_about=_asked_about(report, patterns, allowed))
+        msgspec.structs.replace(report, asked_about=_list_asked_about(report, patterns, allowed))
         for report in reports
     ]
 
 
 def _add_sandbox_hint(report: ServerReport, server: McpServerSettings) -> ServerReport:
-    """Return a failure's report with what the sandbox kept from the server, and how to give it more.
-
-    A failure with a hint of its own is returned unchanged: its cause is known.
-    """
+    """Return a failure's report with a hint that names the sandbox's limits and how to widen them. A report
+    with a hint of its own is returned unchanged."""
     if report.ok or report.hint not in ("", f"whet mcp test {report.name}"):
         return report
     reach = "the network" if server.network else "no network"
@@ -111,8 +110,8 @@ def _add_sandbox_hint(report: ServerReport, server: McpServerSettings) -> Server
     return msgspec.structs.replace(report, hint=hint)
 
 
-def _asked_about(report: ServerReport, patterns: Sequence[str], allowed: Collection[str]) -> list[str]:
-    """Return the destructive tools that a pattern of approval.allow matches and no entry names in full."""
+def _list_asked_about(report: ServerReport, patterns: Sequence[str], allowed: Collection[str]) -> list[str]:
+    """Return the destructive tools that approval.allow matches by a pattern but does not name in full."""
     names = [str(tool["name"]) for tool in report.tools if tool["destructive"]]
     covered = [name for name in names if any(fnmatchcase(name, rule) for rule in patterns)]
     return [name for name in covered if name not in allowed]
@@ -127,7 +126,8 @@ async def _reach(
     clock: Clock = SystemClock()
     guardian = Guardian()
     secrets = load_secrets(home, os.environ)
-    # npx and uvx download at the first start. A limit that the person set is kept.
+    # npx and uvx download at the first start, so the default limit is longer. A limit in the settings
+    # applies.
     parts = RemoteParts(home, secrets, clock, guardian, jail=jail, start_s=_FIRST_START_S)
     notices: list[str] = []
     remote = Remote(name, server, parts, notices.append, lambda _catalogue: None)
@@ -226,7 +226,7 @@ def _summary(report: ServerReport) -> str:
 
 
 def _show_head(report: ServerReport, text: str) -> None:
-    """Print a text that begins with the server's name, and the name in bold."""
+    """Print a text that begins with the server's name, with the name in bold."""
     click.echo(style_text(report.name, "bold") + wrap_text(text).removeprefix(report.name))
 
 
@@ -237,7 +237,7 @@ def _show_failure(report: ServerReport) -> None:
 
 
 def end_if_failed(reports: Sequence[ServerReport], *, as_json: bool) -> None:
-    """End the command with exit code 1 if a server that was just added can't be reached; it stays added."""
+    """End the command with exit code 1 if a server can't be reached. The server stays in config.yaml."""
     for report in reports:
         if not report.ok:
             if not as_json:

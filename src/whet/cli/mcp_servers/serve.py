@@ -1,7 +1,4 @@
-"""Whet as an MCP server on stdin and stdout, from loading the settings to the last answer.
-
-The server's tools are defined elsewhere.
-"""
+"""`whet mcp serve`: run Whet as an MCP server on stdin and stdout. Its tools are in `app/own_mcp`."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from whet.rpc import serve_stdio
 
 
 def run(home: Home, flags: Mapping[str, object], *, asks: bool) -> None:
-    """Serve until stdin ends; running turns are then cancelled, durably. Raises WhetError."""
+    """Serve until stdin ends, then cancel running turns, durably. Raises WhetError."""
     options = ChatOptions(home, flags)
     settings = load_settings(options, None)
     run_on_loop(_serve(options, settings, asks=asks))

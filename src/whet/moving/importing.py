@@ -1,7 +1,7 @@
-"""Stores the sessions of a source, many per transaction, and counts the outcomes.
+"""Store the sessions of another program, many per transaction, and count the outcomes.
 
-Committed batches survive a crash or Ctrl-C, and the next run continues from there. This module does not
-know which program the sessions come from.
+Committed batches survive a crash or Ctrl-C, and the next run continues after them. This module does not know
+which program the sessions come from.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ _INDEX_BATCHES = 30
 Progress = Callable[[int, int], None]
 """Called with the number of sessions and messages handled so far."""
 Consent = Callable[[str, str], bool]
-"""Asks the person for a yes to something that runs or that every request carries: the question, and the whole
-text that it is about."""
+"""Asks the person a question about a text, which is shown whole. Returns whether the answer is yes."""
 
 
 class ImportCounts(msgspec.Struct):
-    """Counts of an import: sessions that were new, had grown, were already stored, or differ on both sides
-    and were left alone; and the number of messages."""
+    """Counts of an import: sessions by outcome, and messages.
+
+    A session is new, has grown, is the same as the stored one, or was changed on both sides and is left
+    alone.
+    """
 
     new: int = 0
     grown: int = 0
@@ -92,21 +94,21 @@ def _store(
         return
     now = iso(clock.now())
 
-    def work(connection: apsw.Connection) -> list[Stored]:
+    def store_batch(connection: apsw.Connection) -> list[Stored]:
         return [bulk.store_session(connection, origin, past, now) for past in batch]
 
-    for past, stored in zip(batch, database.write_now(work), strict=True):
+    for past, stored in zip(batch, database.write_now(store_batch), strict=True):
         counts.add(stored, len(past.messages))
 
 
 class ImportOutcome(msgspec.Struct, frozen=True):
     """The outcome of importing one item.
 
-    `how` is set, copied, saved, installed, let in, added, paused (runs once a person starts it),
-    quarantined (stored, but inactive until a person accepts it), kept (it was here already) or left; `why`
-    has the details.
+    `result` is set, copied, saved, installed or let in; "added, paused" for a schedule that a person has to
+    start; quarantined if a person has to accept the item; kept if it was here already; or left if it can't be
+    imported.
     """
 
-    what: str
-    how: str
-    why: str = ""
+    item: str = msgspec.field(name="what")
+    result: str = msgspec.field(name="how")
+    detail: str = msgspec.field(default="", name="why")
