@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.agent.test_runs import extract_test_run, own_run, own_task
+from whet.agent.test_runs import extract_test_run, parse_own_run, parse_own_task
 from whet.config.paths import read_small
 from whet.contract.errors import ConfigError
 from whet.goals.claims import (
@@ -236,8 +236,8 @@ def _is_passing_run(call: GoalCall, calls: Sequence[GoalCall]) -> bool:
 def _selects(check: GoalCheck, call: GoalCall, command: str, workspace: Path) -> bool:
     """Return whether a command runs all tests of a check, none of them left out."""
     run_command = call.alone or extract_test_run(command) or command
-    if own_run(run_command) is None:
-        return not check.names and own_task(run_command) is not None
+    if parse_own_run(run_command) is None:
+        return not check.names and parse_own_task(run_command) is not None
     selection = _read_selection(run_command, workspace)
     if selection.targets is None:
         return False
@@ -258,7 +258,7 @@ def _is_named(call: GoalCall, name: str) -> bool:
 
 
 def _read_selection(command: str, workspace: Path) -> _TestSelection:
-    run = own_run(command)
+    run = parse_own_run(command)
     if run is None or _SETTING.search(command):
         return _TestSelection("", None)
     folder = ""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from whet.agent.test_runs import test_counts
+from whet.agent.test_runs import read_counts
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
 from whet.contract.texts import from_json
@@ -327,7 +327,7 @@ async def _run_again(
         output = await verifier.run_verifier(services, context.workspace, command, goal.id)
     except ToolError as error:
         return None, error.message
-    tests = test_counts(command, output.text)
+    tests = read_counts(command, output.text)
     if not output.error_kind and tests is not None and tests.passed and not tests.failed:
         return tests, ""
     text = verifier.output_end(output)

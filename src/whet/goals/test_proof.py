@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.agent.test_runs import OwnRun, extract_test_run, names_runner, own_run, own_task
+from whet.agent.test_runs import OwnRun, extract_test_run, names_runner, parse_own_run, parse_own_task
 from whet.contract.receipts import CallEffects, TestCounts
 from whet.contract.texts import from_json
 from whet.goals.base import read_text
@@ -41,7 +41,7 @@ _USED = re.compile(r"\$[({](\w+)[)}]")
 def new_program(command: str, folder: Path, begun_s: float) -> str:
     """Return a program, or a module that hides the runner's, that a command in `folder` runs tests with and
     that was changed since `begun_s`, else an empty string."""
-    run = own_run(command) or own_task(command)
+    run = parse_own_run(command) or parse_own_task(command)
     if run is None:
         return ""
     folder = run_folder(command, folder)
@@ -50,7 +50,7 @@ def new_program(command: str, folder: Path, begun_s: float) -> str:
 
 def run_folder(command: str, folder: Path) -> Path:
     """Return the folder that a command in `folder` runs tests in, or `folder` if it runs none."""
-    run = own_run(command) or own_task(command)
+    run = parse_own_run(command) or parse_own_task(command)
     for inner in run.folders if run is not None else ():
         folder = folder / os.path.expanduser(inner)
     return folder
@@ -62,7 +62,7 @@ def rerunnable_part(command: str, folder: Path) -> str:
     test_command = extract_test_run(command)
     if not test_command:
         return ""
-    task = own_task(test_command)
+    task = parse_own_task(test_command)
     if task is not None and not _tests_by_task(task, folder):
         return ""
     return f"cd {shlex.quote(str(folder))} && {test_command}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.agent.test_runs import names_runner, shows_failure, test_counts
+from whet.agent.test_runs import names_runner, read_counts, shows_failure
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.regular import open_regular
 from whet.sandbox.policy import Opening
@@ -124,7 +124,7 @@ def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
     text = f"{command}\n{scripts}"
     if not names_runner(text):
         return bool(_NEGATED.search(text)) or not shows_failure(command, output.text)
-    counts = test_counts(command, output.text)
+    counts = read_counts(command, output.text)
     if counts is None and _QUIET.search(text):
         return not _ALWAYS_ZERO.search(command) and not shows_failure(command, output.text)
     return counts is not None and counts.passed > 0 and not counts.failed
