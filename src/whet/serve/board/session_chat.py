@@ -117,12 +117,12 @@ class SessionChat:
             return await self._run_command(request, visit, command)
         if command is not None:
             try:
-                done = await self._run_plan_command(session_id, command[1])
+                reply = await self._run_plan_command(session_id, command[1])
             except ConfigError as error:
                 return await self._refuse(request, visit, ApiError(400, error.message))
-            if not done.sends:
+            if not reply.message:
                 return _redirect_to(request, session_id)
-            text = done.sends
+            text = reply.message
         message = await compose_message(
             text, request.state.files, Path(row.workspace or self._frame.services.workspace)
         )
@@ -165,11 +165,11 @@ class SessionChat:
             ]
             if action == "go" and now.steps and is_changed:
                 await self._run_plan_command(session_id, "\n".join(["steps", *steps]))
-            done = await self._run_plan_command(session_id, action)
+            reply = await self._run_plan_command(session_id, action)
         except (ConfigError, BadInput) as error:
             return await self._refuse(request, visit, ApiError(400, error.message))
-        if done.sends:
-            await self._frame.turns.begin(session_id, TurnInput(done.sends, (), "steer"))
+        if reply.message:
+            await self._frame.turns.begin(session_id, TurnInput(reply.message, (), "steer"))
         return _redirect_to(request, session_id)
 
     async def fork(self, request: Request, visit: Visit) -> Response:
