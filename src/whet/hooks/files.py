@@ -1,8 +1,8 @@
-"""Find the workspace files that a repository's hook runs, as far as its text and theirs name them.
+"""Find the workspace files that a repository's hook runs: those that its command names, and that these name.
 
-Followed are paths, globs, modules, and the files that a program reads by default (`make`: Makefile), in each
-folder that a text names. A script can name a file in ways that no reader follows, so a repository's hook also
-runs with less rights.
+A text can name a file by its path, a glob or a module, or by a program that reads it by default (`make`:
+Makefile), in any folder that the text names. Scripts can name files in other ways too, which are not
+followed; so a repository's hook also runs with fewer rights.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ _MIN_PROGRAM_CHARS = 4
 _SCANNED_BYTES = 64_000
 _MAX_WORDS = 2_000
 _MAX_LOOKUPS = 20_000
-"""The words that are looked up for all files together; each takes about ten looks at the disk."""
+"""How many words are looked up for all files together; each costs about ten accesses to the disk."""
 _MAX_FILES, _MAX_FOLDERS = 500, 20
 _MAX_MATCHES = 200
 _MAX_HASHED_BYTES = 200_000_000
@@ -32,8 +33,8 @@ _MAX_TEXT_BYTES = 400_000
 
 
 class HookFile(msgspec.Struct, frozen=True):
-    """A file that a hook runs, as it was read once: its path in the workspace, what stands for its content in
-    a hash, and its text, or None if it is too large to show or not text."""
+    """A file that a hook runs. `name` is its path in the workspace, and `seal` represents its content in a
+    hash. `text` is None if it is too large to show or not text."""
 
     name: str
     seal: bytes
@@ -42,7 +43,7 @@ class HookFile(msgspec.Struct, frozen=True):
 
 
 def read_files(workspace: Path, commands: list[str]) -> list[HookFile]:
-    """Read every file that the commands run. After 200 MB, files count by size and times."""
+    """Read every file that the commands run. After 200 MB in total, a file's seal is its size and times."""
     files: list[HookFile] = []
     left_bytes, left_text_bytes = _MAX_HASHED_BYTES, _MAX_TEXT_BYTES
     for path in sorted(find_files(workspace, commands)):
@@ -58,7 +59,9 @@ def read_files(workspace: Path, commands: list[str]) -> list[HookFile]:
                 else:
                     data = file.read()
                     left_text_bytes -= len(data)
-                    seal, text = hashlib.sha256(data).digest(), _decode(data)
+                    seal = hashlib.sha256(data).digest()
+                    with suppress(UnicodeDecodeError):
+                        text = data.decode()
         except OSError:
             files.append(HookFile(name, b"unreadable"))
         else:
@@ -74,18 +77,11 @@ def hash_files(files: list[HookFile]) -> str:
     return seal.hexdigest()
 
 
-def _decode(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def find_files(workspace: Path, commands: list[str]) -> set[Path]:
     """Return the files of a workspace that the commands name, and those that these files name in turn.
 
-    A text names files relative to the workspace, to its own folder, and to each folder that it or its callers
-    name: it may change into that folder, or search it for programs and modules.
+    Names in a text are looked up in the workspace, in the text's own folder, and in each folder that it or
+    its callers name, because it may change into that folder or search it for programs and modules.
     """
     paths: set[Path] = set()
     looked_up: set[tuple[Path, str]] = set()
@@ -104,7 +100,7 @@ def find_files(workspace: Path, commands: list[str]) -> set[Path]:
                 for path in reader.find_named(folder, word):
                     if path not in paths:
                         paths.add(path)
-                        waiting.append((tuple(dict.fromkeys((path.parent, *folders))), _read(path)))
+                        waiting.append((tuple(dict.fromkeys((path.parent, *folders))), _read_start(path)))
     return paths
 
 
@@ -114,7 +110,7 @@ def _without_variable(word: str) -> tuple[str, ...]:
 
 
 class _NameReader:
-    """Finds the files below a workspace that words may mean."""
+    """Finds the files below a workspace that the words of a text may mean."""
 
     def __init__(self, workspace: Path) -> None:
         self._inside = f"{workspace}/"
@@ -122,8 +118,8 @@ class _NameReader:
         self._names: dict[str, list[str]] = {}
 
     def add_named_folders(self, folders: tuple[Path, ...], words: list[str]) -> tuple[Path, ...]:
-        """Return these folders and those below the workspace that the words name, each relative to the ones
-        before it."""
+        """Return the folders, and those below the workspace that the words name, relative to any folder
+        before."""
         all_folders = dict.fromkeys(folders)
         for word in words:
             for folder in list(all_folders):
@@ -151,17 +147,17 @@ class _NameReader:
             yield from self._find_modules(os.path.normpath(os.path.join(folder, word)))
 
     def _is_default(self, folder: Path, entry: str, program: str) -> bool:
-        """Return whether a program may read a file by default: in the workspace any with its name in it."""
+        """Return whether a program may read a file by default: one with a typical name, or in the workspace
+        itself any whose name contains that of the program."""
         stem = entry.partition(".")[0]
         return program in entry if f"{folder}/" == self._inside else stem in (program, f"{program}file")
 
     def _find_modules(self, path: str) -> Iterator[Path]:
         """Yield the files that a module's path without an ending may mean: `./b` for `b.js`."""
-        for above, stem in (os.path.split(path), (path, "index")):
-            if f"{above}/".startswith(self._inside):
-                yield from (
-                    Path(above, file) for file in self._files_in(above) if file.startswith(f"{stem}.")
-                )
+        for folder, stem in (os.path.split(path), (path, "index")):
+            if f"{folder}/".startswith(self._inside):
+                files = self._files_in(folder)
+                yield from (Path(folder, file) for file in files if file.startswith(f"{stem}."))
 
     def _files_in(self, folder: str) -> list[str]:
         if folder not in self._names:
@@ -173,14 +169,14 @@ class _NameReader:
 
 
 def _expand(pattern: str, globs: GlobReader) -> list[str]:
-    """Return the paths that match a pattern, or none if it leads through too many folders."""
+    """Return the paths that match a pattern, or an empty list if it leads through too many folders."""
     try:
         return sorted(globs.expand(pattern))[:_MAX_MATCHES]
     except GlobTooWide:
         return []
 
 
-def _read(path: Path) -> str:
+def _read_start(path: Path) -> str:
     try:
         with open_regular(path) as file:
             return file.read(_SCANNED_BYTES).decode("utf-8", "replace")
