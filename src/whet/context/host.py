@@ -49,9 +49,8 @@ def _make_breaker() -> CircuitBreaker:
 
 
 class EngineHost:
-    """One session's context. `spare` creates the runner of the built-in engine on demand. `on_compacted`, if
-    set, is called after each recorded compaction. `before_compaction`, if set, returns text for the engine to
-    keep."""
+    """One session's context. `spare` creates the runner of the built-in engine. If set, `on_compacted` is
+    called after each recorded compaction, and `before_compaction` returns text for the engine to keep."""
 
     def __init__(
         self,
@@ -129,8 +128,7 @@ class EngineHost:
     async def without_refused(
         self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
     ) -> Sequence[Message] | None:
-        """Return the list without an item that the server may have refused, or None if there is no such
-        item."""
+        """Return the list without an item that the server may have refused, or None if there is none."""
         return await self._outgoing() if self._live.leave_out(refusal, emit, shorten=may_shorten) else None
 
     async def answered(self, emit: Emit) -> None:
@@ -167,8 +165,7 @@ class EngineHost:
         await self.runner.run("on_turn_complete", lambda: hook(copies, **filter_keywords(hook, facts)))
 
     async def compact(self, focus: str, emit: Emit) -> Compacted:
-        """Compact by hand, unless the engine reports that there is nothing to compact. Returns the
-        outcome."""
+        """Compact by hand, unless the engine reports that there is nothing to compact."""
         self._sync(None)
         await self._follow_model()
         await self._catch_up(emit)
@@ -248,14 +245,13 @@ class EngineHost:
 
     async def _before_request(self, emit: Emit) -> None:
         """Ask the engine whether to compact before the next request, and do so."""
-        is_first = self.log.live.turn_number != self._turn
-        if is_first:
+        if is_first := self.log.live.turn_number != self._turn:
             self._turn = self.log.live.turn_number
             if self.breaker.created is not None:
                 self.breaker.created.new_turn()
             await show_if_behind(self.log, self.runner)
         tokens = self._live.tokens()
-        answer = await self._ask_engine(self.runner, tokens, is_first=is_first)
+        answer = await self._ask_engine(self.runner, tokens, is_first)
         if answer is None and (spare := await self._engines.use_spare()) is not None:
             answer = await self._ask_engine(spare, tokens, is_first=False)
         if answer is None:
@@ -271,9 +267,7 @@ class EngineHost:
             self.runner.note(f"{self.runner.name} should compact and can't now: {answer.blocked}")
         self._blocked_reason = answer.blocked
 
-    async def _ask_engine(
-        self, runner: EngineRunner, tokens: int, *, is_first: bool
-    ) -> CompactionAnswer | None:
+    async def _ask_engine(self, runner: EngineRunner, tokens: int, is_first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact. Returns None if it failed."""
         may_compact = self.breaker.created is None or self.breaker.created.allows(tokens)
         is_rough = not self._live.is_counted

@@ -263,8 +263,7 @@ class GoalJudge:
                 tests, text = await _run_again(self.services, goal, context, command)
                 if tests is None:
                     return False, text
-                facts = msgspec.structs.replace(call.facts, tests=tests)
-                call = msgspec.structs.replace(call, facts=facts)
+                call = msgspec.structs.replace(call, facts=msgspec.structs.replace(call.facts, tests=tests))
             confirmed.append(call)
         if command := command_of(goal.text):
             passed, text = await self._recheck(msgspec.structs.replace(goal, verify=command), context)
@@ -275,11 +274,7 @@ class GoalJudge:
         return await self._judge_tests(goal, context, confirmed, session_calls)
 
     async def _judge_tests(
-        self,
-        goal: GoalRow,
-        context: CheckContext,
-        proofs: Sequence[GoalCall],
-        session_calls: Sequence[GoalCall],
+        self, goal: GoalRow, context: CheckContext, proofs: Sequence[GoalCall], calls: Sequence[GoalCall]
     ) -> Verdict:
         """Judge whether at least as many tests pass as before, and whether they are as strict."""
         for command in dict.fromkeys(call.test_command for call in proofs if call.test_command):
@@ -288,7 +283,7 @@ class GoalJudge:
             if text:
                 return passed, text
         counts = [call.facts.tests for call in proofs if call.facts.tests is not None]
-        lost = describe_lost_tests(counts, [call.facts for call in session_calls])
+        lost = describe_lost_tests(counts, [call.facts for call in calls])
         if not lost:
             return True, ""
         question = f"The goal's tests are fewer than they were: {lost}. Accept that?"

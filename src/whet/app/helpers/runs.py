@@ -114,16 +114,8 @@ class HelperRuns:
         services = self._services
         now = iso(services.clock.now())
         delivered = "" if wish.background else now  # a call that waits gets the result itself
-        row = HelperRow(
-            services.clock.new_id(),
-            parent_id,
-            0,
-            call,
-            wish,
-            services.clock.new_id(),
-            delivered=delivered,
-            begun=now,
-        )
+        ids = services.clock.new_id(), services.clock.new_id()
+        row = HelperRow(ids[0], parent_id, 0, call, wish, ids[1], delivered=delivered, begun=now)
         return await services.database.append(lambda db: helper_rows.add(db, row))
 
     def start_in_background(self, row: HelperRow, buffers: Buffers | None = None) -> None:
@@ -164,8 +156,7 @@ class HelperRuns:
         return any(helper.row.parent == parent_id for helper in self._running.values())
 
     def next_result(self, parent_id: str) -> InboxEntry | None:
-        """Return the next undelivered result of a session, with the write that marks it as delivered. Returns
-        None if there is none."""
+        """Return the next undelivered result of a session, whose write marks it as delivered, or None."""
         if parent_id not in self._parents:
             return None
         row = self._services.database.read_now(lambda db: helper_rows.find_next_result(db, parent_id))
@@ -288,8 +279,7 @@ class HelperRuns:
     async def merge_edits(
         self, row: HelperRow, write_result: Callable[[HelperRow, MergePlan | None], ToolOutput]
     ) -> ToolOutput:
-        """Merge the edits of a helper from its own working tree, unless that has been done, and return its
-        result."""
+        """Merge a helper's edits from its own working tree, unless that was done, and return its result."""
         tree = row.tree
         is_merged = row.merge is not None and bool(row.merge.done or row.merge.conflicts)
         if tree is None or is_merged or not row.can_merge:
