@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent.rig import ListGate, Rig, calls, rig
 from tests.support import let_pass
-from whet.agent.facts import call_facts
+from whet.agent.facts import derive_facts
 from whet.agent.loop import run_turn
 from whet.agent.session import TurnLimits
 from whet.contract.events import Emit, Event, ToolFinished, ToolProgress, TurnEnd
@@ -90,17 +90,18 @@ async def test_the_command_that_the_person_wrote_is_what_was_cut_off(tmp_path: P
 
 
 def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
-    made = call_facts(endless("send"), {"command": "x" * 500}, ToolOutput("done"), (), tmp_path)
+    made = derive_facts(endless("send"), {"command": "x" * 500}, ToolOutput("done"), (), tmp_path)
     assert f'"sent":"{"x" * 200}"' in made
     assert (
-        call_facts(endless("send"), {"command": "x"}, ToolOutput("", error_kind="denied"), (), tmp_path) == ""
+        derive_facts(endless("send"), {"command": "x"}, ToolOutput("", error_kind="denied"), (), tmp_path)
+        == ""
     )
 
 
 @pytest.mark.parametrize("more", [{"runs_on": "p1"}, {"over": "p1"}])
 def test_a_process_that_runs_on_or_is_over_is_named(tmp_path: Path, more: Any) -> None:
     ((name, value),) = more.items()
-    made = call_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
+    made = derive_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
     assert f'"{name}":"{value}"' in made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agent.rig import calls, rig
-from whet.agent.loose_calls import fit_values, plain_arguments, plain_name
+from whet.agent.loose_calls import fit_values, match_tool, unwrap_object
 from whet.contract.events import ToolFinished, ToolStarted
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec
 from whet_lab.practice.script import ScriptedReply
@@ -36,7 +36,7 @@ TOOLS = ("read_file", "write_file", "mcp__t__get", "todo")
     ],
 )
 def test_an_object_in_another_coat_is_that_object(text: str):
-    assert json.loads(plain_arguments(text)) == OBJECT
+    assert json.loads(unwrap_object(text)) == OBJECT
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_an_object_in_another_coat_is_that_object(text: str):
     ids=["cut in a text", "a loop of marks", "a fence without an end"],
 )
 def test_a_call_that_is_not_whole_is_left_as_it_is_in_time_that_grows_with_its_length(text: str):
-    assert plain_arguments(text) == text
+    assert unwrap_object(text) == text
 
 
 def test_a_raw_line_break_and_words_of_two_languages_are_read():
-    assert json.loads(plain_arguments('{"content": "l1\nl2\t\n"}')) == {"content": "l1\nl2\t\n"}
+    assert json.loads(unwrap_object('{"content": "l1\nl2\t\n"}')) == {"content": "l1\nl2\t\n"}
     mixed = "{'a': True, \"b\": false, 'c': null, 'd': 'it is true'}"
-    assert json.loads(plain_arguments(mixed)) == {"a": True, "b": False, "c": None, "d": "it is true"}
-    assert plain_arguments(" ") == plain_arguments("null") == "{}"
+    assert json.loads(unwrap_object(mixed)) == {"a": True, "b": False, "c": None, "d": "it is true"}
+    assert unwrap_object(" ") == unwrap_object("null") == "{}"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_raw_line_break_and_words_of_two_languages_are_read():
     ],
 )
 def test_arguments_that_are_cut_or_doubtful_stay_as_they_are(text: str):
-    assert plain_arguments(text) == text
+    assert unwrap_object(text) == text
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_arguments_that_are_cut_or_doubtful_stay_as_they_are(text: str):
      "readFile", "read_file()", "read_file<|channel|>commentary", "tools/read_file\n"],
 )  # fmt: skip
 def test_a_name_with_a_prefix_or_another_spelling_is_the_tool(name: str):
-    assert plain_name(name, TOOLS) == "read_file"
+    assert match_tool(name, TOOLS) == "read_file"
 
 
 @pytest.mark.parametrize("name", ["file", "get", "read", "", ".", "read_files", "delete.everything"])
 def test_another_name_is_no_tool(name: str):
-    assert plain_name(name, TOOLS) == name
-    assert plain_name("To_Do", (*TOOLS, "to_do")) == "To_Do", "two tools may be meant"
+    assert match_tool(name, TOOLS) == name
+    assert match_tool("To_Do", (*TOOLS, "to_do")) == "To_Do", "two tools may be meant"
 
 
 async def test_a_mended_call_is_shown_and_stored_as_it_runs(tmp_path: Path) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.support import each
-from whet.agent.test_runs import OwnRun, extract_test_run, mentions_runner, names_runner, own_run, own_task
+from whet.agent.test_runs import (
+    OwnRun,
+    extract_test_run,
+    mentions_runner,
+    names_runner,
+    parse_own_run,
+    parse_own_task,
+)
 
 _ACTIVATE = ". .venv/bin/activate"
 
@@ -32,7 +39,7 @@ _ACTIVATE = ". .venv/bin/activate"
     ],
 )
 def test_a_runner_answers_for_a_command_that_ends_in_it(command: str, expected: OwnRun | None) -> None:
-    assert own_run(command) == expected
+    assert parse_own_run(command) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +55,7 @@ def test_a_runner_answers_for_a_command_that_ends_in_it(command: str, expected: 
     ],
 )
 def test_a_task_of_the_workspace_is_run_as_it_is_written_there(command: str, expected: OwnRun | None) -> None:
-    assert own_task(command) == expected
+    assert parse_own_task(command) == expected
 
 
 @pytest.mark.parametrize(

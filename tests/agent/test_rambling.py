@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls, rig
-from whet.agent.rambling import AnswerGuard, repetition_period
+from whet.agent.rambling import AnswerGuard, find_period
 from whet.agent.session import TurnLimits
 from whet.contract.errors import Rambled
 from whet_lab.practice.script import ScriptedReply
@@ -57,24 +57,24 @@ async def test_the_cap_holds_and_says_which_setting_it_is(tmp_path: Path):
 
 
 def test_the_length_of_what_is_repeated():
-    assert repetition_period("ab" * 5_000) == 2 and repetition_period("ab" * 2_000) == 0
-    assert repetition_period("") == 0
+    assert find_period("ab" * 5_000) == 2 and find_period("ab" * 2_000) == 0
+    assert find_period("") == 0
 
 
 @pytest.mark.parametrize(("times", "period"), [(8, 0), (9, 2_000)])
 def test_a_long_text_is_repeated_once_it_came_eight_times_more(times: int, period: int) -> None:
     text = " ".join(str(n * n) for n in range(500))[:2_000]
-    assert repetition_period(text * times) == period
-    assert repetition_period(text * 4 + "But no. " + text * 5) == 0
+    assert find_period(text * times) == period
+    assert find_period(text * 4 + "But no. " + text * 5) == 0
 
 
 def test_an_answer_may_have_as_many_characters_as_its_cap_and_no_more() -> None:
     guard = AnswerGuard(10)
     guard.feed("0123456789")
-    assert guard.whole() == "0123456789"
+    assert guard.all_text() == "0123456789"
     with pytest.raises(Rambled, match="passed 10 characters"):
         guard.feed("x")
-    assert guard.whole() == "0123456789"
+    assert guard.all_text() == "0123456789"
 
 
 def test_of_an_answer_that_only_repeats_itself_two_rounds_are_kept() -> None:
@@ -93,5 +93,5 @@ def test_a_repetition_is_noticed_within_2_000_characters() -> None:
 
 
 def test_the_shortest_repetition_is_found() -> None:
-    assert repetition_period("The answer: " + "x" * 9_000) == 1
-    assert repetition_period("The answer: " + "xy" * 9_000) == 2
+    assert find_period("The answer: " + "x" * 9_000) == 1
+    assert find_period("The answer: " + "xy" * 9_000) == 2

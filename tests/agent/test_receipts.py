@@ -13,7 +13,7 @@ from tests.rewind.running import ANSWER, Running, call, running, shell
 from tests.support import each
 from whet.agent.facts import display_name
 from whet.agent.loop import run_turn
-from whet.agent.test_runs import test_counts as counts_of
+from whet.agent.test_runs import read_counts
 from whet.contract.changes import TextChange
 from whet.contract.events import Event, TextDelta, TurnEnd
 from whet.contract.messages import Message, ToolCall, Usage
@@ -235,11 +235,11 @@ def test_a_command_that_runs_tests_and_changes_files_leaves_it_unclear(tmp_path:
     ],
 )
 def test_counts_of_known_runners(command: str, output: str, expected: TestCounts | None) -> None:
-    assert counts_of(command, output) == expected
+    assert read_counts(command, output) == expected
 
 
 def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
-    found = counts_of("echo pytest; cat old.log", _PYTEST)
+    found = read_counts("echo pytest; cat old.log", _PYTEST)
     assert found is not None and not found.direct
 
 
@@ -266,7 +266,7 @@ def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
     ],
 )
 def test_a_runner_whose_end_or_output_may_be_anothers_is_not_direct(command: str) -> None:
-    found = counts_of(command, _PYTEST)
+    found = read_counts(command, _PYTEST)
     assert found is not None and not found.direct
 
 
@@ -280,7 +280,7 @@ def test_a_runner_whose_end_or_output_may_be_anothers_is_not_direct(command: str
     ],
 )
 def test_a_runner_that_ends_its_command_is_direct(command: str) -> None:
-    found = counts_of(command, _PYTEST)
+    found = read_counts(command, _PYTEST)
     assert found is not None and found.direct
 
 

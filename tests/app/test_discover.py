@@ -20,7 +20,7 @@ from whet.app.model_links.discover import (
     list_by_servers,
     needs_model,
     practice_choice,
-    save,
+    save_choice,
 )
 from whet.config.load import load
 from whet.config.paths import Home
@@ -73,7 +73,7 @@ def probe(name: str, url: str, limit_s: float = 5.0) -> list[ModelChoice]:
 def test_keys_are_found_by_name_in_the_catalogs_order() -> None:
     found = list_by_keys({"GROQ_API_KEY": "x", "ANTHROPIC_API_KEY": "y", "OPENAI_API_KEY": "", "OTHER": "z"})
     assert [choice.provider for choice in found] == ["anthropic", "groq"]
-    assert found[0].found == "ANTHROPIC_API_KEY is set"
+    assert found[0].reason == "ANTHROPIC_API_KEY is set"
     assert found[0].model
     assert list_by_keys({}) == []
 
@@ -83,7 +83,7 @@ def test_a_server_that_answers_is_offered_with_a_model_for_chat() -> None:
     with answering(body(text)) as url:
         (choice,) = probe("ollama", url)
     assert (choice.provider, choice.model) == ("ollama", "qwen3:8b")
-    assert choice.found.startswith("answers on 127.0.0.1:")
+    assert choice.reason.startswith("answers on 127.0.0.1:")
 
 
 def test_the_practice_server_is_understood_over_real_http() -> None:
@@ -147,7 +147,7 @@ def test_the_person_chooses(typed: list[str], provider: str) -> None:
 def test_the_choice_is_saved(home: Path) -> None:
     place = Home(home)
     assert needs_model(load(place, environ={}).settings)
-    save(place, OFFERS[0])
+    save_choice(place, OFFERS[0])
     settings = load(place, environ={}).settings
     assert (settings.model.provider, settings.model.model) == ("openai", "gpt")
     assert not needs_model(settings)

@@ -16,7 +16,7 @@ import pytest
 from tests.app.goal_runs import Judge, claim, finish, pursue
 from tests.rewind.running import ANSWER, call
 from whet.contract.receipts import CallEffects, FileLines, TestCounts
-from whet.goals.test_proof import lost_tests, new_program, rerunnable_part
+from whet.goals.test_proof import describe_lost_tests, find_new_program, make_test_command
 from whet.goals.text import GoalWish
 
 _TEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n"
@@ -46,9 +46,9 @@ def test_a_runner_that_was_made_since_is_found(
     place.chmod(0o755)
     begun_s = place.stat().st_ctime - 0.001
     os.utime(place, (0, 0))  # its own time is no proof
-    assert made in new_program(command, tmp_path, begun_s)
-    assert not new_program(command, tmp_path, time.time() + 1)
-    assert made in new_program(rerunnable_part(f"{command} || true", tmp_path), tmp_path, begun_s)
+    assert made in find_new_program(command, tmp_path, begun_s)
+    assert not find_new_program(command, tmp_path, time.time() + 1)
+    assert made in find_new_program(make_test_command(f"{command} || true", tmp_path), tmp_path, begun_s)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_part_that_runs_tests_is_taken_out_of_a_command(tmp_path: Path, comm
     (tmp_path / "py" / "tox.ini").write_text("[testenv]\ncommands = pytest {posargs}\n")
     (tmp_path / "web").mkdir()
     expected = f"cd {shlex.quote(str(tmp_path))} && {part}" if part else ""
-    assert rerunnable_part(command, tmp_path) == expected
+    assert make_test_command(command, tmp_path) == expected
 
 
 @pytest.mark.slow
@@ -239,7 +239,9 @@ def _ran(passed: int, skipped: int = 0, *changed: FileLines) -> CallEffects:
 )
 def test_what_was_lost_of_the_tests(effects: list[CallEffects], why: str) -> None:
     claimed = [one.tests for one in effects[-1:] if one.tests is not None]
-    assert lost_tests(claimed, effects).startswith(why) and bool(why) == bool(lost_tests(claimed, effects))
+    assert describe_lost_tests(claimed, effects).startswith(why) and bool(why) == bool(
+        describe_lost_tests(claimed, effects)
+    )
 
 
 @pytest.mark.slow

@@ -110,12 +110,12 @@ async def test_a_helper_can_be_steered_and_stopped(tmp_path: Path) -> None:
         context = looking(app, session)
         await _until(lambda: _runs(app, first) and _runs(app, second))
         window = HelperWindow(app.helpers)
-        told = await window.look_after(context, first.name, "write", steps(answer="steered"), 0)
+        told = await window.act(context, first.name, "write", steps(answer="steered"), 0)
         assert "reads it" in told.text
-        stopped = await window.look_after(context, second.name, "kill", "", 0)
+        stopped = await window.act(context, second.name, "kill", "", 0)
         assert "stopped" in stopped.text
         (tmp_path / "work" / "go").touch()
-        await window.look_after(context, first.name, "wait", "", 60)
+        await window.act(context, first.name, "wait", "", 60)
         assert [(one.reason, one.answer) for one in rows(app, session)] == [
             ("answered", "steered"),
             ("stopped", ""),

@@ -46,13 +46,13 @@ async def say(session: Session, text: str) -> list[str]:
 def test_a_session_that_plans_reads_only_and_is_told_so(tmp_path: Path) -> None:
     async def work(app: App, session: Session, server: PracticeServer) -> None:
         begun = await planning.run_command(app.services, session.id, "mend it")
-        assert begun.sends == "mend it" and "only reads" in begun.said
+        assert begun.message == "mend it" and "only reads" in begun.text
         plan = todo(("look", "pending"), ("mend", "pending"))
         told = await say(session, steps([shell("touch x"), plan]))
         assert "plans and only reads" in told[0] and not (tmp_path / "work" / "x").exists()
         assert b"Plan mode" in server.requests[-1].body
         shown = await planning.run_command(app.services, session.id, "")
-        assert "1. [ ] look" in shown.said and "2. [ ] mend" in shown.said and "(planning" in shown.said
+        assert "1. [ ] look" in shown.text and "2. [ ] mend" in shown.text and "(planning" in shown.text
 
     run(tmp_path, work)
 
@@ -67,7 +67,7 @@ def test_background_commands_that_run_on_are_named_when_planning_begins(tmp_path
         assert await modes.set_mode(app.services, session.id, "plan") == [line]
         await modes.set_mode(app.services, session.id, "ask")
         begun = await planning.run_command(app.services, session.id, "mend it")
-        assert line in begun.said
+        assert line in begun.text
 
     run(tmp_path, work)
 
@@ -76,9 +76,9 @@ def test_the_person_changes_the_steps_and_approves_them(tmp_path: Path) -> None:
     async def work(app: App, session: Session, server: PracticeServer) -> None:
         await planning.run_command(app.services, session.id, "mend it")
         changed = await planning.run_command(app.services, session.id, "steps\n1. look twice\n- mend\n\n")
-        assert "1. [ ] look twice" in changed.said and "2. [ ] mend" in changed.said
+        assert "1. [ ] look twice" in changed.text and "2. [ ] mend" in changed.text
         going = await planning.run_command(app.services, session.id, "go")
-        assert "approved" in going.sends and "1. look twice\n2. mend" in going.sends
+        assert "approved" in going.message and "1. look twice\n2. mend" in going.message
         assert await say(session, steps([shell("touch x")])) and (tmp_path / "work" / "x").exists()
         assert b"Plan mode" not in server.requests[-1].body
         with pytest.raises(ConfigError, match="no steps"):
@@ -101,7 +101,7 @@ def test_what_was_done_for_a_step_is_read_from_its_calls(tmp_path: Path) -> None
             ),
         )
         state = await planning.read_plan(app.services, session.id)
-        assert [(one.status, one.done) for one in state.steps] == [
+        assert [(step.status, step.effects) for step in state.steps] == [
             ("completed", "1 command"),
             ("completed", "a.txt +1 −0 · no tests ran"),
         ]

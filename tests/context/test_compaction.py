@@ -57,9 +57,9 @@ class Bench:
         self.engines = SessionEngines(log, self.seat, HostFacts(lambda: info), None)
         self.live = LiveList(log, 0)
         self.live.follow()
-        self.brake = CircuitBreaker()
+        self.breaker = CircuitBreaker()
         self.told: list[Compaction] = []
-        self.runner = CompactionRunner(log, self.engines, self.live, self.brake, self.hear)
+        self.runner = CompactionRunner(log, self.engines, self.live, self.breaker, self.hear)
 
     async def hear(self, done: Compaction) -> None:
         self.told.append(done)
@@ -123,10 +123,10 @@ async def test_a_list_that_grew_after_an_attempt_in_vain_is_the_end_of_automatic
     tmp_path: Path, size: int
 ) -> None:
     async with bench(tmp_path, 1_000) as b:
-        b.brake.note_idle(100, 1_000)
+        b.breaker.note_idle(100, 1_000)
         assert await b.compact(size)
         told = [text for text in b.seat.notices if "automatic compaction is off" in text]
-        assert len(told) == (size > 100) and bool(b.brake.stopped) is (size > 100)
+        assert len(told) == (size > 100) and bool(b.breaker.stopped) is (size > 100)
 
 
 ASKED, ANSWERED, OWN = "Port the importer.", "I look at it. " * 20, {"role": "user", "content": "Shorter."}

@@ -46,7 +46,7 @@ def host_of(one: Rig) -> EngineHost:
 def give_up(one: Rig) -> None:
     """Have automatic compaction stop, as after two attempts in vain."""
     for _ in range(2):
-        host_of(one).brake.get().note_idle(100, 1_000)
+        host_of(one).breaker.get().note_idle(100, 1_000)
 
 
 async def stored_roles(one: Rig) -> str:
@@ -125,7 +125,7 @@ async def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stan
         await one.turn(LONG)
         before = list(one.session.log.messages)
         engine.act = HOSTILE[kind]
-        host_of(one).brake.get().reset()
+        host_of(one).breaker.get().reset()
         one.events.clear()
         end = await one.turn("go on")
         assert (end.reason, end.text) == ("answered", "Still here.")
@@ -149,7 +149,7 @@ async def test_whatever_list_is_recorded_the_request_is_valid_and_the_session_op
     async with rig(tmp_path, script(), engine=engine) as one:
         await one.turn(LONG)
         engine.act = act
-        host_of(one).brake.get().reset()
+        host_of(one).breaker.get().reset()
         end = await one.turn("my last request")
         assert (end.reason, end.text) == ("answered", "Still here.")
         assert len(compactions(one)) == 1
@@ -197,7 +197,7 @@ async def test_a_floor_above_the_threshold_stops_after_two(tmp_path: Path) -> No
     async with rig(tmp_path, [ScriptedReply(LONG), *replies, ScriptedReply("Done.")], engine=engine) as one:
         host = host_of(one)
         await one.turn(LONG)
-        host.brake.get().reset()
+        host.breaker.get().reset()
         engine.calls = 0
         await one.turn("go on")
         assert engine.calls == 2 and len(compactions(one)) == 2

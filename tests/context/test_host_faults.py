@@ -93,7 +93,7 @@ async def test_past_its_deadline_the_turn_goes_on_and_the_lane_stays_closed(tmp_
     async with rig(tmp_path, replies, engine=engine, spare=spare, deadlines=deadlines) as one:
         host = host_of(one)
         await one.turn(LONG)
-        host.brake.get().reset()
+        host.breaker.get().reset()
         engine.act = hang
         assert (await one.turn("go on")).text == "On."
         assert [event.engine for event in compactions(one)] == ["spare"]
@@ -127,7 +127,7 @@ async def test_a_cancel_during_a_compaction_changes_nothing(tmp_path: Path) -> N
         await cancel_task(task)
         release.set()
         assert await stored_roles(one) == "uau"
-        host_of(one).brake.get().reset()
+        host_of(one).breaker.get().reset()
         assert (await one.turn("again")).text == "Done."
         assert len(compactions(one)) == 1
 

@@ -346,7 +346,7 @@ async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_
     async with rig(tmp_path, [ScriptedReply("ok")] * 6, engine=engine) as one:
         for text in ("a", "b"):
             await one.turn(text)
-        host_of(one).brake.get().reset()
+        host_of(one).breaker.get().reset()
         engine.act = lambda rows: [{"role": "user", "content": rows[0]["content"] * 9 + LONG}, *rows[-2:]]
         for text in ("c", "d", "e", "f"):
             await one.turn(text)

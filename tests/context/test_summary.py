@@ -212,5 +212,5 @@ def test_the_line_of_a_part_says_which_messages_when_and_what() -> None:
 
 
 def test_sections_are_cut_before_each_heading() -> None:
-    assert summary.sections("a\n## 2. B\nc\n## 3. D") == ["a\n", "## 2. B\nc\n", "## 3. D"]
-    assert summary.sections("") == [""] and summary.sections("## x") == ["## x"]
+    assert summary.split_sections("a\n## 2. B\nc\n## 3. D") == ["a\n", "## 2. B\nc\n", "## 3. D"]
+    assert summary.split_sections("") == [""] and summary.split_sections("## x") == ["## x"]

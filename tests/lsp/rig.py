@@ -65,10 +65,10 @@ class Project:
         """Begin a session: its tools are those that are there now."""
         servers = find_servers(self.folder, self._lsp_settings.servers)
         file_tools = FileTools(ToolPool(2), rules=self._rules)
-        code_tools = {tool.name: tool for tool in self.service.tools(self.folder, servers)}
+        list_code_tools = {tool.name: tool for tool in self.service.tools(self.folder, servers)}
         tools = {tool.name: tool for tool in file_tools}
         settings = Settings(lsp=self._lsp_settings)
-        self.tools = {**check_edits(tools, self.service.check_edit, settings), **code_tools}
+        self.tools = {**check_edits(tools, self.service.check_edit, settings), **list_code_tools}
 
     async def call(self, name: str, session: str = "s1", **arguments: object) -> str:
         """Return the text of a call's result, planned and run as the loop does."""

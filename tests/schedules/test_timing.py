@@ -109,9 +109,9 @@ def test_a_zone_that_is_none_is_refused_with_one_that_is_near() -> None:
 def test_missed_times_are_one_run_if_the_latest_is_not_too_long_ago() -> None:
     daily, due = schedule("0 9 * * *", "UTC"), at("2026-11-18T09:00:00+00:00")
     soon = timing.judge(daily, due, at("2026-11-21T11:00:00+00:00"), 43_200)
-    assert (soon.may_run, soon.missed, soon.latest) == (True, 3, at("2026-11-21T09:00:00+00:00"))
+    assert (soon.may_run, soon.missed_count, soon.latest) == (True, 3, at("2026-11-21T09:00:00+00:00"))
     late = timing.judge(daily, due, at("2026-11-22T06:00:00+00:00"), 43_200)
-    assert (late.may_run, late.missed) == (False, 3)
+    assert (late.may_run, late.missed_count) == (False, 3)
     never = timing.judge(daily, due, at("2026-11-18T09:05:00+00:00"), 0)
     assert not never.may_run
     on_time = timing.judge(daily, due, at("2026-11-18T09:00:20+00:00"), 0)
@@ -119,7 +119,7 @@ def test_missed_times_are_one_run_if_the_latest_is_not_too_long_ago() -> None:
     often = timing.judge(schedule("* * * * *", "UTC"), due, at("2027-11-18T09:00:30+00:00"), 0)
     assert often.may_run
     once = timing.judge(schedule(single="2026-11-18T09:00:00Z"), due, at("2026-11-18T20:00:00+00:00"), 43_200)
-    assert (once.may_run, once.missed) == (True, 0)
+    assert (once.may_run, once.missed_count) == (True, 0)
 
 
 @pytest.mark.parametrize(

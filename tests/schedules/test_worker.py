@@ -18,7 +18,7 @@ from tests.support import beat, list_jobs
 from whet.clock import SystemClock
 from whet.contract.errors import ConfigError
 from whet.contract.messages import Message
-from whet.schedules.execution import check, is_chat
+from whet.schedules.execution import check_target, is_chat
 from whet.store import chats, jobs, schedules, sessions
 from whet.store.database import StateDatabase
 from whet.store.leases import HEARTBEAT_S
@@ -239,11 +239,11 @@ async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
 def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, server: PracticeServer) -> None:
     server.install([says("a " * 1_500), ScriptedReply(fault=Fault(status=500))])
     with pytest.raises(ConfigError):
-        bench.database.read_now(lambda db: check(db, "telegram:7"))
+        bench.database.read_now(lambda db: check_target(db, "telegram:7"))
     chat = bench.database.write_now(
         lambda db: chats.get_or_create_chat(db, chats.ChatPlace("telegram", "7", user="7"))
     )
-    bench.database.read_now(lambda db: check(db, "telegram:7"))
+    bench.database.read_now(lambda db: check_target(db, "telegram:7"))
     bench.add(target="telegram:7")
     bench.clock.advance(10 * MINUTE_S)
     bench.drain()
@@ -265,7 +265,7 @@ def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: 
     bench.database.write_now(
         lambda db: chats.get_or_create_chat(db, chats.ChatPlace("my-bot", "-1007", user="7"))
     )
-    bench.database.read_now(lambda db: check(db, "my-bot:-1007"))
+    bench.database.read_now(lambda db: check_target(db, "my-bot:-1007"))
     bench.add(target="my-bot:-1007")
     bench.clock.advance(10 * MINUTE_S)
     bench.drain()

@@ -1,7 +1,7 @@
-"""Close calls without a result: those that the end of a turn interrupted, and those that a crash left when a
-new message arrives.
+"""Store results for calls that have none: after a turn was interrupted, and when a new message follows a
+crash.
 
-Each gets a result that says what happened, with the effects that the call may have had.
+Each result says what happened, and names the effects that the call may have had.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from whet.agent.plan_call import arguments_of, call_key, resolve_tool
+from whet.agent.plan_call import call_key, parse_arguments, resolve_tool
 from whet.agent.record_call import add_facts, note_changed_arguments
 from whet.agent.session import Session, StoppedCall
 from whet.clock import iso
@@ -33,10 +33,8 @@ _UNKNOWN = (
 
 
 async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason, emit: Emit) -> None:
-    """Store and show a result for every call that has none, so that the transcript is complete.
-
-    The result says whether the call was stopped while it ran or was never started.
-    """
+    """Store and show a result for every call without one, at the end of a turn. It says whether the call was
+    stopped while it ran or never started."""
     await session.log.drain()  # a cancelled task may have a start or a result that is still being written
     for open_call in session.log.open_calls(turn):
         text = f"The turn ended ({reason}) before this call had a result: it "
@@ -52,7 +50,7 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
 
 
 def _printed_text(session: Session, open_call: OpenCall, stopped: StoppedCall) -> str:
-    """Return the output of a stopped call so far, as the last part of its result text."""
+    """Return the end of a stopped call's result: its output so far. Empty if it printed nothing."""
     printed = stopped.printed.strip("\n")
     if not printed:
         return ""
@@ -62,10 +60,10 @@ def _printed_text(session: Session, open_call: OpenCall, stopped: StoppedCall) -
 
 
 async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> None:
-    """Close the calls that a crash left open, because a new message takes precedence.
+    """Close the calls that a crash left open instead of resuming them, because a new message has arrived.
 
-    A call that had started is closed here only if its tool may be repeated. Any other is left to `dispatch`,
-    which reports it as interrupted without running it again.
+    A call that had started is closed only if its tool may be repeated: any other one is left to `dispatch`,
+    which reports it as interrupted.
     """
     for open_call in session.log.open_calls(turn):
         if open_call.started and not _may_run_again(session, open_call):
@@ -80,7 +78,7 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
 
 
 async def _close_helper(session: Session, turn: TurnRecord, open_call: OpenCall) -> str:
-    """End the helper that a call waited for, and return its work so far, or an empty string without one."""
+    """End the helper that a call waited for. Returns the helper's work so far, or "" if there is none."""
     from whet.store.helper_account import close_helper  # noqa: PLC0415 - only after a crash
 
     key, now = call_key(turn, open_call), iso(session.clock.now())
@@ -108,16 +106,16 @@ def _may_run_again(session: Session, open_call: OpenCall) -> bool:
     if tool is None:
         return False
     with suppress(ToolError):
-        tool = resolve_tool(session, tool, arguments_of(open_call.call))[0]
+        tool = resolve_tool(session, tool, parse_arguments(open_call.call))[0]
     return tool.may_run_again
 
 
 def interrupted_output(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
     """Return the result of a call that was stopped while it ran, with the effects that it may have had."""
-    call, edited = open_call.call, open_call.ran  # `edited` replaced the model's arguments, if not empty
+    call, edited = open_call.call, open_call.ran  # `edited`: the arguments as the person changed them, or ""
     output = ToolOutput(note_changed_arguments(edited, text) if edited else text, error_kind="interrupted")
     if (tool := session.tools.get(call.name)) is not None:
         with suppress(ToolError):
-            tool, arguments = resolve_tool(session, tool, arguments_of(call))
+            tool, arguments = resolve_tool(session, tool, parse_arguments(call))
             output = add_facts(session, (tool, msgspec.json.decode(edited) if edited else arguments), output)
     return output

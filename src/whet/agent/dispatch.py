@@ -33,8 +33,7 @@ async def dispatch(session: Session, turn: TurnRecord, emit: Emit, clock: TurnCl
             or tool.plan is not None
             or ("command" in tool.tags and _runs_commands(planned))
         ):
-            # The person sees what this call would write and where it starts, so the calls before it must have
-            # finished.
+            # The person is shown this call's changes and its folder, which depend on the calls before it.
             await _run_all(session, turn, planned, emit, clock)
             planned = []
         planned.append(await plan_call(session, turn, open_call, emit, clock))
@@ -85,7 +84,8 @@ async def _notify_observers(
 
 
 def _batches(planned: Sequence[PlannedCall]) -> list[list[PlannedCall]]:
-    """Split the calls in the model's order: neighbours that may overlap together, every other call alone."""
+    """Split the calls into batches, in the model's order: neighbours that may overlap share one, every other
+    call is alone."""
     batches: list[list[PlannedCall]] = []
     overlapping = False
     for item in planned:

@@ -1,5 +1,5 @@
-"""Derive the facts of a call from its tool, arguments and output; they are stored with its result in one
-commit."""
+"""Derive the facts of a call (edits, command, tests, messages sent) from its tool, arguments and output. They
+are stored with its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.agent.test_runs import test_counts
+from whet.agent.test_runs import read_counts
 from whet.contract.changes import FileEdit, TextChange, hash_bytes
 from whet.contract.receipts import HASH_CHARS, CallEffects, FileLines
 from whet.contract.texts import subject_of
@@ -20,14 +20,14 @@ _ABOUT_CHARS = 200
 _NEVER_RAN = frozenset({"denied", "bad_input", "unknown_tool", "cancelled"})
 
 
-def call_facts(
+def derive_facts(
     tool: Tool,
     arguments: Mapping[str, object],
     output: ToolOutput,
     edits: tuple[FileEdit, ...],
     workspace: Path,
 ) -> str:
-    """Return the call's facts as JSON, or an empty string if it had no effect that a receipt names."""
+    """Return the call's facts as JSON, or an empty string if it had no effect for the turn's receipt."""
     if output.error_kind in _NEVER_RAN:
         return ""
     is_new_file = len(output.changes) == 1 and output.changes[0].old is None
@@ -54,7 +54,7 @@ def call_facts(
     facts = CallEffects(
         edits=lines,
         command=command[:_COMMAND_CHARS],
-        tests=test_counts(command, output.text) if command else None,
+        tests=read_counts(command, output.text) if command else None,
         sent=sent,
         folder=output.folder,
         pipeline=output.pipeline,

@@ -1,5 +1,4 @@
-"""Interrupt a turn: its time limit, which pauses while a person is asked, and a cancel, which waits for work
-that must not be cut off.
+"""The time limit of a turn, which pauses while a person is asked, and cancels that wait for writes to finish.
 
 This module does not know what a turn does.
 """
@@ -72,8 +71,7 @@ class TurnClock:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Pause the clock inside the context. With several questions open, it continues when the last one is
-        answered."""
+        """Pause the clock inside the context. If several contexts are open, it continues after the last."""
         with self._around():
             loop = asyncio.get_running_loop()
             self._open_pauses += 1
@@ -107,7 +105,8 @@ class TurnClock:
 
 
 async def finish_shielded(work: Awaitable[T]) -> T:
-    """Finish `work` however often this task is cancelled meanwhile, then raise the cancellation."""
+    """Finish `work` even if this task is cancelled meanwhile, any number of times; then raise the
+    cancellation."""
     return await finish_or_undo(work, None)
 
 
@@ -133,8 +132,8 @@ async def finish_or_undo(work: Awaitable[T], undo: Callable[[T], Awaitable[objec
 async def write_uncancelled(write: Awaitable[T], finish: Callable[[], Awaitable[object]]) -> T:
     """Wait for a write. If this task is cancelled meanwhile, run `finish`, then raise the cancellation.
 
-    The write itself continues when its waiter is cancelled. Costs nothing without a cancellation, whereas
-    `finish_shielded` creates a task.
+    The write itself continues when its waiter is cancelled. Unlike `finish_shielded`, this creates a task
+    only after a cancellation.
     """
     try:
         return await write

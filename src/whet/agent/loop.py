@@ -39,9 +39,9 @@ async def run_turn(
 ) -> TurnEnd:
     """Run one turn to its end and return its end marker, which is stored.
 
-    `incoming` None resumes an unfinished turn, or raises NotFound; else it joins that turn, and calls that
-    had not begun are not run. `on_stored` runs in its transaction. `around` pauses the parent turn's clock.
-    `is_fresh`: the session was read just now.
+    If `incoming` is None, an unfinished turn is resumed; raises NotFound if there is none. A message joins an
+    unfinished turn, whose calls that had not begun are not run. `on_stored` runs in the transaction that
+    stores it. `around` pauses the parent turn's clock. `is_fresh`: the session was read just now.
     """
     started_s = session.clock.monotonic_s()
     async with session.inbox.first_entry(incoming, on_stored, session.log, is_fresh=is_fresh) as first:

@@ -1,6 +1,7 @@
-"""Make one model call: view, stream, reply; and store the text that a person saw when it is cut off.
+"""Make one model call: send the view, stream the reply, and store it. If the stream is cut off, the text that
+the person saw is stored.
 
-This module does not know about tools or the end of a turn; the loop stores the reply.
+This module does not know about tools or the end of a turn.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from whet.agent.interruption import finish_shielded, write_uncancelled
 from whet.agent.rambling import AnswerGuard
-from whet.agent.request_search import ProbeTaken, RequestSearch
+from whet.agent.request_search import ProbeAccepted, RequestSearch
 from whet.agent.session import Session
 from whet.contract.errors import BudgetReached, ProviderError
 from whet.contract.events import Emit, Notice, ReasoningDelta, Retry, StepFinished, StreamRestarted, TextDelta
@@ -31,9 +32,8 @@ _PLAIN_REASONING = ("reasoning_content", "reasoning")
 async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelReply:
     """Return the model's reply to the transcript. The caller stores it.
 
-    If the server refuses the messages, the request is sent again without those that may be at fault, while
-    there are some to leave out. Raises ProviderError; text that was shown before a cut or cancel is stored
-    first.
+    If the server refuses the messages, the request is repeated without those that may be at fault. Raises
+    ProviderError. Text that was shown before an error or a cancel is stored before it is raised.
     """
     steps = turn.steps
     view = await session.context.view(session.log.messages, emit)
@@ -43,15 +43,15 @@ async def ask_model(session: Session, turn: TurnRecord, emit: Emit) -> ModelRepl
             sent = view if search.created is None else search.created.view
             reply = await _ask_again_if_empty(session, turn, sent, search, emit)
             break
-        except ProbeTaken as probe:
+        except ProbeAccepted as probe:
             turn.usage += probe.usage or estimate_cut_usage(session, 0)
             await search.get().check_whole()
         except ProviderError as failure:
-            # A part of the answer is stored, or there is nothing left to leave out.
-            if turn.steps != steps or not await search.get().change(failure):
+            has_stored_text = turn.steps != steps
+            if has_stored_text or not await search.get().choose_next(failure):
                 raise
     if search.created is not None:
-        await search.created.settle()
+        await search.created.finish()
     await session.context.answered(emit)
     return _correct_calls(session, reply)
 
@@ -76,8 +76,8 @@ def _is_empty(reply: ModelReply) -> bool:
     return not (reply.message.text.strip() or reply.message.tool_calls)
 
 
-def _what_is_missing(reply: ModelReply) -> str:
-    """Return the line for a person if the answer is not whole, or an empty string."""
+def _describe_incomplete(reply: ModelReply) -> str:
+    """Return the line for the person if the answer is cut or empty, else an empty string."""
     if reply.stop == "length":
         cut = "the answer was cut at the model's output limit"
         hint = ", before its first word; say: go on, or raise model.max_output_tokens"
@@ -89,7 +89,7 @@ def _what_is_missing(reply: ModelReply) -> str:
 
 
 def _correct_calls(session: Session, reply: ModelReply) -> ModelReply:
-    """Return the reply with calls corrected whose name or arguments the model wrote nearly right."""
+    """Return the reply. Calls whose name or arguments the model wrote nearly right are corrected."""
     calls = reply.message.tool_calls
     tools = session.tools
     if all(
@@ -108,23 +108,23 @@ async def keep_reply(session: Session, turn: TurnRecord, reply: ModelReply, emit
     if reply.stop == "length":
         turn.cut_step = steps + 1
 
-    def tell() -> None:
+    def emit_events() -> None:
         session.context.observe(reply.usage)
         for notice in reply.notices:
             emit(Notice(notice))
         for warning in reply.warnings:
             emit(Notice(warning, must_show=True))
-        if missing := _what_is_missing(reply):
-            emit(Notice(missing, must_show=True))
+        if line := _describe_incomplete(reply):
+            emit(Notice(line, must_show=True))
         emit(StepFinished(turn.steps, reply.usage))
 
     async def finish() -> None:
         await session.log.drain()
         if turn.steps > steps:
-            tell()
+            emit_events()
 
     await write_uncancelled(session.log.append_reply(turn, reply.message, reply.usage, reply.model), finish)
-    tell()
+    emit_events()
 
 
 def estimate_cut_usage(session: Session, answer_chars: int) -> Usage:
@@ -137,8 +137,8 @@ def estimate_cut_usage(session: Session, answer_chars: int) -> Usage:
     return msgspec.structs.replace(usage, estimated_tokens=usage.total_tokens)
 
 
-class _Incoming:
-    """What comes of one request: the text that was shown, and what attempts without an answer cost."""
+class _IncomingReply:
+    """The reply to one request as it arrives: the text shown so far, and the cost of lost attempts."""
 
     def __init__(self, session: Session, turn: TurnRecord, emit: Emit) -> None:
         self._session = session
@@ -150,10 +150,8 @@ class _Incoming:
         self._lost: Usage | None = None
 
     def take(self, item: StreamItem) -> None:
-        """Emit one item of the stream. Add the cost of a lost attempt to the turn when another one begins.
-
-        Raises Rambled.
-        """
+        """Emit one item of the stream. Add the cost of a lost attempt to the turn when the next one begins.
+        Raises Rambled."""
         if isinstance(item, AttemptLost):
             self._lost = item.usage
             return
@@ -166,7 +164,7 @@ class _Incoming:
             mask = self._masks.setdefault(type(item), AnswerMask())
             self._show(type(item)(mask.feed(item.text)))
         elif isinstance(item, ModelReply):
-            # Not before: a piece of the other kind or a notice may come between two halves of a key.
+            # Not earlier: reasoning or a notice may arrive between two halves of a key in the text.
             for kind, mask in self._masks.items():
                 self._show(kind(mask.finish()))
         else:
@@ -186,9 +184,9 @@ class _Incoming:
         guard.feed(piece.text)
 
     async def keep(self, cut: BaseException) -> None:
-        """Store the text that a person saw before `cut` ended the stream, and count what it cost."""
+        """Store the text that the person saw before `cut` ended the stream, and add its cost to the turn."""
         session, turn = self._session, self._turn
-        texts = {kind: guard.whole() for kind, guard in self._guards.items()}
+        texts = {kind: guard.all_text() for kind, guard in self._guards.items()}
         # A call that waits to be retried costs nothing when it is cancelled.
         is_cancelled = isinstance(cut, asyncio.CancelledError) and not self._is_waiting
         is_charged = self._lost is not None or bool(texts) or is_cancelled
@@ -205,7 +203,7 @@ class _Incoming:
 
 
 def _mask_answer(message: Message) -> Message:
-    """Return an answer with the person's keys masked in its text and reasoning, as it was shown."""
+    """Return an answer with the person's keys masked in its text and reasoning, as they were when shown."""
     reasoning = mask_keys(message.reasoning)
     if message.text == mask_keys(message.text) and message.reasoning == reasoning:
         return message
@@ -220,9 +218,9 @@ def _mask_answer(message: Message) -> Message:
 
 
 def _mask_replay(replay: VendorReplay | None) -> VendorReplay | None:
-    """Return what goes back to the server with the person's keys masked, if it is reasoning in plain text.
+    """Return the replay data with the person's keys masked, if it is reasoning in plain text.
 
-    All else may be signed or encrypted: the server compares it with what it sent."""
+    Other data may be signed or encrypted, and the server compares it with what it sent."""
     if replay is None or replay.format != "chat_completions":
         return replay
     try:
@@ -238,13 +236,13 @@ def _mask_replay(replay: VendorReplay | None) -> VendorReplay | None:
 async def _stream(
     session: Session, turn: TurnRecord, view: Sequence[Message], search: LatePart[RequestSearch], emit: Emit
 ) -> ModelReply:
-    incoming = _Incoming(session, turn, emit)
+    incoming = _IncomingReply(session, turn, emit)
     try:
         # Closed at once if the answer is cut: a local model would continue for minutes.
         async with aclosing(cast("AsyncGenerator[StreamItem, None]", session.link.stream(view))) as items:
             async for item in items:
                 if search.created is not None or isinstance(item, Retry):
-                    search.get().look(item)
+                    search.get().check_item(item)
                 incoming.take(item)
                 if isinstance(item, ModelReply):
                     return msgspec.structs.replace(item, message=_mask_answer(item.message))

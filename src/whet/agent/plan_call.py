@@ -40,8 +40,8 @@ _GONE = ToolOutput(
 
 
 class RunnableCall(msgspec.Struct, frozen=True):
-    """A call that the gate allowed. The tool runs with the arguments of `question`: the person may have
-    changed them."""
+    """A call that the gate allowed. The tool runs with the arguments of `question`, because the person may
+    have changed those of the model."""
 
     open_call: OpenCall
     question: GateCall
@@ -72,7 +72,7 @@ PlannedCall = RunnableCall | AnsweredCall
 async def plan_call(
     session: Session, turn: TurnRecord, open_call: OpenCall, emit: Emit, clock: TurnClock
 ) -> PlannedCall:
-    """Return the call as it may run now, or with its output if it may not. The gate may ask a person."""
+    """Return the call ready to run, or with its output if it may not run. The gate may ask a person."""
     call = open_call.call
     tool = session.tools.get(call.name)
     if tool is None:
@@ -81,7 +81,7 @@ async def plan_call(
         )
     context = _build_context(session, turn, open_call, emit, clock)
     try:
-        tool, arguments = resolve_tool(session, tool, arguments_of(call))
+        tool, arguments = resolve_tool(session, tool, parse_arguments(call))
         if tool.plan is not None and not open_call.started:
             tool, arguments = await _plan_as_other(session, tool, arguments, context)
     except ToolError as error:
@@ -116,17 +116,17 @@ async def plan_call(
         return AnsweredCall(open_call, denied, question, decision.decided_by, decision.notice)
     if decision.arguments is not None:
         question = msgspec.structs.replace(question, arguments=decision.arguments)
-        ran = msgspec.json.encode(decision.arguments).decode()
-        open_call = msgspec.structs.replace(open_call, ran=ran)
+        changed_arguments = msgspec.json.encode(decision.arguments).decode()
+        open_call = msgspec.structs.replace(open_call, ran=changed_arguments)
     return RunnableCall(open_call, question, decision, context)
 
 
 def call_key(turn: TurnRecord, open_call: OpenCall) -> str:
-    """Return the name of a call within its session, which stays the same when the session is opened again."""
+    """Return a key for the call that is unique in its session and the same after a restart."""
     return f"{turn.number}.{open_call.step}.{open_call.index}"
 
 
-def arguments_of(call: ToolCall) -> dict[str, object]:
+def parse_arguments(call: ToolCall) -> dict[str, object]:
     """Return a call's arguments. Raises BadInput if they are not a JSON object."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
@@ -143,7 +143,7 @@ def arguments_of(call: ToolCall) -> dict[str, object]:
 def resolve_tool(
     session: Session, tool: Tool, arguments: dict[str, object]
 ) -> tuple[Tool, dict[str, object]]:
-    """Return the tool and arguments that a call stands for, which are the ones that gate, hooks and person
+    """Return the tool and arguments that a call stands for: those that the gate, the hooks and the person
     see. Raises ToolError if the session does not have that tool."""
     if tool.stands_for is None:
         return tool, arguments
@@ -157,7 +157,7 @@ def resolve_tool(
 async def _plan_as_other(
     session: Session, tool: Tool, arguments: dict[str, object], context: ToolContext
 ) -> tuple[Tool, dict[str, object]]:
-    """Return the tool and arguments that a call is planned as: those of another tool, or its own. Raises
+    """Let the tool replace its call by a call of another tool; return the tool and arguments to run. Raises
     ToolError."""
     assert tool.plan is not None
     try:
@@ -178,8 +178,8 @@ async def _plan_as_other(
 def _add_shell_folder(
     session: Session, open_call: OpenCall, tool: Tool, arguments: dict[str, object]
 ) -> tuple[OpenCall, dict[str, object]] | None:
-    """Add the shell's current folder to a command that names no folder, so that what is judged, shown and
-    hashed is what runs. Returns None if that folder no longer exists."""
+    """Add the shell's current folder to a command that names no folder, so that the command which is judged,
+    shown and hashed is the one that runs. Returns None if that folder no longer exists."""
     if "command" not in tool.tags or arguments.get("workdir") or not (folder := shell_folder(session.log)):
         return open_call, arguments
     if not open_call.started and not (session.workspace / folder).is_dir():

@@ -1,7 +1,7 @@
 """Cut an answer that does not end: one that repeats itself, or passes the cap.
 
-Only exact, long repetition counts: a long dull list is an answer. This module does not know where the text
-comes from.
+Only exact, long repetitions count; a long list of similar lines is a valid answer. This module does not know
+where the text comes from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from whet.contract.errors import Rambled
 
 _REPEATED_CHARS = 6_000
 _TIMES = 8
-_LOOK_EVERY_CHARS = 2_000
+_CHECK_EVERY_CHARS = 2_000
 _NEEDLE_CHARS = 48
 _KEPT_TIMES = 2
 
@@ -22,16 +22,16 @@ class AnswerGuard:
         self._cap_chars = cap_chars
         self.text: str = ""
         self._pieces: list[str] = []
-        self._size = self._looked_at = 0
+        self._size = self._checked_chars = 0
 
     def feed(self, piece: str) -> None:
-        """Add a piece of the answer. Raises Rambled; `text` is then the part worth keeping."""
+        """Add a piece of the answer. Raises Rambled to cut the answer; `text` is then the part to keep."""
         self._pieces.append(piece)
         self._size += len(piece)
         is_over = 0 < self._cap_chars < self._size
-        if not is_over and self._size - self._looked_at < _LOOK_EVERY_CHARS:
+        if not is_over and self._size - self._checked_chars < _CHECK_EVERY_CHARS:
             return
-        self._looked_at = self._size
+        self._checked_chars = self._size
         self.text += "".join(self._pieces)
         self._pieces.clear()
         if is_over:
@@ -40,32 +40,32 @@ class AnswerGuard:
                 f"the answer passed {self._cap_chars:,} characters and was cut",
                 hint="agent.answer_cap_chars sets the limit; say: go on",
             )
-        if period := repetition_period(self.text):
+        if period := find_period(self.text):
             self.text = _trim_repetitions(self.text, period)
             raise Rambled(
                 f"the model repeated itself and was cut; the last {period:,} characters came over and over",
                 hint="/retry asks again; another model or a larger window may help",
             )
 
-    def whole(self) -> str:
+    def all_text(self) -> str:
         """Return all text received so far."""
         return self.text + "".join(self._pieces)
 
 
-def repetition_period(text: str) -> int:
-    """Return the length of the passage that the end of `text` repeats, or 0 if it does not repeat one long
+def find_period(text: str) -> int:
+    """Return the length of the passage that the end of `text` repeats, or 0 if it is not repeated often
     enough."""
     needle = text[-_NEEDLE_CHARS:]
     period = len(text) - _NEEDLE_CHARS - text.rfind(needle, None, -1)
-    most = max(_REPEATED_CHARS, period * _TIMES)
-    if len(text) < most + period:
+    required_chars = max(_REPEATED_CHARS, period * _TIMES)
+    if len(text) < required_chars + period:
         return 0
-    return period if text[-most:] == text[-most - period : -period] else 0
+    return period if text[-required_chars:] == text[-required_chars - period : -period] else 0
 
 
 def _trim_repetitions(text: str, period: int) -> str:
     """Return the text with only the first repetitions: a model that reads all of them continues them."""
-    at = len(text) - period
-    while at >= period and text[at - period : at] == text[at : at + period]:
-        at -= period
-    return text[: at + _KEPT_TIMES * period]
+    start = len(text) - period
+    while start >= period and text[start - period : start] == text[start : start + period]:
+        start -= period
+    return text[: start + _KEPT_TIMES * period]

@@ -1,7 +1,7 @@
 """Record one call: store its start and result, and show both once they are stored.
 
-The text that the model reads, the facts that are kept and what a person is shown are made here from the
-tool's output. An event is shown only after its commit.
+From a tool's output this module makes the text for the model, the stored facts and the event for the person.
+An event is shown only after its commit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CallRecord:
         self._show_start()
 
     def show_progress(self, text: str) -> None:
-        """Show live text of the call, or hold it until the start is stored."""
+        """Show live text of the call, or hold it until the start has been shown."""
         self._printed = (self._printed + text)[-_MAX_PRINTED_CHARS:]
         event = ToolProgress(self._item.open_call.call.id, text)
         if self._is_shown:
@@ -60,8 +60,8 @@ class CallRecord:
         self._session.stopped[call_id] = StoppedCall(self._printed, duration_s)
 
     async def finish(self, output: ToolOutput, duration_s: float) -> None:
-        """Store the result, then report it to the gate and show it. A start that was not stored is stored
-        with it."""
+        """Store the result, with the start if that is not stored yet; then report it to the gate and show
+        it."""
         item, call, question = self._item, self._item.open_call.call, self._item.question
         text = clip(output.text, question.tool.output_cap_chars if question else 2_000)
         if output.error_kind == "bad_input" and self._turn.cut_step == self._turn.steps:
@@ -125,9 +125,8 @@ class CallRecord:
 
     def _has_effects(self, tool: Tool, output: ToolOutput) -> bool:
         # an interrupted call may have run before the crash
-        if not isinstance(self._item, RunnableCall) and output.error_kind != "interrupted":
-            return False
-        return bool(output.changes or tool.effects - {"read"})
+        may_have_run = isinstance(self._item, RunnableCall) or output.error_kind == "interrupted"
+        return may_have_run and bool(output.changes or tool.effects - {"read"})
 
 
 def add_facts(
@@ -136,10 +135,10 @@ def add_facts(
     output: ToolOutput,
     edits: tuple[FileEdit, ...] = (),
 ) -> ToolOutput:
-    """Add the facts that are kept of a call, given the tool and arguments that ran, to its output."""
-    from whet.agent.facts import call_facts  # noqa: PLC0415 - 2 ms, and most calls only read
+    """Return the output with the facts to store of its call. `ran` is the tool and arguments that ran."""
+    from whet.agent.facts import derive_facts  # noqa: PLC0415 - 2 ms, and most calls only read
 
-    facts = call_facts(*ran, output, edits, session.workspace)
+    facts = derive_facts(*ran, output, edits, session.workspace)
     return msgspec.structs.replace(output, facts=facts) if facts else output
 
 
@@ -150,8 +149,8 @@ def note_changed_arguments(ran: str, text: str) -> str:
 
 
 def _shown_text(item: PlannedCall, text: str, error_kind: str) -> tuple[str, str]:
-    """Return what a person reads of a result, and the arguments of a call whose start was not shown."""
-    # A failing command explains itself at its end; other outputs begin with what matters.
+    """Return a result's text for the person, and the call's arguments if its start was not shown."""
+    # A failing command ends with its error; the beginning of other outputs says most.
     shown = text[-_SHOWN_CHARS:] if error_kind == "exit" else text[:_SHOWN_CHARS]
     if isinstance(item, RunnableCall):
         return shown, ""

@@ -1,10 +1,10 @@
-"""Notice calls that repeat with the same result: tell the model, and end the turn if it goes on.
+"""Detect calls that repeat with the same result: warn the model, then end the turn.
 
 A call counts as repeated while the calls before it are the same few calls with the same results, and none of
-them changed a file. A poll whose output changes is not a repetition, nor is a call that spends its time
-waiting (`sleep 1; cat status`): the limits of the turn end it. If its CPU time was not measured, it has to
-take longer to count as one. The notes are part of the results, so a turn that another process resumes counts
-on.
+them changed a file. A poll whose output changes is not a repetition. Neither is a call that spends its time
+waiting (`sleep 1; cat status`): only the turn's limits end those. If the call's CPU time was not measured, it
+counts as waiting only after a longer time. The warnings are part of the results, so a turn that another
+process resumes continues the count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MARK = "\n\n[Whet: this call came "
 _FOREIGN_MARK = _MARK.replace("[Whet:", "[Whet -")
 _STOPPED_END = "The turn ends here.]"
 _Result: TypeAlias = tuple[str, tuple[str, ...]]
-"""A result's text and its pictures: of a screenshot only the picture changes."""
+"""A result's text and its pictures: the text alone would make all screenshots equal."""
 _NO_RESULT: _Result = ("", ())
 
 
@@ -40,10 +40,10 @@ def note_repetition(
     step: int,
     last_change: Callable[[], int],
 ) -> str:
-    """Return the result of a call of the last reply in `messages`, which is the turn's reply number `step`.
+    """Return the output's text, with a warning for the model if the same call had the same result before.
 
-    It carries a note for the model if the same call had the same result before. `last_change` returns
-    the last step that changed a file, or 0, and is called only after a repetition.
+    The call is one of the last reply in `messages`, which is reply number `step` of its turn. `last_change`
+    returns the last step that changed a file, or 0; it is called only after a repetition.
     """
     text = output.text.replace(_MARK, _FOREIGN_MARK)  # a tool's own words don't end a turn
     if _is_wait(output.cpu_s, duration_s):
@@ -71,7 +71,7 @@ def _is_wait(cpu_s: float | None, duration_s: float) -> bool:
 
 
 def stop_repetition(messages: Sequence[Message]) -> None:
-    """Raise Rambled if a result of the last step says that the turn ends because of repeated calls."""
+    """Raise Rambled if the warning in a result of the last step ends the turn."""
     for message in reversed(messages):
         if message.role != "tool":
             return
@@ -84,7 +84,8 @@ def stop_repetition(messages: Sequence[Message]) -> None:
 
 
 def _count_repetitions(messages: Sequence[Message], call_id: str, result: _Result, max_steps: int) -> int:
-    """Return how often a call of the last reply had this result in the last steps, now included."""
+    """Count how often a call of the last reply had this result in the last `max_steps` steps, including
+    now."""
     call = _find_call(messages, call_id)
     if call is None:
         return 0

@@ -32,8 +32,8 @@ _AT_ONCE_S = 0.02
 async def run_call(
     session: Session, turn: TurnRecord, item: PlannedCall, emit: Emit, clock: TurnClock
 ) -> None:
-    """Run a call unless its output is known, and record its result. If it is cancelled, the service that
-    allowed it is notified."""
+    """Run a call unless its output is known, and record its result. If it is cancelled, report that to the
+    service that allowed it."""
     record = CallRecord(session, turn, item, emit)
     if isinstance(item, AnsweredCall):
         await record.finish(item.output, 0.0)
@@ -55,9 +55,11 @@ async def run_call(
 
 
 async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:
-    """Run a call, and store its start before it if that matters. A call that may be repeated (a command that
-    only reads, too) and needed no approval runs again after a crash in any case, so its start may be stored
-    together with its result, in one commit, if it ends within `_AT_ONCE_S`."""
+    """Run a call and store its start, before it runs unless it may be repeated and needed no approval.
+
+    Such a call runs again after a crash in any case. If it ends within `_AT_ONCE_S`, its start is stored
+    together with its result, in one commit.
+    """
     shown = hash_changes(item.decision.changes)
     refusal = partial(refuse_further, record.gate, item.question)
     context = msgspec.structs.replace(item.context, output=record.show_progress, shown=shown, refusal=refusal)
@@ -85,8 +87,10 @@ async def _run_recorded(item: RunnableCall, record: CallRecord) -> ToolOutput:
 
 
 async def refuse_further(gate: Gate, call: GateCall, arguments: dict[str, Any], is_same: bool) -> str:
-    """Return why a running call may not go on with other arguments without a question, or an empty string.
-    `is_same`: it reaches the same as what was allowed, so that only rules count."""
+    """Return why a running call may not continue with other arguments without asking, or an empty string.
+
+    `is_same`: they reach the same files and hosts as the allowed arguments, so only rules can refuse them.
+    """
     further = msgspec.structs.replace(call, arguments=dict(arguments), unasked="rules" if is_same else "all")
     try:
         decision = await gate.decide(further, lambda _event: None)
@@ -98,15 +102,14 @@ async def refuse_further(gate: Gate, call: GateCall, arguments: dict[str, Any], 
 
 
 def _retrieve_exception(start: asyncio.Task[None]) -> None:
-    """Retrieve the exception of a start that could not be stored after its call failed: the call's error says
-    more."""
+    """Retrieve a start's exception, so that asyncio does not report it: the call's own error says more."""
     if not start.cancelled():
         start.exception()
 
 
 async def _run_shown(item: RunnableCall, context: ToolContext) -> ToolOutput:
-    """Run a call if it is still what the gate judged and the person was shown. Note in the output if its
-    arguments were changed."""
+    """Run a call if its tool and file changes are still those that were judged and shown. Note in the output
+    if the person changed its arguments."""
     question, decision, ran = item.question, item.decision, item.open_call.ran
     try:
         question.refuse_changed_tool()

@@ -60,7 +60,7 @@ def accepted_entry(row: int, message: Message) -> InboxEntry:
 
 
 def no_arrival() -> InboxEntry | None:
-    """Return no entry."""
+    """Return None: nothing arrives from outside the inbox."""
     return None
 
 
@@ -98,8 +98,8 @@ class Inbox:
     ) -> AsyncGenerator[InboxEntry | None]:
         """Provide the entry that begins a turn; if the turn can't begin, `message` is not queued.
 
-        Messages that an ended process had accepted come first, then `message`, then what already waits. Reads
-        the session from the store, unless the caller has just done so (`is_fresh`).
+        Messages that an ended process had accepted come first, then `message`, then the queued entries.
+        Reads the session from the store, unless the caller has just done so (`is_fresh`).
         """
         incoming = None if message is None else InboxEntry(message, on_stored)
         try:
@@ -114,21 +114,23 @@ class Inbox:
     def _recover(
         self, incoming: InboxEntry | None, rows: Sequence[turns.AcceptedMessage], queued_ids: set[int]
     ) -> InboxEntry | None:
-        """Remove and return the entry that begins the turn; queue the other left messages before the rest.
+        """Return the entry that begins the turn. Queue the messages that an ended process left, and
+        `incoming` after them, in front of all others.
 
         Drops the entries in `queued_ids` that are no longer in `rows`: another process has stored them.
         """
         removed_ids = queued_ids - {row.id for row in rows}
-        known_ids = {entry.row for entry in self._waiting}
-        left = [
-            accepted_entry(row.id, row.message) for row in rows if row.is_left and row.id not in known_ids
+        waiting_ids = {entry.row for entry in self._waiting}
+        entries = [
+            accepted_entry(row.id, row.message) for row in rows if row.is_left and row.id not in waiting_ids
         ]
-        if not left and not removed_ids:
+        if not entries and not removed_ids:
             return incoming
+        if incoming is not None:
+            entries.append(incoming)
         others = [entry for entry in self._waiting if entry.row not in removed_ids]
-        first = [*left, *((incoming,) if incoming is not None else ())]
-        self._waiting = deque([*first[1:], *others])
-        return first[0] if first else None
+        self._waiting = deque([*entries[1:], *others])
+        return entries[0] if entries else None
 
     def put_first(self, entry: InboxEntry) -> None:
         """Queue a turn's own message before those that arrived meanwhile."""
@@ -148,8 +150,8 @@ class Inbox:
 
 
 class CallRound(msgspec.Struct, frozen=True):
-    """The calls of one step that are about to run, by their tools. `only_reads`: they are commands that can
-    change no file."""
+    """The calls of one step that are about to run, by their tools. `only_reads`: all of them are commands
+    that can't change a file."""
 
     turn: int
     step: int
@@ -165,39 +167,39 @@ class TurnObserver:
     """
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Return the message that begins a turn as it will be stored, unchanged or extended."""
+        """Return the message that begins a turn, unchanged or extended. It is stored as returned."""
         return message
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
-        """Return the work that joins the transaction ending the turn; it can store rows and queue jobs."""
+        """Return writes for the transaction that ends the turn; they can store rows and queue jobs."""
         return queue_nothing
 
     def expect_calls(self, session: Session, tools: Sequence[Tool]) -> None:
-        """Receive the tools of a reply's calls before the gate decides; an empty list follows if no call runs
-        after all."""
+        """Receive the tools of a reply's calls before the gate decides, and an empty list if it allows
+        none."""
 
     async def before_calls(self, session: Session, step: CallRound, emit: Emit) -> object:
         """See the calls of a step that the gate allowed, before the first of them runs.
 
-        Returns a token for `after_calls`, or None to skip that call.
+        Returns a token that `after_calls` receives, or None if `after_calls` need not be called.
         """
         return None
 
     async def after_calls(self, session: Session, token: object, emit: Emit) -> None:
-        """See that the calls have ended, cancelled ones included. Not called after a crash."""
+        """Run after the calls have ended, also if they were cancelled. Not called after a crash."""
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
-        """See the end of a turn, without its receipt. It is stored by now, and not shown yet."""
+        """See the end of a turn, without its receipt. It is already stored, but not yet shown."""
 
     def take_notices(self) -> Sequence[str]:
-        """Return the observer's failures that a person must know, each once, after the end of a turn."""
+        """Return the failures that a person must know about, each once. Called after a turn's end."""
         return ()
 
 
 class LateObserver(TurnObserver):
-    """Creates an observer when there is first something for it to see, so that a first request need not wait.
+    """Creates an observer at its first event, so that a session's first request does not wait for its import.
 
-    That is a session with earlier messages, a call, or the end of a turn. With `only_tests` a turn's end
+    A message counts as an event only if it is not the session's first one. With `only_tests`, a turn's end
     counts only if a call may have run tests.
     """
 
@@ -231,7 +233,7 @@ class LateObserver(TurnObserver):
 
 
 class StoppedCall(msgspec.Struct, frozen=True):
-    """What a call that was stopped had printed until then, and how long it ran."""
+    """The output of a call until it was stopped, and how long it ran."""
 
     printed: str
     duration_s: float
@@ -241,7 +243,7 @@ class Session(msgspec.Struct, frozen=True):
     """An open conversation.
 
     `note` returns the text that is added to each message of the person (time, folder); `text_note` returns
-    one that depends on the message, or an empty string. `observers` take part in turns in this order.
+    another text for the message it is given, or an empty string. `observers` are called in this order.
     `buffers` are the unsaved files of the person's editor. `stopped` holds the running turn's stopped calls
     by id.
     """
@@ -288,7 +290,7 @@ class Session(msgspec.Struct, frozen=True):
         return user_message(text, images, "\n".join(filter(None, (self.note(), self.text_note(text)))))
 
     async def at_end(self, turn: TurnRecord, reason: EndReason) -> TransactionWork:
-        """Combine the work of all observers for the transaction that ends a turn, in their order."""
+        """Combine the writes of all observers for the transaction that ends a turn, in their order."""
         works = [await observer.at_end(self, turn, reason) for observer in self.observers]
 
         def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
@@ -311,8 +313,8 @@ def user_message(text: str, images: Sequence[ImagePart] = (), note: str = "") ->
 
 
 def shell_folder(log: Transcript) -> str:
-    """Return the folder, relative to the workspace, in which the next command starts; "" is the workspace
-    itself. A folder that was read is kept in `log.live` for the next call."""
+    """Return the folder in which the next command starts, relative to the workspace ("": the workspace
+    itself). Caches it in `log.live`."""
     if not log.messages:
         return ""
     from whet.store import facts  # noqa: PLC0415 - not needed before the first message
@@ -321,7 +323,7 @@ def shell_folder(log: Transcript) -> str:
     previous = live.shell or facts.ShellFolder()
     through = live.step.seq if live.step else live.next_seq
     has_results = live.step is not None and live.step.results
-    # Nothing is unsaved, so the stored rows needn't be read if there were no calls since.
+    # If all calls are stored and none came since the cached folder was read, it is still right.
     if live.is_shell_current or (live.open_turn is not None and not has_results):
         if live.epoch == 0 and all(message.role != "tool" for message in log.messages):
             return ""

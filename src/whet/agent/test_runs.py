@@ -1,8 +1,8 @@
 """Read the counts that known test runners print: pytest, unittest, jest, go test, cargo test.
 
-No other module parses their output. A summary that the command itself contains is the model's own text and
-is ignored. A run counts on its own if nothing else in its command prints or decides the exit status; from
-any other command the part that runs tests can be extracted.
+No other module parses their output. A summary that also occurs in the command was written by the model and is
+ignored. A run proves something only if no other program of its command prints or decides the exit status;
+from any other command the part that runs tests can be extracted.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ _MISLEADING = late_pattern(
 class OwnRun(msgspec.Struct, frozen=True):
     """A command whose exit status and output are a test runner's own.
 
-    `words` includes the programs that carry the runner, `folders` are those it changes to first, and
-    `sourced` are the files read into the shell. `runner` is empty if a file of the workspace names it.
+    `words` are the runner's command line, including programs that start it (`uv run`). `folders` are the
+    folders that the command changes to first, and `sourced` the files that it reads into the shell. `runner`
+    is empty if a file of the workspace names the runner (`make test`).
     """
 
     runner: str
@@ -89,28 +90,29 @@ class OwnRun(msgspec.Struct, frozen=True):
     sourced: tuple[str, ...] = ()
 
 
-def own_run(command: str) -> OwnRun | None:
-    """Return how a command ends with a known test runner, if nothing before it prints.
-
-    Returns None if it does not, or if its exit status may be another program's.
-    """
-    run = _own_end(command)
+def parse_own_run(command: str) -> OwnRun | None:
+    """Parse a command that ends with a known test runner. Returns None for any other command, and if another
+    program may print or decide the exit status."""
+    run = _parse_last_command(command)
     if run is None:
         return None
-    runner = next((name for name, names in _RUNNERS.items() if _runs(run.words, names)), "")
-    return msgspec.structs.replace(run, runner=runner) if runner else None
+    for runner, names in _RUNNERS.items():
+        if _runs(run.words, names):
+            return msgspec.structs.replace(run, runner=runner)
+    return None
 
 
-def own_task(command: str) -> OwnRun | None:
-    """Return how a command runs a task of the workspace (`make test`) exactly as written there, without
-    variables, files or options of its own; else None."""
-    run = _own_end(command)
+def parse_own_task(command: str) -> OwnRun | None:
+    """Parse a command that runs a task of the workspace (`make test`) exactly as it is written there. Returns
+    None for any other command, and for one with variables, files or options."""
+    run = _parse_last_command(command)
     if run is None or run.words[0] not in _TASKS or run.sourced or "=" in command:
         return None
     return run if all(map(_TASK_ARGUMENT.match, run.words)) else None
 
 
-def _own_end(command: str) -> OwnRun | None:
+def _parse_last_command(command: str) -> OwnRun | None:
+    """Parse a command's last simple command; None if others print or may decide the exit status."""
     plain = _PLUMBING.sub(" ", _COMMENT.sub("", _QUOTED.sub(_unquote, command)))
     parts = [part.split() for part in _ONE_BY_ONE.split(plain) if part.strip()]
     if not parts or _MASKING.search(plain.replace("&&", "")):
@@ -126,19 +128,15 @@ def _own_end(command: str) -> OwnRun | None:
 
 
 def _is_silent(words: Sequence[str]) -> bool:
-    """Return whether a simple command prints nothing and only decides where and with what the next one
-    runs."""
+    """Return whether a simple command prints nothing and only sets the folder or variables of the next."""
     if words and words[0] in _SOURCES:
         return len(words) == _SOURCED_WORDS and PurePath(words[1]).name == "activate"
     return bool(words) and words[0] in _SILENT
 
 
 def extract_test_run(command: str) -> str:
-    """Return the part of a command that runs tests, with the folder changes before it, as a command of its
-    own.
-
-    Its exit status and output are then the runner's. Returns an empty string if there is no such part.
-    """
+    """Return the part of a command that runs tests, with the folder changes before it, as a command whose
+    exit status and output are the runner's. Returns an empty string if there is no such part."""
     plain = _QUOTED.sub(lambda match: "_" * len(match[0]), command)
     plain = _COMMENT.sub(lambda match: " " * len(match[0]), plain)
     if _OPAQUE.search(plain):
@@ -158,7 +156,7 @@ def extract_test_run(command: str) -> str:
         ):
             parts = [*before, text]
     test_command = " && ".join(parts)
-    return test_command if test_command and (own_run(test_command) or own_task(test_command)) else ""
+    return test_command if parse_own_run(test_command) or parse_own_task(test_command) else ""
 
 
 def _unquote(match: re.Match[str]) -> str:
@@ -169,29 +167,28 @@ def _unquote(match: re.Match[str]) -> str:
     return _SHELLS_OWN.sub("_", text[1:] if text[0] == "\\" else text[1:-1])
 
 
-def test_counts(command: str, output: str) -> TestCounts | None:
+def read_counts(command: str, output: str) -> TestCounts | None:
     """Return the counts that a runner printed at the end of a command's output, or None."""
     tail = output[-_TAIL_CHARS:]
     tail = _ESCAPES.sub("", tail) if "\x1b" in tail else tail
-    for runner, (sign, read_summary) in _READERS.items():
-        reading = read_summary(tail) if sign in tail else None
-        if reading is None:
+    for runner, (marker, read_summary) in _READERS.items():
+        summary = read_summary(tail) if marker in tail else None
+        if summary is None:
             continue
-        summary, counts, unit = reading
-        if summary.strip("= \n") in command:
+        if summary.text.strip("= \n") in command:
             return None
-        passed, failed, skipped = counts
-        run = own_run(command)
-        return TestCounts(runner, passed, failed, skipped, run is not None and run.runner == runner, unit)
+        run = parse_own_run(command)
+        is_own = run is not None and run.runner == runner
+        return TestCounts(runner, summary.passed, summary.failed, summary.skipped, is_own, summary.unit)
     return None
 
 
 def shows_failure(command: str, output: str) -> bool:
     """Return whether a command's output shows failed tests, or a run in which no test passed.
 
-    An output without anything that a runner prints shows neither.
+    Returns False if the output contains nothing that a runner prints.
     """
-    counts = test_counts(command, output)
+    counts = read_counts(command, output)
     if counts is not None:
         return bool(counts.failed) or not counts.passed
     tail = _ESCAPES.sub("", output[-_TAIL_CHARS:])
@@ -205,37 +202,42 @@ def mentions_runner(text: str) -> bool:
 
 def names_runner(command: str) -> bool:
     """Return whether a command runs a known runner directly."""
-    return any(_names(command, runners) for runners in _RUNNERS.values())
-
-
-def _names(command: str, runners: Sequence[Sequence[str]]) -> bool:
-    """Return whether a simple command of `command` runs one of these programs, directly or through a
-    carrier."""
-    return any(_runs(simple.split(), runners) for simple in _BREAKS.split(command))
+    commands = [simple.split() for simple in _BREAKS.split(command)]
+    return any(_runs(words, runners) for words in commands for runners in _RUNNERS.values())
 
 
 def _runs(words: Sequence[str], runners: Sequence[Sequence[str]]) -> bool:
-    at = 0
-    while at < len(words) and _CARRIERS.match(PurePath(words[at]).name):
-        at += 1 + (words[at] == "timeout")
-    program = [PurePath(words[at]).name, *words[at + 1 :]] if at < len(words) else []
+    """Return whether a simple command runs one of these programs, itself or through a program like `uv`."""
+    start = 0
+    while start < len(words) and _CARRIERS.match(PurePath(words[start]).name):
+        start += 2 if words[start] == "timeout" else 1
+    if start >= len(words):
+        return False
+    program = [PurePath(words[start]).name, *words[start + 1 :]]
     return any(program[: len(runner)] == list(runner) for runner in runners)
 
 
-_Summary = tuple[str, tuple[int, int, int], str] | None
+class _Summary(msgspec.Struct, frozen=True):
+    """The counts that a runner printed, with its text."""
+
+    text: str
+    passed: int
+    failed: int
+    skipped: int
+    unit: str = "tests"
 
 
-def _pytest(text: str) -> _Summary:
+def _read_pytest(text: str) -> _Summary | None:
     match = _last(_PYTEST, text)
     if match is None:
         return None
     counts = Counter({word.rstrip("s"): int(number) for number, word in _COUNT.findall(match[0])})
     failed = counts["failed"] + counts["error"]
     skipped = counts["skipped"] + counts["xfailed"]
-    return match[0], (counts["passed"] + counts["xpassed"], failed, skipped), "tests"
+    return _Summary(match[0], counts["passed"] + counts["xpassed"], failed, skipped)
 
 
-def _unittest(text: str) -> _Summary:
+def _read_unittest(text: str) -> _Summary | None:
     match = _last(_UNITTEST, text)
     if match is None:
         return None
@@ -244,34 +246,34 @@ def _unittest(text: str) -> _Summary:
     if match[2] == "FAILED":
         failed = max(failed, 1)
     skipped = counts["skipped"] + counts["expected failures"]
-    return match[0], (max(int(match[1]) - failed - skipped, 0), failed, skipped), "tests"
+    return _Summary(match[0], max(int(match[1]) - failed - skipped, 0), failed, skipped)
 
 
-def _jest(text: str) -> _Summary:
+def _read_jest(text: str) -> _Summary | None:
     match = _last(_JEST, text)
     if match is None:
         return None
     counts = Counter({word: int(number) for number, word in _COUNT.findall(match[0])})
-    return match[0], (counts["passed"], counts["failed"], counts["skipped"]), "tests"
+    return _Summary(match[0], counts["passed"], counts["failed"], counts["skipped"])
 
 
-def _cargo(text: str) -> _Summary:
+def _read_cargo(text: str) -> _Summary | None:
     matches = list(_CARGO.finditer(text))
     if not matches:
         return None
-    sums = [sum(int(match[at]) for match in matches) for at in (1, 2, 3)]
-    return matches[-1][0], (sums[0], sums[1], sums[2]), "tests"
+    passed, failed, skipped = (sum(int(match[group]) for match in matches) for group in (1, 2, 3))
+    return _Summary(matches[-1][0], passed, failed, skipped)
 
 
-def _go(text: str) -> _Summary:
+def _read_go(text: str) -> _Summary | None:
     packages = list(_GO_PACKAGE.finditer(text))
     if not packages:
         return None
     cases = [match[1] for match in _GO_TEST.finditer(text)]
     last, failed = packages[-1][0], sum(package[1] == "FAIL" for package in packages)
     if "PASS" in cases:
-        return last, (cases.count("PASS"), cases.count("FAIL"), cases.count("SKIP")), "tests"
-    return last, (len(packages) - failed, failed, 0), "packages"
+        return _Summary(last, cases.count("PASS"), cases.count("FAIL"), cases.count("SKIP"))
+    return _Summary(last, len(packages) - failed, failed, 0, "packages")
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -279,11 +281,11 @@ def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     return matches[-1] if matches else None
 
 
-# Each reader with a string that its summary always contains: most outputs contain none, and need no pattern.
-_READERS: dict[str, tuple[str, Callable[[str], _Summary]]] = {
-    "pytest": (" in ", _pytest),
-    "unittest": ("Ran ", _unittest),
-    "jest": ("Tests:", _jest),
-    "cargo test": ("test result: ", _cargo),
-    "go test": ("\t", _go),
+# Each reader with a string that its summary always contains: most outputs contain none and need no pattern.
+_READERS: dict[str, tuple[str, Callable[[str], _Summary | None]]] = {
+    "pytest": (" in ", _read_pytest),
+    "unittest": ("Ran ", _read_unittest),
+    "jest": ("Tests:", _read_jest),
+    "cargo test": ("test result: ", _read_cargo),
+    "go test": ("\t", _read_go),
 }

@@ -231,7 +231,7 @@ def _create_gate(
         service=None if confirmations is None else confirmations.route,
         jails=jails.get,
         own_ports=parts.own_ports(settings),
-        sealed=parts.protected_service(settings, launch.home),
+        sealed=parts.find_service_boundary(settings, launch.home),
         can_restore=lambda folder: base.recordings.get().can_restore(folder),
     )
     return PolicyGate(settings.approval, person, grants, launch.home.root, gate_parts)
@@ -302,10 +302,10 @@ def _create_reviews(services: Services, grants: GrantRepository, dialer: Dialer)
     return ReviewRunner(ReviewParts(services.home, services.settings, *shared), _create_worker)
 
 
-def _create_worker(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
+def _create_worker(review_parts: ReviewParts, report: Callable[[ReviewFinished], None]) -> ReviewWorker:
     from whet.app.learning.review_worker import make_worker  # noqa: PLC0415 - a one-shot only queues jobs
 
-    return make_worker(needs, tell)
+    return make_worker(review_parts, report)
 
 
 def _create_schedules(services: Services) -> ScheduleWatch:
@@ -316,7 +316,7 @@ def _create_schedules(services: Services) -> ScheduleWatch:
 
 
 def _close_with(stack: AsyncExitStack, sessions: SessionOpener, confirmations: Confirmations | None) -> None:
-    """Let `stack` close what the sessions work with: first the helpers, which use all of the others."""
+    """Let `stack` close the parts that the sessions use: first the helpers, which use all others."""
     services = sessions.services
 
     def close_created(part: LatePart[Confinement] | LatePart[Recordings]) -> None:

@@ -1,4 +1,4 @@
-"""Language servers in the running program: which sessions have them, and the jail that they run in."""
+"""Run language servers in a running program, each in a jail of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.app.confining import find_install_folders, named_by
+from whet.app.confining import find_install_folders, list_named_openings
 from whet.config.permission_settings import McpServerSettings
 from whet.config.schema import Settings
 from whet.contract.errors import ToolError
@@ -26,7 +26,7 @@ _LIMITED = 'ulimit -d "$0" 2>/dev/null; exec "$@"'
 
 
 def open_code_service(settings: Settings, confinement: LatePart[Confinement]) -> CodeService:
-    """Return the language servers of a program. None is started."""
+    """Return the service that starts a program's language servers when they are needed."""
 
     def spawn(root: Path, found: ServerProgram) -> Started:
         return _spawn(confinement.get(), settings, root, found)
@@ -35,13 +35,14 @@ def open_code_service(settings: Settings, confinement: LatePart[Confinement]) ->
 
 
 def _spawn(confinement: Confinement, settings: Settings, root: Path, found: ServerProgram) -> Started:
-    """Start a server in a jail of its own, in which it reads what commands of the workspace read and writes
+    """Start a server in a jail of its own: it may read the same files as commands of the workspace, and write
     only to a private folder. Raises ToolError if it can't be confined or started."""
     from whet.sandbox.jail import JailedCommand  # noqa: PLC0415 - only where a server is started
 
     program, owner = found.command[0], f"lsp {root} {found.kind.name}"
     if not Path(program).is_relative_to(root):
-        confinement.add_openings(owner, named_by(McpServerSettings(command=program, args=found.command[1:])))
+        server = McpServerSettings(command=program, args=found.command[1:])
+        confinement.add_openings(owner, list_named_openings(server))
     else:
         _check_readable(confinement.policy(root, owner), root, found)
     jail = confinement.jail(root, owner, read_only=True) if confinement.is_local else None
@@ -58,8 +59,8 @@ def _spawn(confinement: Confinement, settings: Settings, root: Path, found: Serv
 
 
 def _check_readable(policy: SandboxPolicy, root: Path, found: ServerProgram) -> None:
-    """Raise ToolError if a link of the workspace leads to a program that the sandbox can't read. A repository
-    can make such a link, so its target is not opened without the person."""
+    """Raise ToolError if a link in the workspace leads to a program that the sandbox can't read. A repository
+    can contain such a link, so its target is not opened without the person's consent."""
     program = Path(found.command[0]).resolve()
     if program.is_relative_to(root):
         return

@@ -1,6 +1,6 @@
-"""Settings become the confinement of a program's commands, and of the MCP servers that an editor brings.
+"""Create the confinement of a program's commands, and of an editor's MCP servers, from the settings.
 
-How a sandbox is enforced and who is asked for more openings is decided elsewhere.
+This module neither enforces a sandbox nor asks the person for more openings.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ def confine(
     *,
     deny: Sequence[str] = (),
 ) -> Confinement:
-    """Create the object that puts commands into sandboxes, which protect the files of the `deny` rules.
-
-    Nothing is started.
-    """
+    """Create the object that puts commands into sandboxes. The sandboxes protect the files of the `deny`
+    rules. Starts nothing."""
     source = os.environ if environment is None else environment
     additions = PolicyAdditions(
         write=settings.write,
@@ -62,19 +60,18 @@ def server_jail(confinement: Confinement, workspace: Path, server: McpServerSett
     if not server.confined:
         return None
     key = "mcp " + msgspec.json.encode(server).decode()
-    # Opening a folder costs the sandbox its own Unix sockets, so paths that may be read anyway are not
-    # opened.
+    # A sandbox with an opened folder loses its own Unix sockets, so readable paths are not opened.
     policy = confinement.policy(workspace)
-    openings = [opening for opening in named_by(server) if not policy.allows(opening)]
+    openings = [opening for opening in list_named_openings(server) if not policy.allows(opening)]
     confinement.add_openings(key, [*openings, *(read_opening(text) for text in server.openings)])
     return confinement.jail(workspace, key)
 
 
 def guards_links(confinement: Confinement, workspace: Path) -> bool:
-    """Return whether no command can write a file of the workspace that another folder holds by a hard link,
-    from now on: the next command looks for such files again.
+    """Return whether the sandbox keeps commands from writing files of the workspace that have a hard link in
+    another folder. The next command looks for such files again.
 
-    Waits until a sandbox has been tried out: copying what need not be copied takes longer."""
+    Waits for the sandbox's first test, which takes less time than needless copies would."""
     if not confinement.is_local or not confinement.status().holds:
         return False
     from whet.sandbox.hardlinks import links_of  # noqa: PLC0415 - a record's beginning needs it
@@ -86,8 +83,8 @@ def guards_links(confinement: Confinement, workspace: Path) -> bool:
 def hold_folders(
     confinement: Confinement, workspace: Path, record: Callable[[frozenset[str]], None]
 ) -> frozenset[str]:
-    """Return the folders of linked packages in a workspace. Before a command writes in one, `record` is
-    called with those in which none can write still."""
+    """Return the folders of linked packages in a workspace. Before a command writes to one of them, `record`
+    is called with those that are still protected."""
     if not confinement.is_local or not confinement.status().holds:
         return frozenset()
     from whet.sandbox.hardlinks import links_of  # noqa: PLC0415 - as above
@@ -95,8 +92,8 @@ def hold_folders(
     return links_of(confinement.policy(workspace)).hold_trees(record)
 
 
-def named_by(server: McpServerSettings) -> list[Opening]:
-    """Return the openings for what a server's command line names: a folder, or a program or script with the
+def list_named_openings(server: McpServerSettings) -> list[Opening]:
+    """Return openings for the paths on a server's command line: a folder, or a program or script with the
     folders that it is installed in. A folder that contains the person's home is never opened."""
     user_home = Path(os.path.expanduser("~")).resolve()
     openings: list[Opening] = []
@@ -104,8 +101,7 @@ def named_by(server: McpServerSettings) -> list[Opening]:
         path = Path(os.path.expanduser(text.rpartition("=")[2]))
         if not path.is_absolute() or not path.exists():
             continue
-        # The folder of a link is opened as well as its target, because a program is looked up by the given
-        # name.
+        # A program is looked up by the given name, so a link's own folder is opened as well as its target.
         named = path.parent.resolve() / path.name
         for target in dict.fromkeys((named, path.resolve())):
             folders = [target] if target.is_dir() else [target.parent, *find_install_folders(target)]
@@ -117,8 +113,8 @@ def named_by(server: McpServerSettings) -> list[Opening]:
 
 
 def find_install_folders(program: Path) -> list[Path]:
-    """Return the folders that a program needs besides its own: the `node_modules` it lies in, its package or
-    project, its Python environment and the folder of that environment's interpreter."""
+    """Return the folders that a program needs besides its own: its `node_modules`, its package or project,
+    its Python environment and the installation of that environment's interpreter."""
     folders = [
         path for path in program.parents if path.name == "node_modules" or (path / "pyvenv.cfg").is_file()
     ]

@@ -1,9 +1,9 @@
-"""The gate's connection to the confirmation service: submit a request, wait, consume the approval, report the
-result.
+"""Ask the confirmation service about the gate's calls: submit a request, wait, consume the approval, report
+the result.
 
-A call's request is found again after a crash by its idempotency key, so a restart of either side never
-asks a human twice or runs an action twice. Any failure is a denial that says what failed. This module
-classifies no action as high-risk (`approval/high_risk.py`) and speaks no HTTP (`whet_confirm/client.py`).
+After a crash the call's request is found by its idempotency key, so a restart of either side never asks a
+human twice or runs an action twice. A failure denies the call, and the reason says what failed. Other modules
+classify actions (`approval/high_risk.py`) and speak HTTP (`whet_confirm/client.py`).
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ class Confirmations:
             async with asyncio.timeout(limit_s):
                 ticket = await self._submit(case)  # the key finds the existing request
                 record = await self._client.status(ticket.id)
-                # the service had lost the key, so this submit created a new request
-                if record["status"] == "pending":
+                if record["status"] == "pending":  # the service had lost the key: this is a new request
                     await self._client.cancel(ticket.id, "the action is over")
                 elif record.get("consumed_at"):
                     await self._client.report(ticket.id, result, note)
@@ -114,14 +113,15 @@ class Confirmations:
             timeout_s=self._settings.timeout_s,
             idempotency_key=_key(case),
         )
-        line = case.subject.splitlines()[0] if case.subject else case.call.tool.name
-        text = f"{case.call.tool.name}: {line[:_LINE_CHARS]}"
+        subject = case.subject.splitlines()[0] if case.subject else case.call.tool.name
+        text = f"{case.call.tool.name}: {subject[:_LINE_CHARS]}"
         return await _retry_unreachable(
             lambda: self._client.submit(case.action, text, _details(case), ask), _SUBMIT_TRIES
         )
 
     async def _wait(self, case: ConfirmCase, ticket: Ticket, emit: Emit) -> dict[str, Any]:
-        """Point the person to the decision page and wait, also while the service restarts."""
+        """Point the person to the decision page and wait for the decision, also while the service
+        restarts."""
         record = await _retry_unreachable(lambda: self._client.status(ticket.id), _RESTART_TRIES)
         if record["status"] != "pending":
             return record
@@ -162,8 +162,8 @@ def _key(case: ConfirmCase) -> str:
 
 
 def _details(case: ConfirmCase) -> dict[str, Any]:
-    """Return the details that the human reads. Secrets are masked; the arguments' hash binds the approval to
-    the arguments."""
+    """Return the details that the human reads, with secrets masked. The hash binds the approval to the
+    arguments."""
     raw = json.dumps(case.call.arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     arguments = {name: _display_value(value) for name, value in case.call.arguments.items()}
     written = "\n".join(row.text for change in case.changes for row in diff_rows(change))

@@ -1,7 +1,7 @@
-"""The context engines of sessions: choose one for each session, and close it.
+"""Choose and start the context engine of each session, and close it.
 
-Each agent has one engine. A session that follows another in the same chat takes over its engine; a child
-session gets its own. `engines` are the values that `context.engine` may name. A plugin adds its engine
+A session that follows another in the same chat takes over its engine; a child session gets its own. The
+engines are those that the setting `context.engine` may name: the built-in one and those of plugins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from whet.contract.tools import Tool
 from whet.providers.connect import wire_format
 from whet.store.transcript import Transcript
 
-_LOOK_AT = 16
+_MIN_HOSTS_TO_DROP = 16
 
 
 class EngineObserver(TurnObserver):
@@ -35,7 +35,7 @@ class EngineObserver(TurnObserver):
         self._contexts = contexts
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
-        """Notify the engine, if it wants to know."""
+        """Pass the turn's end to the engine."""
         await self._contexts.host(session.context).turn_ended(end)
 
 
@@ -55,15 +55,15 @@ class Contexts:
         self._home = home
         self._settings = settings
         self._open: dict[int, EngineHost] = {}
-        self._look_at = _LOOK_AT
+        self._drop_closed_at = _MIN_HOSTS_TO_DROP
 
     def host(self, context: Context) -> EngineHost:
         """Return the host of a session's context."""
         return self._open[id(context)]
 
     async def start_engine(self, info: ModelInfo, *, foreground: bool) -> EngineRunner:
-        """Start the chosen engine for one agent and pass it the model. Fall back to the built-in engine if
-        that fails."""
+        """Start the engine that the settings choose, and pass it the model. If that fails, start the built-in
+        engine instead."""
         offer, warning = choose(self.engines, self._settings.context.engine)
         runner = await EngineRunner.create(offer, self._deadlines(), foreground=foreground)
         if isinstance(runner, str):
@@ -79,7 +79,7 @@ class Contexts:
         return runner
 
     async def tools(self, runner: EngineRunner, used_names: Collection[str]) -> list[Tool]:
-        """Return the engine's own tools, except disabled ones and names that are already used."""
+        """Return the engine's own tools, except disabled ones and those whose name is already used."""
         own_tools = await list_engine_tools(runner, used_names)
         return [tool for tool in own_tools if tool.name not in self._settings.tools.disabled]
 
@@ -94,8 +94,8 @@ class Contexts:
     ) -> EngineHost:
         """Create the host of a session.
 
-        `prefix` are the texts before its messages in every request. `scope` is entered around the engine's
-        calls.
+        `prefix` are the texts before its messages in every request. `scope` is the context in which the
+        engine is called.
         """
         fixed = sum(map(text_tokens, prefix))
         facts = msgspec.structs.replace(self._facts(info, log.session.source, fixed), scope=scope)
@@ -103,9 +103,9 @@ class Contexts:
             log, runner, facts, None if runner.offer is find_default(self.engines) else self._start_fallback
         )
         self._open[id(host)] = host
-        if len(self._open) >= self._look_at:  # drop hosts that were handed over to another session
+        if len(self._open) >= self._drop_closed_at:  # hosts whose engine another session took over
             self._open = {key: entry for key, entry in self._open.items() if not entry.is_closed}
-            self._look_at = max(_LOOK_AT, 2 * len(self._open))
+            self._drop_closed_at = max(_MIN_HOSTS_TO_DROP, 2 * len(self._open))
         return host
 
     def add_prefix_tokens(self, context: Context, tokens: int) -> None:
@@ -113,7 +113,7 @@ class Contexts:
         self.host(context).add_fixed_tokens(tokens)
 
     async def read_status(self, log: Transcript, info: ModelInfo, prefix: Sequence[str]) -> ContextStatus:
-        """Return how full a stored session is. The engine is notified of neither the session nor its end."""
+        """Return how full a stored session's window is. The engine is not notified about the session."""
         runner = await self.start_engine(info, foreground=False)
         try:
             facts = self._facts(lambda: info, "", sum(map(text_tokens, prefix)))

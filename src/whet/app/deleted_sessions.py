@@ -1,4 +1,4 @@
-"""Delete what other parts of a home still hold of deleted sessions."""
+"""Delete the data of deleted sessions that other parts of a home still hold."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from whet.store.database import StateDatabase
 
 
 def forget_deleted_sessions(home: Home, database: StateDatabase, clock: Clock) -> int:
-    """Delete the records of deleted sessions and the examples taken from them.
-
-    Returns how many recorded steps were deleted. Raises StoreError, ConfigError.
-    """
+    """Delete the workspace records of deleted sessions and the examples taken from them. Returns the number
+    of deleted steps. Raises StoreError, ConfigError."""
 
     def filter_existing(ids: set[str]) -> set[str]:
         return database.read_now(lambda db: session_deletion.filter_existing_ids(db, ids))

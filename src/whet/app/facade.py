@@ -1,7 +1,6 @@
 """The library's API: `async with AsyncAgent() as agent`, and `with Agent() as agent` without an event loop.
 
-`Agent` drives an `AsyncAgent` on a loop in its own thread, so the turn is implemented once. The work is
-done by the modules that this one combines.
+`Agent` runs an `AsyncAgent` on an event loop in its own thread, so everything is implemented once.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, TypeVar, Unpack
+
+import msgspec
 
 from whet.agent.loop import run_turn
 from whet.agent.session import Session
@@ -48,6 +49,11 @@ class AgentOptions(TypedDict, total=False):
     tools: Sequence[Tool | Callable[..., object]]
 
 
+class _OpenedAgent(msgspec.Struct, frozen=True):
+    app: App
+    session: Session
+
+
 class AsyncAgent:
     """A session that a program talks to. `async with` opens home, store and session, and closes them.
 
@@ -58,14 +64,14 @@ class AsyncAgent:
     def __init__(self, **options: Unpack[AgentOptions]) -> None:
         check_options("whet.Agent", options, AgentOptions)
         self._options = options
-        self._opened: tuple[App, Session] | None = None
+        self._opened: _OpenedAgent | None = None
         self._one_turn = asyncio.Lock()
         self._turn: asyncio.Task[TurnEnd] | None = None
         self._notices: list[str] = []
 
     @property
     def notices(self) -> Sequence[str]:
-        """What a person must know of the last turn besides its answer, e.g. that the answer was cut."""
+        """The notices about the last turn that a person must read, e.g. that the answer was cut."""
         return tuple(self._notices)
 
     @property
@@ -86,13 +92,14 @@ class AsyncAgent:
     async def run(self, text: str, images: Sequence[ImagePart] = ()) -> TurnEnd:
         """Run one turn and return its end; everything is stored on return.
 
-        If the caller is cancelled, the turn is cancelled. After `cancel`, the end's reason is "cancelled".
+        If the caller is cancelled, the turn is cancelled. After a call of `cancel` the end's reason is
+        "cancelled".
         """
         return await self._run(text, images, lambda event: None)
 
     async def stream(self, text: str, images: Sequence[ImagePart] = ()) -> AsyncGenerator[Event]:
-        """Run one turn and yield its events; the last one is the TurnEnd. Leaving early cancels the turn when
-        the generator is closed."""
+        """Run one turn and yield its events; the last one is the TurnEnd. Closing the generator early cancels
+        the turn."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         turn = asyncio.create_task(self._run(text, images, events.put_nowait))
         turn.add_done_callback(lambda _: events.put_nowait(None))
@@ -119,10 +126,9 @@ class AsyncAgent:
         """Return the lessons that reviews activated, rejected or set aside since the last report; its `line`
         is the summary.
 
-        Each change is reported once, whether here, in a chat or in a one-shot's output.
+        Each change is reported once in total: here, in a chat or in a one-shot's output.
         """
-        database = self._parts[0].database
-        return await database.append(lesson_counts.take_unread)
+        return await self._open.app.database.append(lesson_counts.take_unread)
 
     async def aclose(self) -> None:
         """Cancel a running turn and close everything that was opened; a second call does nothing.
@@ -134,8 +140,8 @@ class AsyncAgent:
             await asyncio.wait({self._turn})
         opened, self._opened = self._opened, None
         if opened is not None:
-            await opened[0].leave_reviews()
-            await opened[0].aclose()
+            await opened.app.leave_reviews()
+            await opened.app.aclose()
 
     async def __aenter__(self) -> Self:
         options = self._options
@@ -150,24 +156,25 @@ class AsyncAgent:
                 offered = app.services.tools
                 offered.offer(add_functions(offered.registry, tools, app.services.pool))
             session_id = options.get("session_id", "")
-            self._opened = app, await (app.open_session(session_id) if session_id else app.new_session())
+            session = await (app.open_session(session_id) if session_id else app.new_session())
         except BaseException:
             await app.aclose()
             raise
+        self._opened = _OpenedAgent(app, session)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     @property
-    def _parts(self) -> tuple[App, Session]:
+    def _open(self) -> _OpenedAgent:
         if self._opened is None:
             raise WhetError("the agent is not open", hint="async with whet.AsyncAgent(...) as agent")
         return self._opened
 
     @property
     def _session(self) -> Session:
-        return self._parts[1]
+        return self._open.session
 
     async def _run(self, text: str, images: Sequence[ImagePart], emit: Emit) -> TurnEnd:
         async with self._one_turn:
@@ -190,8 +197,9 @@ class AsyncAgent:
 
 
 class Agent:
-    """An `AsyncAgent` for programs without an event loop: the same arguments and methods, each of which
-    returns when it is done. It is open once it is created; use it as a context manager, or call `close`.
+    """An `AsyncAgent` for programs without an event loop, with the same arguments and methods. Each method
+    blocks until it is done. The agent is open once it is created: use it as a context manager, or call
+    `close`.
 
     `steer` and `cancel` may be called from other threads while `run` or `stream` works.
     """
@@ -221,7 +229,7 @@ class Agent:
 
     @property
     def notices(self) -> Sequence[str]:
-        """What a person must know of the last turn besides its answer, e.g. that the answer was cut."""
+        """The notices about the last turn that a person must read, e.g. that the answer was cut."""
         return self._agent.notices
 
     @property
@@ -234,7 +242,8 @@ class Agent:
         return self._wait(self._agent.run(text, images))
 
     def stream(self, text: str, images: Sequence[ImagePart] = ()) -> Generator[Event]:
-        """Run one turn and yield its events; the last one is the TurnEnd. Leaving early cancels the turn."""
+        """Run one turn and yield its events; the last one is the TurnEnd. Closing the generator early cancels
+        the turn."""
         events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
 
         async def turn() -> None:

@@ -10,7 +10,7 @@ from whet.regular import read_regular_text
 def read_branch(folder: Path) -> str:
     """Return the branch of the git repository around `folder`, or an empty string if there is none.
 
-    It is read without running git. A detached HEAD is shown by the first 8 digits of its commit.
+    Does not run git. For a detached HEAD it is the first 8 digits of the commit.
     """
     for directory in (folder, *folder.parents):
         git = directory / ".git"

@@ -1,4 +1,4 @@
-"""The modes of a session decide what runs without a question: ask, plan or auto, for every interface."""
+"""Read and set the mode of a session (ask, plan, auto), which decides which calls run without a question."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def read_mode(services: Services, session_id: str) -> str:
 
 
 async def set_mode(services: Services, session_id: str, mode: ApprovalMode | str) -> list[str]:
-    """Set the mode from the next call on. Whether a session plans is stored with it; the other modes are
-    those of the whole process. Returns lines for the person: the commands that run on when it plans."""
+    """Set the mode from the next call on. Plan mode is stored with the session; the other modes apply to the
+    whole process. Returns a line for each command that continues to run in plan mode."""
     if (mode == "plan") != services.gate.get().plans.has(session_id):
         await planning.set_planning(services, session_id, mode == "plan")
     if mode == "ask" or mode == "auto" or mode == "deny":

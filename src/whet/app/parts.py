@@ -1,7 +1,6 @@
-"""The parts of a program: Whet's own tools, and parts that only some homes have.
+"""Create the parts of a program: Whet's own tools, and parts that only some homes have.
 
-Plugins, MCP servers and a confirmation service are imported only if the settings name one. This module
-does not know what any tool does.
+Plugins, MCP servers and a confirmation service are imported only if the settings name one.
 """
 
 from __future__ import annotations
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from whet_confirm.boundary import ServiceBoundary
 
 _REMOTE_PREFIX = "mcp__"
+_OWN_PORTS = (6000, 6080, 6090)  # defaults of `whet confirm serve`, its page, and `whet serve`
 
 
 class LaunchArguments(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
     """Create Whet's own tools, in the order in which every session sends them."""
     settings = launch.settings.tools
 
-    async def act(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
+    async def run_warm_request(context: ToolContext, request: WarmRequest) -> dict[str, Any]:
         from whet.warm import tool as warm_tool  # noqa: PLC0415 - it brings the mining modules
 
         return await warm_tool.run_request(base.warm_starts, context, request)
@@ -97,7 +97,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
 
         return HelperWindow(base.helpers.get())
 
-    engine, file_tools = search_engine(launch), FileTools(base.pool, home=launch.home.main_root)
+    engine, file_tools = make_search_engine(launch), FileTools(base.pool, home=launch.home.main_root)
     if deny := launch.settings.approval.deny:
         from whet.sandbox.path_rules import read_path_rules  # noqa: PLC0415 - few have such rules
 
@@ -118,7 +118,7 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
             *(SearchTools(engine) if engine else ()),
             *PlanningTools(base.todo_lists),
             *base.learning.tools(),
-            *WarmTools(act),
+            *WarmTools(run_warm_request),
             *SessionTools(base.database),
             *RecallTools(base.database),
             *DelegationTools(spawn),
@@ -126,8 +126,8 @@ def make_built_in_tools(base: BaseParts, launch: LaunchArguments) -> Registry:
     )
 
 
-def search_engine(launch: LaunchArguments) -> SearchEngineOf | None:
-    """Return a function that opens the engine of web_search with its key, or None if the settings name no
+def make_search_engine(launch: LaunchArguments) -> SearchEngineOf | None:
+    """Return a function that creates the engine of web_search with its key, or None if the settings name no
     engine."""
     search_settings = launch.settings.search
     if not search_settings.provider:
@@ -159,7 +159,7 @@ def load_plugins(
     dialer: Dialer,
     database: StateDatabase,
 ) -> PluginParts | None:
-    """Load the enabled plugins for a program that runs sessions; None if no plugin is enabled."""
+    """Load the enabled plugins for a program that runs sessions. Returns None if no plugin is enabled."""
     if not launch.settings.plugins.enabled:
         return None
     # The plugin layer costs 40 ms.
@@ -177,8 +177,8 @@ def load_plugins(
 
 
 def open_confirmations(launch: LaunchArguments, clock: Clock) -> Confirmations | None:
-    """Return the client of the confirmation service, which decides on high-risk actions; None if no service
-    is configured. Raises ConfigError."""
+    """Return the client of the confirmation service, or None if no service is configured. Raises
+    ConfigError."""
     if not launch.settings.confirm.url:
         return None
     from whet.app.confirming import Confirmations  # noqa: PLC0415 - an HTTP client of its own
@@ -187,7 +187,7 @@ def open_confirmations(launch: LaunchArguments, clock: Clock) -> Confirmations |
 
 
 def has_caps(wallet: WalletSettings) -> bool:
-    """Return whether there is any spending cap."""
+    """Return whether the settings name any spending cap."""
     usd = wallet.daily_usd or wallet.session_usd or wallet.person_usd or wallet.schedule_usd
     return bool(usd or wallet.daily_tokens or wallet.session_tokens)
 
@@ -195,7 +195,8 @@ def has_caps(wallet: WalletSettings) -> bool:
 def cap_calls(
     provider: Provider, database: StateDatabase, clock: Clock, wallet: WalletSettings, purpose: str
 ) -> Provider:
-    """Check the calls of a review or a plugin against the caps, if there are any."""
+    """Return the provider with its calls checked against the spending caps, if there are any. `purpose` is
+    the kind of call, such as "review"."""
     if not has_caps(wallet):
         return provider
     from whet.app.model_links.wallet import Wallet, WalletProvider  # noqa: PLC0415 - only where something is capped
@@ -212,23 +213,20 @@ def learn_prices(home: Home, clock: Clock) -> None:
 
 def select_tools(registry: Registry, settings: Settings, plugins: PluginParts | None) -> Registry:
     """Return the tools that the settings select, including plugins' tools. Raises ConfigError."""
-    loaded = None if plugins is None else plugins.loaded
-    added = loaded.toolsets if loaded else []
-    for tool in loaded.tools if loaded else ():
-        if loaded is not None and tool.name in loaded.overrides:
-            del registry.by_name[tool.name]
-        registry.add(tool)
-    remote = remote_names(settings)
-    disabled = [name for name in settings.tools.disabled if name not in remote]
-    return registry.select([*settings.tools.toolsets, *added], disabled)
-
-
-_OWN_PORTS = (6000, 6080, 6090)  # defaults of `whet confirm serve`, its page, and `whet serve`
+    toolsets = list(settings.tools.toolsets)
+    if plugins is not None:
+        toolsets += plugins.loaded.toolsets
+        for tool in plugins.loaded.tools:
+            if tool.name in plugins.loaded.overrides:
+                del registry.by_name[tool.name]
+            registry.add(tool)
+    disabled = [name for name in settings.tools.disabled if not name.startswith(_REMOTE_PREFIX)]
+    return registry.select(toolsets, disabled)
 
 
 def patience_s(settings: Settings, source: str, person: Person) -> float:
-    """Return how long to wait during an outage of the model's server, in seconds: a person who watches can
-    stop it."""
+    """Return how many seconds to wait during an outage of the model's server. A person at a terminal or an
+    editor can stop the wait, so it has a limit of its own."""
     is_watched = source in ("cli", "acp") and not isinstance(person, NobodyPresent)
     return settings.model.patience_s if is_watched else settings.model.patience_unattended_s
 
@@ -242,9 +240,9 @@ def own_ports(settings: Settings) -> tuple[int, ...]:
     return (*_OWN_PORTS, port) if port else _OWN_PORTS
 
 
-def protected_service(settings: Settings, home: Home) -> ServiceBoundary | None:
-    """Return the files and ports of a confirmation service on this machine, which no call may touch; None if
-    there is no service. A profile may use the service of the home above it."""
+def find_service_boundary(settings: Settings, home: Home) -> ServiceBoundary | None:
+    """Return the files and ports of a confirmation service on this machine, which no call may touch, or None
+    if there is no service. Those of the main home count too, because a profile may use its service."""
     homes = tuple(dict.fromkeys((home.root, home.main_root)))
     has_own = any((root / name).exists() for root in homes for name in ("confirm", "confirmations.db"))
     if not (settings.confirm.url or has_own or os.path.exists("/var/lib/whet-confirm")):
@@ -260,7 +258,8 @@ def protected_service(settings: Settings, home: Home) -> ServiceBoundary | None:
 
 
 def open_servers(launch: LaunchArguments, base: BaseParts) -> Servers | None:
-    """Return the configured MCP servers, not started; None if there are none. Raises ConfigError."""
+    """Return the configured MCP servers without starting them, or None if there are none. Raises
+    ConfigError."""
     settings = launch.settings
     if not settings.mcp.servers:
         return None
@@ -288,7 +287,7 @@ def open_servers(launch: LaunchArguments, base: BaseParts) -> Servers | None:
             launch.home, launch.secrets, base.clock, Guardian(), jail=jail, finish_start=finish_start
         ),
         cap_chars=settings.tools.output_cap_chars,
-        without=remote_names(settings),
+        without=list_disabled_remote(settings),
     )
 
 
@@ -297,12 +296,12 @@ def web_limits(settings: ToolSettings) -> WebLimits:
     return WebLimits(allow_private=settings.web_allow_private, client=f"whet/{__version__}")
 
 
-def remote_names(settings: Settings) -> list[str]:
+def list_disabled_remote(settings: Settings) -> list[str]:
     """Return the names of MCP tools that the settings disable."""
     return [name for name in settings.tools.disabled if name.startswith(_REMOTE_PREFIX)]
 
 
 def add_remote_tools(registry: Registry, servers: Servers) -> Registry:
-    """Return the registry with the servers' currently known tools after all others."""
+    """Return the registry with the tools that the servers list now, after all others."""
     local_tools = [tool for tool in registry.by_name.values() if "mcp" not in tool.tags]
     return Registry([*local_tools, *servers.tools()])

@@ -1,7 +1,7 @@
-"""Words that people bring from other agents and tools, and how the same is done here.
+"""Commands and options of other agents, and what does the same in Whet.
 
-A word that is not a command is looked up here before names that are spelled alike are suggested. In a hint
-`"..."` stands for the words after the one that was looked up, and `"WORD ..."` for all of them.
+An unknown command is looked up here first; then similar names are suggested. In a hint `"..."` stands for the
+words after the command, and `"WORD ..."` for the command and those words.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ SLASH_WORDS: dict[str, str] = {
     "ide": "`whet acp` serves an editor",
     "update upgrade": "`git pull`, then install it again as you did",
 }
-# Options of other agents, for a command that has none of that name.
+# Options of other agents, for commands that do not have an option of that name.
 OPTION_WORDS: dict[str, str] = {
     "-p --print --prompt --message --prompt-interactive -e --exec --headless --non-interactive": (
         '`whet "..."` answers one question'
@@ -213,7 +213,7 @@ OPTION_WORDS: dict[str, str] = {
     "-v": "`whet --version`; what happened is in logs/whet.log, in the folder of `whet config path`",
     "--verbose --debug": "what happened is in logs/whet.log, in the folder of `whet config path`",
 }
-# Commands of ours whose names mean something else in other tools, for a call that lacks a part.
+# Our commands whose names mean something else in other tools: hints for a call that lacks an argument.
 OTHER_MEANINGS: dict[str, str] = {
     "run": '`whet "..."` does one task; whet run --help',
     "undo": "`whet rewind` takes files and turns back, `whet undo CHANGE` what was learned",
@@ -221,7 +221,7 @@ OTHER_MEANINGS: dict[str, str] = {
 }
 
 
-# Verbs that tools use for the same; of each row, a group of our commands has one at most.
+# Each row lists verbs that mean the same. A group of our commands has at most one of a row.
 _SAME_VERBS = (
     "start add install new create register enable init",
     "delete remove rm del drop erase retire revoke reject uninstall unset forget logout disable",
@@ -233,17 +233,17 @@ _SAME_VERBS = (
 
 
 def find_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:
-    """Return what `table` says of a word, or "". `words` are the word and what was typed after it."""
-    wanted = {word, word.lower()}
-    hint = next((hint for names, hint in table.items() if wanted & set(names.split())), "")
-    rest = " ".join(words[1:]).replace('"', "'")
-    hint = hint.replace("WORD ...", f"{word} {rest or '...'}")
-    return hint.replace('"..."', f'"{rest}"') if rest else hint
+    """Return the hint of `table` for a word, or "". `words` are the word and those typed after it."""
+    spellings = {word, word.lower()}
+    hint = next((hint for names, hint in table.items() if spellings & set(names.split())), "")
+    arguments = " ".join(words[1:]).replace('"', "'")
+    hint = hint.replace("WORD ...", f"{word} {arguments or '...'}")
+    return hint.replace('"..."', f'"{arguments}"') if arguments else hint
 
 
 def find_subcommand(name: str, names: Collection[str]) -> str:
-    """Return what a group of commands has for a word of the same meaning, with the word if it is a text to
-    begin with, or ""."""
+    """Return the command of a group that means the same as `name`, or "". If `name` is a text of several
+    words, it becomes the command's argument."""
     if name == "help":
         return "--help"
     if " " in name:
@@ -254,7 +254,8 @@ def find_subcommand(name: str, names: Collection[str]) -> str:
 
 
 def find_near_meaning(word: str, table: dict[str, str], words: Sequence[str] = ()) -> str:
-    """Return what `table` says of the word that `word` is a slip of, or "". Short words have no slips."""
+    """Return the hint of `table` for the word that `word` is a misspelling of, or "". A word of fewer than
+    four letters is never taken for a misspelling."""
     if len(word) < _LETTERS_PER_SLIP:
         return ""
     names = [name for names in table for name in names.split() if len(name) >= _LETTERS_PER_SLIP]
@@ -268,12 +269,13 @@ _LETTERS_PER_SLIP = 4
 
 
 def find_near_names(word: str, names: Collection[str]) -> list[str]:
-    """Return up to three names that `word` begins, or the one that it is a slip or a longer form of.
+    """Return up to three names that begin with `word`, or the one name that it misspells or lengthens.
 
-    One slip in four letters is near: a wrong, missing or further letter, or two that changed places.
+    A misspelling has at most one slip in four letters: a wrong, missing or extra letter, or two letters that
+    changed places.
     """
-    if begun := [name for name in names if name.startswith(word)]:
-        return begun[:3]
+    if completions := [name for name in names if name.startswith(word)]:
+        return completions[:3]
     slips = {name: _count_slips(word, name) for name in names}
     nearest = min(slips, key=slips.__getitem__, default="")
     if nearest and slips[nearest] <= max(len(word) // _LETTERS_PER_SLIP, 1) < len(nearest):

@@ -1,7 +1,7 @@
-"""Turn functions of the program that embeds Whet into tools of its agent.
+"""Make tools from functions of the program that embeds Whet.
 
-They are the program's own code, so a call runs without a question, like a tool that only reads. A function
-that writes, sends or costs money declares that with `@tool(effects=...)`; then the gate's rules and
+They are the program's own code, so by default a call runs without a question, like a tool that only reads.
+If a function writes, sends or costs money, `@tool(effects=...)` declares that, and the gate's rules and
 questions apply.
 """
 
@@ -46,10 +46,10 @@ def tool(**options: Unpack[FunctionOptions]) -> Callable[[F], F]:
     return mark
 
 
-def check_options(name: str, options: Mapping[str, object], known: type) -> None:
-    """Raise TypeError if an option is not a field of the TypedDict `known`, as Python does for arguments."""
-    if unknown := sorted(options.keys() - known.__annotations__.keys()):
-        fields = ", ".join(known.__annotations__)
+def check_options(name: str, options: Mapping[str, object], schema: type) -> None:
+    """Raise TypeError if an option is not a field of the TypedDict `schema`, as Python does for arguments."""
+    if unknown := sorted(options.keys() - schema.__annotations__.keys()):
+        fields = ", ".join(schema.__annotations__)
         raise TypeError(f"{name} has no argument {unknown[0]!r}; it takes {fields}")
 
 

@@ -1,8 +1,7 @@
-"""Store files that people send: under a safe name in a folder of their own. The image type is read from the
-bytes.
+"""Store files that people send in a folder of their own.
 
-A file's name and declared type come from its sender: the stored name keeps the letters but can't lead to
-another folder.
+The name comes from the sender: the stored name is cleaned, so that it can't lead to another folder. The
+declared type is not trusted: an image's type is read from its bytes.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ MAX_IMAGE_BYTES = 5_000_000
 
 
 def save_attachment(workspace: Path, name: str, data: bytes) -> Path:
-    """Store a file in the workspace's folder for received files, never over one that is there and through no
-    link that a command left. Returns its path. Raises WhetError, OSError."""
+    """Store a file in the workspace's folder for received files and return its path. Never replaces a file or
+    follows a link. Raises WhetError, OSError."""
     workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
     stem, suffix = os.path.splitext(safe_name(name))
     for number in range(1, 10_000):
@@ -43,9 +42,10 @@ def save_attachment(workspace: Path, name: str, data: bytes) -> Path:
 
 
 def safe_name(name: str) -> str:
-    """Return a file's own name: no folders, not hidden, no option of a program, nothing that can't be seen,
-    at most 80 characters."""
-    last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
-    cleaned = "".join(c if c.isalnum() or c in "._- ()+" else "_" for c in last).strip(" ._").lstrip("-")
+    """Return a file's name without folders, invisible characters and a leading dot or dash, cut to 80
+    characters."""
+    base_name = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1]
+    cleaned = "".join(char if char.isalnum() or char in "._- ()+" else "_" for char in base_name)
+    cleaned = cleaned.strip(" ._").lstrip("-")
     stem, suffix = os.path.splitext(cleaned)
     return f"{stem[:60] or 'file'}{suffix[:20]}"

@@ -1,7 +1,7 @@
 """Start a worker for due schedules while a program is open for something else.
 
-A run in the program itself would end with it. The worker is `whet worker --drain`, detached from the
-terminal. If a worker is already running, it has taken the job before this module checks a second time.
+A run inside the program would end with it, so the worker is a detached process: `whet worker --drain`. It is
+started only if a job is still due at the second check: a worker that already runs has taken it by then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class ScheduleWatch:
             self._task = None
 
     async def check(self, was_due: bool) -> bool:
-        """Return whether an unclaimed job is due; start a worker if one `was_due` at the last check too."""
+        """Return whether an unclaimed job is due. If one `was_due` at the last check too, start a worker and
+        return False."""
         from whet.store import digests, jobs, schedules  # noqa: PLC0415 - a one-shot never looks
 
         try:

@@ -1,6 +1,6 @@
-"""The shared parts of one process: what its sessions and interfaces work with.
+"""The parts that the sessions and interfaces of one process share. `app/build.py` creates them.
 
-`app/build.py` creates them. This module imports none of the modules that use a `Services`.
+This module imports none of the modules that use a `Services`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Services(BaseParts, frozen=True, kw_only=True):
 
     `settings` are those that the program was started with; `models.settings` has the model that answers
     now. `person` answers questions. `source` names the interface. `plugins`, `mcp` and `tracing` are None
-    if none are configured.
+    unless they are configured.
     """
 
     home: Home

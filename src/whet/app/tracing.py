@@ -1,9 +1,9 @@
 """Traces of turns for OpenTelemetry: the request, the turn, and its model and tool calls.
 
-They are computed at a turn's end from the stored turn, so that a turn that one worker began and another
-finished is reported completely by the second; span ids are derived from the turn's id. Spans contain
-names, times, token counts and end reasons, but no messages, arguments or results. Private sessions are not
-traced. This module and its packages are imported only if `traces.url` names a collector.
+Spans are computed from the stored turn at its end, so the worker that ends a turn reports all of it, also if
+another worker began it. Span ids are derived from the turn's id. Spans contain names, times, token counts and
+end reasons, but no messages, arguments or results. Private sessions are not traced. This module and its
+packages are imported only if `traces.url` names a collector.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ class Tracing(TurnObserver):
 
     def end_request(self, trace: RequestTrace, session_id: str, end: TurnEnd) -> None:
         """Send the span of an answered request."""
-        context = _context(trace.header)
+        context = _parse_header(trace.header)
         assert context is not None  # it was created here
-        kind = {"gen_ai.conversation.id": session_id, "whet.turn.id": end.turn_id}
-        self._send("request", context, None, (trace.begun_ns, time.time_ns()), kind, _failure(end.reason))
+        facts = {"gen_ai.conversation.id": session_id, "whet.turn.id": end.turn_id}
+        times = trace.begun_ns, time.time_ns()
+        self._send("request", context, None, times, facts, _error_type(end.reason))
 
     def set_parent(self, session_id: str, header: str) -> None:
         """Make the session's next turn a child of another process's span."""
@@ -77,12 +78,12 @@ class Tracing(TurnObserver):
 
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Send the spans of a turn."""
-        parent = _context(self._parents.pop(session.id, ""))
+        parent = _parse_header(self._parents.pop(session.id, ""))
         if session.log.session.private:
             return
         turns = await self._database.read(lambda db: spans.list_turn_spans(db, session.id, 1))
         for turn in turns:
-            trace_id = parent.trace_id if parent is not None else _number(end.turn_id, 16)
+            trace_id = parent.trace_id if parent is not None else _derive_id(end.turn_id, 16)
             context = _make_context(trace_id, end.turn_id)
             facts: dict[str, _Value] = {
                 "gen_ai.operation.name": "invoke_agent",
@@ -94,23 +95,23 @@ class Tracing(TurnObserver):
                 "whet.turn.steps": end.steps,
             }
             times = turn.begun_ms * _NS, turn.last_ms * _NS
-            self._send("turn", context, parent, times, facts, _failure(end.reason))
+            self._send("turn", context, parent, times, facts, _error_type(end.reason))
             model = session.link.info.model
-            for number, part in enumerate(turn.spans):
-                self._send_part(part, _make_context(trace_id, f"{end.turn_id} {number}"), context, model)
+            for number, span in enumerate(turn.spans):
+                self._send_step(span, _make_context(trace_id, f"{end.turn_id} {number}"), context, model)
 
-    def _send_part(self, part: spans.TurnSpan, context: SpanContext, turn: SpanContext, model: str) -> None:
-        facts: dict[str, _Value] = {"gen_ai.operation.name": _OPERATIONS[part.kind]}
-        if part.kind == "model":
-            facts["gen_ai.request.model"] = model
-        else:
-            facts["gen_ai.tool.name"] = part.name
-        if part.usage is not None:
-            facts["gen_ai.usage.input_tokens"] = part.usage.prompt_tokens
-            facts["gen_ai.usage.output_tokens"] = part.usage.output_tokens
-        name = f"{_OPERATIONS[part.kind]} {model if part.kind == 'model' else part.name}"
-        times = part.begun_ms * _NS, max(part.begun_ms, part.ended_ms) * _NS
-        self._send(name, context, turn, times, facts, part.error_kind)
+    def _send_step(self, span: spans.TurnSpan, context: SpanContext, turn: SpanContext, model: str) -> None:
+        """Send the span of a model call, a tool call or a wait for a person."""
+        operation = _OPERATIONS[span.kind]
+        is_model = span.kind == "model"
+        name = model if is_model else span.name
+        facts: dict[str, _Value] = {"gen_ai.operation.name": operation}
+        facts["gen_ai.request.model" if is_model else "gen_ai.tool.name"] = name
+        if span.usage is not None:
+            facts["gen_ai.usage.input_tokens"] = span.usage.prompt_tokens
+            facts["gen_ai.usage.output_tokens"] = span.usage.output_tokens
+        times = span.begun_ms * _NS, max(span.begun_ms, span.ended_ms) * _NS
+        self._send(f"{operation} {name}", context, turn, times, facts, span.error_kind)
 
     def _send(
         self,
@@ -119,10 +120,10 @@ class Tracing(TurnObserver):
         parent: SpanContext | None,
         times: tuple[int, int],
         facts: Mapping[str, _Value],
-        failure: str,
+        error_type: str,
     ) -> None:
-        """Queue a span; a thread sends it. `failure` is the error's kind, or an empty string."""
-        attributes = {**facts, "error.type": failure} if failure else facts
+        """Queue a span; a thread sends it. `error_type` is empty if there was no error."""
+        attributes = {**facts, "error.type": error_type} if error_type else facts
         span = ReadableSpan(
             name,
             context,
@@ -130,7 +131,7 @@ class Tracing(TurnObserver):
             self._resource,
             attributes,
             kind=SpanKind.SERVER if name == "request" else SpanKind.INTERNAL,
-            status=Status(StatusCode.ERROR if failure else StatusCode.UNSET),
+            status=Status(StatusCode.ERROR if error_type else StatusCode.UNSET),
             start_time=times[0],
             end_time=times[1],
         )
@@ -142,7 +143,7 @@ class Tracing(TurnObserver):
 
 
 class _FailureLog(logging.Handler):
-    """Logs that a collector does not answer, once, in place of the exporter's lines about each attempt."""
+    """Logs once that a collector does not answer, instead of the exporter's line for each attempt."""
 
     def __init__(self, url: str) -> None:
         super().__init__(logging.ERROR)
@@ -158,20 +159,20 @@ class _FailureLog(logging.Handler):
             )
 
 
-def _failure(reason: str) -> str:
+def _error_type(reason: str) -> str:
     return "" if reason in ("answered", "cancelled") else reason
 
 
-def _number(text: str, size: int) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size], "big") or 1
+def _derive_id(text: str, size_bytes: int) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size_bytes], "big") or 1
 
 
 def _make_context(trace_id: int, text: str) -> SpanContext:
-    return SpanContext(trace_id, _number(text, 8), is_remote=False, trace_flags=TraceFlags(1))
+    return SpanContext(trace_id, _derive_id(text, 8), is_remote=False, trace_flags=TraceFlags(1))
 
 
-def _context(header: str) -> SpanContext | None:
-    """Parse a W3C traceparent header; None if it is empty or invalid."""
+def _parse_header(header: str) -> SpanContext | None:
+    """Parse a W3C traceparent header. Returns None if it is empty or invalid."""
     match = _PARENT.fullmatch(header)
     if match is None:
         return None

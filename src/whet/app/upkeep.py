@@ -1,7 +1,4 @@
-"""Keep memory small in a process that serves for months: return free memory, limit caches.
-
-This module knows nothing about the served interfaces.
-"""
+"""Keep the memory of a long-running server small: return free memory to the system, limit caches."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ _STORE_CACHE_BYTES = 6_000_000
 async def limit_memory() -> AsyncGenerator[None]:
     """Keep the process small inside this context.
 
-    The page caches of all SQLite connections together stay below 6 MB. Every 30 s the garbage collector
-    runs, because its default thresholds leave cycles for hours in a server, and free memory is returned to
-    the system.
+    Limits the page caches of all SQLite connections together to 6 MB. Every 30 s it runs the garbage
+    collector, whose default thresholds leave cycles for hours in a server, and returns free memory to the
+    system.
     """
     before_bytes = apsw.soft_heap_limit(_STORE_CACHE_BYTES)
     task = asyncio.create_task(_free_memory())
@@ -44,10 +41,8 @@ async def _free_memory() -> None:
 
 
 def _make_trimmer() -> Callable[[], object]:
-    """Return a function that returns free memory to the system; without glibc it does nothing.
-
-    Sessions come and go on many threads, and glibc keeps the memory that each of them freed.
-    """
+    """Return a function that returns free memory to the system: glibc keeps the memory that each thread
+    freed. Without glibc the function does nothing."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):

@@ -20,7 +20,7 @@ _MIN_PROGRAM_CHARS = 4
 _SCANNED_BYTES = 64_000
 _MAX_WORDS = 2_000
 _MAX_LOOKUPS = 20_000
-"""The words that are looked up for all files together; each takes about ten looks at the disk."""
+"""How many words are looked up for all files together; each costs about ten accesses to the disk."""
 _MAX_FILES, _MAX_FOLDERS = 500, 20
 _MAX_MATCHES = 200
 
@@ -29,8 +29,8 @@ def find_run_files(workspace: Path, commands: Sequence[str], folder: Path | None
     """Return the files of a workspace that the commands name, and those that these files name in turn. The
     commands run in `folder`, or in the workspace itself.
 
-    A text names files relative to the workspace, to its own folder, and to each folder that it or its callers
-    name: it may change into that folder, or search it for programs and modules.
+    Names in a text are looked up in the workspace, in the text's own folder, and in each folder that it or
+    its callers name, because it may change into that folder or search it for programs and modules.
     """
     paths: set[Path] = set()
     looked_up: set[tuple[Path, str]] = set()
@@ -51,7 +51,7 @@ def find_run_files(workspace: Path, commands: Sequence[str], folder: Path | None
                 for path in reader.find_named(folder, word):
                     if path not in paths:
                         paths.add(path)
-                        waiting.append((tuple(dict.fromkeys((path.parent, *folders))), _read(path)))
+                        waiting.append((tuple(dict.fromkeys((path.parent, *folders))), _read_start(path)))
     return paths
 
 
@@ -61,7 +61,7 @@ def _without_variable(word: str) -> tuple[str, ...]:
 
 
 class _NameReader:
-    """Finds the files below a workspace that words may mean."""
+    """Finds the files below a workspace that the words of a text may mean."""
 
     def __init__(self, workspace: Path) -> None:
         self._inside = f"{workspace}/"
@@ -69,8 +69,8 @@ class _NameReader:
         self._names: dict[str, list[str]] = {}
 
     def add_named_folders(self, folders: tuple[Path, ...], words: list[str]) -> tuple[Path, ...]:
-        """Return these folders and those below the workspace that the words name, each relative to the ones
-        before it."""
+        """Return the folders, and those below the workspace that the words name, relative to any folder
+        before."""
         all_folders = dict.fromkeys(folders)
         for word in words:
             for folder in list(all_folders):
@@ -98,17 +98,17 @@ class _NameReader:
             yield from self._find_modules(os.path.normpath(os.path.join(folder, word)))
 
     def _is_default(self, folder: Path, entry: str, program: str) -> bool:
-        """Return whether a program may read a file by default: in the workspace any with its name in it."""
+        """Return whether a program may read a file by default: one with a typical name, or in the workspace
+        itself any whose name contains that of the program."""
         stem = entry.partition(".")[0]
         return program in entry if f"{folder}/" == self._inside else stem in (program, f"{program}file")
 
     def _find_modules(self, path: str) -> Iterator[Path]:
         """Yield the files that a module's path without an ending may mean: `./b` for `b.js`."""
-        for above, stem in (os.path.split(path), (path, "index")):
-            if f"{above}/".startswith(self._inside):
-                yield from (
-                    Path(above, file) for file in self._files_in(above) if file.startswith(f"{stem}.")
-                )
+        for folder, stem in (os.path.split(path), (path, "index")):
+            if f"{folder}/".startswith(self._inside):
+                files = self._files_in(folder)
+                yield from (Path(folder, file) for file in files if file.startswith(f"{stem}."))
 
     def _files_in(self, folder: str) -> list[str]:
         if folder not in self._names:
@@ -120,14 +120,14 @@ class _NameReader:
 
 
 def _expand(pattern: str, globs: GlobReader) -> list[str]:
-    """Return the paths that match a pattern, or none if it leads through too many folders."""
+    """Return the paths that match a pattern, or an empty list if it leads through too many folders."""
     try:
         return sorted(globs.expand(pattern))[:_MAX_MATCHES]
     except GlobTooWide:
         return []
 
 
-def _read(path: Path) -> str:
+def _read_start(path: Path) -> str:
     try:
         with open_regular(path) as file:
             return file.read(_SCANNED_BYTES).decode("utf-8", "replace")

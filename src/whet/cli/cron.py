@@ -24,7 +24,7 @@ from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.goals.text import parse_usd
 from whet.schedules import timing
 from whet.schedules.adding import add_schedule
-from whet.schedules.execution import check
+from whet.schedules.execution import check_target
 from whet.schedules.worker import FinishedRun, ScheduleWorker
 from whet.store import jobs, schedules
 from whet.store.database import StateDatabase, has_store, read_time
@@ -221,7 +221,7 @@ def resume(home: Home, name: str) -> None:
                 f"its only time, {_format_time(row.at, row)}, has passed",
                 hint="whet cron add makes a new one",
             )
-        check(db, row.target)
+        check_target(db, row.target)
         if row.paused:
             due = row.at or iso(timing.next_after(row, now))
             schedules.resume(db, row.id, due, clock)

@@ -1,7 +1,7 @@
 """The trail of a conversation: files read and changed, commands with their exit codes, and addresses.
 
-Code takes it from the tool calls. It is carried from summary to summary as a separate block, newest first;
-entries that no longer fit can be found with recall. This module does not know how summaries are written.
+It is collected from the tool calls, without a model. Each summary contains it as a separate block, newest
+first; entries that no longer fit can be found with recall.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MORE = "- older ones: recall with ref files, commands or urls"
 
 
 class TrailEntry(msgspec.Struct, frozen=True):
-    """One line of the trail: the file, command or address, its outcome if known, and the message number."""
+    """One line of the trail. `value` is the file, command or address, `seq` the message number."""
 
     kind: Kind
     value: str
@@ -50,7 +50,7 @@ def collect(rows: ChatRows) -> list[TrailEntry]:
 
 
 def read_outcome(tool: str, result: ChatRow | None) -> str:
-    """Return "exit N" for a command's result, or an empty string if the text does not contain it."""
+    """Return "exit N" for a command's result, or an empty string for other results."""
     if result is None:
         return ""
     match = _EXIT.search(chat.text_of(result)[-400:])
@@ -60,39 +60,38 @@ def read_outcome(tool: str, result: ChatRow | None) -> str:
 
 
 def merge(old: Iterable[TrailEntry], new: Iterable[TrailEntry]) -> list[TrailEntry]:
-    """Merge two trails, oldest first. Each thing is listed once, at its newest position; a changed file stays
-    changed."""
+    """Merge two trails, oldest first. Each file, command or address is listed once, at its newest position. A
+    changed file that is read later stays "changed"."""
     merged: dict[tuple[str, str], TrailEntry] = {}
     for entry in (*old, *new):
         key = ("file" if entry.kind in ("changed", "read") else entry.kind, entry.value)
-        before = merged.pop(key, None)
-        if before is not None and before.kind == "changed" and entry.kind == "read":
+        earlier = merged.pop(key, None)
+        if earlier is not None and earlier.kind == "changed" and entry.kind == "read":
             entry = msgspec.structs.replace(entry, kind="changed")
         merged[key] = entry
     return list(merged.values())
 
 
 def render(entries: list[TrailEntry], budget_tokens: int) -> str:
-    """Return the block within the budget, newest first. Changed files are kept before all others."""
+    """Return the trail's block within the budget, newest first. Changed files take precedence over others."""
     if not entries:
         return ""
     newest = entries[::-1]
-    ordered = sorted(newest, key=lambda entry: entry.kind != "changed")
-    lines, tokens_left = [TITLE], budget_tokens - chat.text_tokens(TITLE) - chat.text_tokens(_MORE)
-    chosen: set[int] = set()
-    for entry in ordered:
-        cost = chat.text_tokens(_write(entry)) + 1
-        if cost <= tokens_left:
-            tokens_left -= cost
-            chosen.add(id(entry))
-    lines += [_write(entry) for entry in newest if id(entry) in chosen]
-    if len(chosen) < len(entries):
+    tokens_left = budget_tokens - chat.text_tokens(TITLE) - chat.text_tokens(_MORE)
+    chosen_ids: set[int] = set()
+    for entry in sorted(newest, key=lambda entry: entry.kind != "changed"):
+        tokens = chat.text_tokens(_format(entry)) + 1
+        if tokens <= tokens_left:
+            tokens_left -= tokens
+            chosen_ids.add(id(entry))
+    lines = [TITLE, *(_format(entry) for entry in newest if id(entry) in chosen_ids)]
+    if len(chosen_ids) < len(entries):
         lines.append(_MORE)
     return "\n".join(lines)
 
 
 def parse(block: str) -> list[TrailEntry]:
-    """Read a block that `render` wrote, oldest first. Other lines are ignored."""
+    """Return the entries of a block that `render` wrote, oldest first. Other lines are ignored."""
     entries: list[TrailEntry] = []
     for text in block.splitlines():
         match = _LINE.match(text)
@@ -102,7 +101,7 @@ def parse(block: str) -> list[TrailEntry]:
     return entries[::-1]
 
 
-def _write(entry: TrailEntry) -> str:
+def _format(entry: TrailEntry) -> str:
     outcome = f" -> {entry.outcome}" if entry.outcome else ""
     reference = f" [{chat.ref(entry.seq)}]" if entry.seq else ""
     return f"- {_LABELS[entry.kind]} {entry.value}{outcome}{reference}"

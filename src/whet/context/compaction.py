@@ -1,9 +1,9 @@
-"""Runs the compactions of one session: an engine shortens the list, and its result is recorded.
+"""Run the compactions of one session: an engine shortens the list, and its result is recorded.
 
-A compaction is stored in the transcript, in place, before the next request shows it. An engine is called
-once for each compaction and never again; if it fails, the built-in engine takes over. If the host stopped
-waiting for an engine, its result is used as soon as it is ready, because the engine continues from the
-list that it returned. This module is loaded at the first compaction, pruning or selection.
+A compaction is stored in the transcript before the next request shows it. For each compaction an engine is
+called once; if it fails, the built-in engine takes over. If an engine answers after its deadline, its result
+is used then, because the engine continues from the list that it returned. This module is loaded at the first
+compaction, pruning or selection.
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ _EngineList = tuple[list[ChatRow], list[Message]]
 
 
 class CompressResult(msgspec.Struct, frozen=True):
-    """The result of calling an engine: `read` is the list that it returned, or None if nothing changed."""
+    """The result of calling an engine. `returned` is its list, or None if it changed nothing or failed."""
 
-    read: _EngineList | None = None
-    failed: bool = False
+    returned: _EngineList | None = None
+    has_failed: bool = False
 
 
 class _PendingCompaction(msgspec.Struct):
-    """A compaction requested from an engine, and its result, which may arrive after the host stopped
-    waiting."""
+    """A compaction that an engine is working on, and its result, which may arrive after the deadline."""
 
     runner: EngineRunner
     sources: list[Message]
-    done: bool = False
-    read: _EngineList | None = None
+    is_done: bool = False
+    returned: _EngineList | None = None
 
 
 class CompactionRunner:
@@ -74,7 +73,7 @@ class CompactionRunner:
         self.memory_context: Callable[[], Awaitable[str]] | None = None
 
     async def announce(self, phase: str, tokens: int, emit: Emit) -> None:
-        """Announce a compaction: it may take as long as a model's answer."""
+        """Show the person that a compaction begins, because it may take as long as a model's answer."""
         runner, window = self._engines.chosen, self._engines.window
         if phase == "preflight" and tokens < runner.threshold:
             phase = BELOW
@@ -90,12 +89,11 @@ class CompactionRunner:
     async def compact(
         self, emit: Emit, tokens: int, phase: str, *, focus: str = "", any_engine: bool = False
     ) -> bool:
-        """Let the engine shorten the list and record the result. If the chosen engine fails, the built-in one
-        is used.
+        """Let the chosen engine shorten the list, or the built-in one if that fails, and record the result.
 
-        `tokens`: the next request's size. `phase`: the reason. `focus`: the subject to keep. `any_engine`:
-        also let the built-in engine try if the chosen one changes nothing. Returns whether a compaction
-        was recorded.
+        `tokens` is the next request's size, `phase` the reason, `focus` the subject to keep. With
+        `any_engine`, the built-in engine also tries if the chosen one changes nothing. Returns whether a
+        compaction was recorded.
         """
         keywords: dict[str, Any] = {"current_tokens": tokens, "focus_topic": focus or None}
         if phase == BY_HAND:
@@ -107,20 +105,20 @@ class CompactionRunner:
         while runner is not None:
             was_behind, runner.is_behind = runner.is_behind, False
             result = await self._compress(runner, keywords)
-            drops = result.read is not None and self._drops_request(result.read[1])
-            if drops:
+            drops_request = result.returned is not None and self._drops_request(result.returned[1])
+            if drops_request:
                 runner.note(f"{runner.name}: its compaction left out what is being asked and is not used")
                 self._engines.mark_astray(runner)
-            elif result.read is not None and await self._record(runner, result.read, emit):
+            elif result.returned is not None and await self._record(runner, result.returned, emit):
                 return True
-            if was_behind:  # what it keeps of the list now is unknown
+            if was_behind:  # it is unknown which rows it has now
                 self._engines.mark_astray(runner)
-            try_spare = runner is chosen and (drops or result.failed or any_engine)
+            try_spare = runner is chosen and (drops_request or result.has_failed or any_engine)
             runner = await self._engines.use_spare() if try_spare else None
         return False
 
     async def prune(self, tokens: int, emit: Emit) -> None:
-        """Let the engine shorten only tool results. The result is recorded like a compaction."""
+        """Let the engine shorten only tool results, and record the result like a compaction."""
         runner, live = self._engines.chosen, self._live.rows
         sources, rows, prints = list(live.sources), list(live.rows), live.prints()
 
@@ -153,90 +151,88 @@ class CompactionRunner:
         return view if outcome.value is None else repair(outcome.value[1])
 
     async def record_repair(self, summary: str, emit: Emit) -> None:
-        """Store the list with what goes out in place of refused items: it is the live list from now on. The
-        engines are notified of the session again, as after an undo; the person reads `summary`."""
-        known, replaced = self._live.rows, self._live.replaced
-        messages = [replaced.get(id(message), message) for message in known.sources]
+        """Store the list without the items that the server refused, and continue from it. Engines are
+        informed about the session again, and the person reads `summary`."""
+        live, replaced = self._live.rows, self._live.replaced
+        messages = [replaced.get(id(message), message) for message in live.sources]
         rows = [
             row if message is source else {**engine_row(message), "_seq": row.get("_seq", 0)}
-            for row, source, message in zip(known.rows, known.sources, messages, strict=True)
+            for row, source, message in zip(live.rows, live.sources, messages, strict=True)
         ]
-        before, after = self._live.scale_tokens(known.tokens), self._live.scale_tokens(list_tokens(messages))
+        before, after = self._live.scale_tokens(live.tokens), self._live.scale_tokens(list_tokens(messages))
         await compactions.record(self._log, None, messages, compactions.REPAIR, before, after)
         self._live.adopt(rows)
         self._live.forget_repair()
-        self._live.outgoing()  # the model's last answer was to these rows
+        self._live.outgoing()  # marks these rows as sent: the model has answered them
         for runner in self._engines.active:
             self._engines.mark_astray(runner)
         emit(Notice(summary, must_show=True))
 
     async def catch_up(self, emit: Emit) -> None:
-        """Use a compaction that the host stopped waiting for, once it is ready."""
+        """Use the result of a compaction that has passed its deadline, if it is ready now."""
         pending = self._pending
         if pending is None or pending.runner.lane.stuck:
             return
-        if not pending.done:
+        if not pending.is_done:
             emit(Notice("a compaction that was stopped is still under way; waiting for it"))
             await pending.runner.run("compress", lambda: None, pending.runner.deadlines.compress_s)
-        if not pending.done:
+        if not pending.is_done:
             return
         self._pending = None
-        if pending.read is None:
+        if pending.returned is None:
             return
         live, count = self._live.rows, len(pending.sources)
         if extends(pending.sources, live.sources):
-            returned = ([*pending.read[0], *live.rows[count:]], [*pending.read[1], *live.sources[count:]])
-            await self._record(pending.runner, returned, emit)
+            rows, messages = pending.returned
+            extended = ([*rows, *live.rows[count:]], [*messages, *live.sources[count:]])
+            await self._record(pending.runner, extended, emit)
         else:
             self._engines.mark_astray(pending.runner)
 
     async def _compress(self, runner: EngineRunner, keywords: dict[str, Any]) -> CompressResult:
-        """Call the engine once, never again."""
+        """Call the engine's `compress` and read its result."""
         engine, live = runner.engine, self._live.rows
         sources, rows, prints = list(live.sources), list(live.rows), live.prints()
         pending = self._pending = _PendingCompaction(runner, sources)
 
         def work() -> tuple[_EngineList | None, str]:
             try:
-                returned = engine.compress(list(rows), **filter_keywords(engine.compress, keywords))
-                pending.read = read_back(rows, sources, prints, returned)
+                answer = engine.compress(list(rows), **filter_keywords(engine.compress, keywords))
+                pending.returned = read_back(rows, sources, prints, answer)
             finally:
-                pending.done = True
-            return pending.read, _summary_error(engine)
+                pending.is_done = True
+            return pending.returned, _summary_error(engine)
 
         outcome = await runner.run("compress", work, runner.deadlines.compress_s)
-        if pending.done or not runner.lane.stuck:
+        if pending.is_done or not runner.lane.stuck:
             self._pending = None
         if outcome.value is not None:
             runner.note_summary_error(outcome.value[1])
             if outcome.value[0] is not None:
                 return CompressResult(outcome.value[0])
         live.restore(prints)
-        return CompressResult(failed=outcome.error is not None)
+        return CompressResult(has_failed=outcome.error is not None)
 
     def _drops_request(self, messages: Sequence[Message]) -> bool:
         """Return whether a list lost the request that a turn is working on. A lost request at the end of the
-        list does not count: `_with_request` puts it back."""
+        list does not count, because `_restore_request` puts it back."""
         sources, rows = self._live.rows.sources, self._live.rows.rows
         # A row without a number was added by an engine, for example a summary, and is not a request.
-        asks = [at for at, row in enumerate(rows) if sources[at].role == "user" and "_seq" in row]
-        if not asks or asks[-1] == len(sources) - 1 or self._log.live.open_turn is None:
+        requests = [
+            index for index, row in enumerate(rows) if sources[index].role == "user" and "_seq" in row
+        ]
+        if not requests or requests[-1] == len(sources) - 1 or self._log.live.open_turn is None:
             return False
-        request = sources[asks[-1]]
-        return not any(
-            request is message or (request.text and request.text in message.text) for message in messages
-        )
+        return not _contains(messages, sources[requests[-1]])
 
-    def _with_request(self, returned: _EngineList) -> _EngineList:
-        """Put unanswered messages of the person back if an engine left them out."""
+    def _restore_request(self, returned: _EngineList) -> _EngineList:
+        """Return an engine's list with the person's unanswered messages put back if it left them out."""
         live, rows, messages = self._live.rows, list(returned[0]), list(returned[1])
         first = len(live.sources)
         while first and live.sources[first - 1].role == "user":
             first -= 1
         for row, source in zip(live.rows[first:], live.sources[first:], strict=True):
-            if not any(
-                source is message or (source.text and source.text in message.text) for message in messages
-            ):
+            if not _contains(messages, source):
                 messages.append(source)
                 rows.append(row)
         return rows, messages
@@ -246,10 +242,10 @@ class CompactionRunner:
     ) -> bool:
         """Store a compaction and continue from it. Returns False if the list is refused.
 
-        A list that grew is refused, unless it has fewer messages and either fits the window or grew
-        little: its engine continues from it. `counts`: whether the circuit breaker counts this compaction.
+        A list that grew is refused, unless it has fewer messages and either fits the window or grew only a
+        little, because its engine continues from it. With `counts` the circuit breaker counts the compaction.
         """
-        rows, messages = self._with_request(returned)
+        rows, messages = self._restore_request(returned)
         live = self._live.rows
         before, after, count = live.tokens, list_tokens(messages), len(live.rows)
         tokens_before, tokens_after = self._live.scale_tokens(before), self._live.scale_tokens(after)
@@ -263,9 +259,9 @@ class CompactionRunner:
         self._live.adopt(rows)
         if counts and self._breaker.note_compaction(grew=after > before):
             self._engines.report_stop(self._breaker.stopped)
-        done = Compaction(runner.name, count, len(rows), tokens_before, tokens_after)
-        emit(done)
-        await self._on_recorded(done)
+        compaction = Compaction(runner.name, count, len(rows), tokens_before, tokens_after)
+        emit(compaction)
+        await self._on_recorded(compaction)
         for other in self._engines.active:
             if other is not runner:
                 self._engines.mark_astray(other)
@@ -273,6 +269,11 @@ class CompactionRunner:
         if counts and recorded is not None:
             await runner.run("its attributes", lambda: recorded(runner.engine, tokens_after))
         return True
+
+
+def _contains(messages: Sequence[Message], request: Message) -> bool:
+    """Return whether a list has a message, or its text inside another one."""
+    return any(request is message or (request.text and request.text in message.text) for message in messages)
 
 
 def _status_line(engine: ContextEngine, phase: str, default: str, facts: dict[str, Any]) -> str:
@@ -291,7 +292,7 @@ def _status_line(engine: ContextEngine, phase: str, default: str, facts: dict[st
 
 
 def _prune(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
-    """Let the engine shorten old tool results without a model. Returns None if it did not or can't."""
+    """Let the engine shorten old tool results without a model. Returns None if it does not."""
     prune = optional_hook(engine, "prune_tool_results_only")
     if prune is None:
         return None
@@ -303,18 +304,15 @@ def _prune(engine: ContextEngine, rows: ChatRows, tokens: int) -> object | None:
 
 
 def _select_rows(engine: ContextEngine, rows: ChatRows, budget_tokens: int) -> tuple[ChatRows, object] | None:
-    """Let the engine choose the rows that this one request shows, or return None if it does not choose.
-
-    The engine gets copies, which are returned beside its choice, so its changes do not affect the live
-    rows.
-    """
+    """Let the engine choose the rows of this request, among copies, so that its changes do not affect the
+    live rows. Returns the copies and its choice, or None if it does not choose."""
     select = optional_hook(engine, "select_context")
     if select is None:
         return None
     copies: ChatRows = [dict(row) for row in rows]
     keywords: dict[str, Any] = {
         "conversation_messages": [dict(row) for row in rows],
-        "incoming_message": _incoming(rows),
+        "incoming_message": _last_user_row(rows),
         "budget_tokens": budget_tokens,
     }
     choice = select(list(copies), **filter_keywords(select, keywords))
@@ -327,6 +325,5 @@ def _summary_error(engine: object) -> str:
     return " ".join(error.split())[:REASON_CHARS] if isinstance(error, str) else ""
 
 
-def _incoming(rows: ChatRows) -> ChatRow | None:
-    last = next((row for row in reversed(rows) if row.get("role") == "user"), None)
-    return None if last is None else dict(last)
+def _last_user_row(rows: ChatRows) -> ChatRow | None:
+    return next((dict(row) for row in reversed(rows) if row.get("role") == "user"), None)

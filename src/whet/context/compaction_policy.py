@@ -1,10 +1,10 @@
-"""Stops automatic compaction when further attempts are pointless.
+"""Stop automatic compaction when further attempts are pointless.
 
 An automatic compaction is ineffective if it changes nothing or if the server still counts more than the
-threshold afterwards. It counts only if it was wanted: engines also ask below the threshold, to maintain
-what they store. Two in a row stop automatic compaction until the conversation has grown well
-beyond its size, the server counts less than the threshold, or something else changes. A turn may have as
-many as it needs, but only three that leave little room. This module does not know how a compaction is made.
+threshold afterwards. Two ineffective ones in a row stop automatic compaction until the conversation has grown
+well beyond its size, the server counts less than the threshold, or the model or the list changes. A
+compaction that an engine asks for below the threshold, to maintain its store, does not count. Of the
+compactions of a turn, at most three may leave little room.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 _STRIKES = 2
 _POOR_PER_TURN = 3
-_ROOM = 0.75  # of the threshold; a compaction that leaves more will soon be due again
+_ROOM = 0.75  # of the threshold: a compaction that leaves more tokens leaves little room
 
 
 class CircuitBreaker:
@@ -23,8 +23,8 @@ class CircuitBreaker:
         self.stopped = ""
         self._strikes = 0
         self._in_turn = 0
-        self._unmeasured = False
-        self._again_at = 0
+        self._is_unmeasured = False
+        self._again_at_tokens = 0
         self._is_wanted = True
         self._is_above = False
 
@@ -33,9 +33,9 @@ class CircuitBreaker:
         self._in_turn = 0
 
     def begin(self, phase: str, tokens: int, threshold: int) -> bool:
-        """Start an automatic compaction of `tokens`; return whether it may be tried.
+        """Start an automatic compaction at `tokens`, and return whether it may be tried.
 
-        It counts if the engine asked for it because of the size, or if the size is at the `threshold`.
+        It counts if the engine asks because of the size, or if the size has reached the `threshold`.
         """
         self._is_wanted = phase == "threshold" or tokens >= threshold
         return self.allows(tokens)
@@ -43,45 +43,43 @@ class CircuitBreaker:
     def allows(self, tokens: int) -> bool:
         """Return whether an automatic compaction may be tried at `tokens`.
 
-        After a compaction the server must count first. After ineffective attempts one more is allowed when
-        the conversation has grown well beyond its size at that time.
+        After a compaction it is not allowed until the server has counted. After ineffective attempts one more
+        is allowed when the conversation has grown well beyond its size at that time.
         """
-        if self._unmeasured or self._in_turn >= _POOR_PER_TURN:
+        if self._is_unmeasured or self._in_turn >= _POOR_PER_TURN:
             return False
-        return not self.stopped or 0 < self._again_at <= tokens
+        return not self.stopped or 0 < self._again_at_tokens <= tokens
 
     def note_idle(self, tokens: int, window: int) -> bool:
         """Count an attempt that changed nothing. Returns True if automatic compaction stops now."""
         if not self._take_wanted():
             return False
-        self._again_at: int = _grown(tokens, window)
+        self._again_at_tokens: int = _retry_size(tokens, window)
         self._is_above: bool = False
         return self._strike("nothing could be made smaller")
 
     def note_compaction(self, *, grew: bool = False) -> bool:
-        """Count a compaction; the server's next count shows how effective it was.
-
-        One that `grew` is ineffective at once. Returns True if automatic compaction stops now.
-        """
+        """Count a compaction. The server's next count shows whether it was effective, unless the conversation
+        `grew`. Returns True if automatic compaction stops now."""
         self._in_turn += 1
         if not self._take_wanted():
             return False
-        self._unmeasured: bool = not grew
+        self._is_unmeasured: bool = not grew
         return grew and self._strike("its compactions made the conversation larger")
 
     def note_count(self, tokens: int, threshold: int) -> bool:
         """Take the server's count. Returns True if automatic compaction stops now."""
-        if not self._unmeasured:
+        if not self._is_unmeasured:
             if self._is_above and tokens < threshold:
-                self._strikes, self.stopped, self._again_at, self._is_above = 0, "", 0, False
+                self._strikes, self.stopped, self._again_at_tokens, self._is_above = 0, "", 0, False
             return False
-        self._unmeasured = False
+        self._is_unmeasured = False
         if not threshold or tokens < threshold:
-            self._strikes, self.stopped, self._again_at, self._is_above = 0, "", 0, False
+            self._strikes, self.stopped, self._again_at_tokens, self._is_above = 0, "", 0, False
             if not threshold or tokens <= threshold * _ROOM:
                 self._in_turn -= 1
             return False
-        self._again_at = _grown(tokens, threshold)
+        self._again_at_tokens = _retry_size(tokens, threshold)
         self._is_above = True
         return self._strike(f"{tokens:,} tokens are left, still above the threshold of {threshold:,}")
 
@@ -92,17 +90,17 @@ class CircuitBreaker:
         Returns True if automatic compaction is stopped.
         """
         for count in counts:
-            self._unmeasured = True
+            self._is_unmeasured = True
             self.note_count(count, threshold)
         self.new_turn()
         return bool(self.stopped)
 
     def reset(self) -> None:
-        """Start over, because the model or the list was changed by hand."""
+        """Forget all attempts, because the model has changed or a person has compacted by hand."""
         self.__init__()
 
     def _take_wanted(self) -> bool:
-        """Return whether the compaction that was begun is wanted; any that is not begun here is."""
+        """Return whether the current compaction counts, and let the next one count."""
         is_wanted, self._is_wanted = self._is_wanted, True
         return is_wanted
 
@@ -114,7 +112,7 @@ class CircuitBreaker:
         return first
 
 
-def _grown(tokens: int, size: int) -> int:
-    """Return the size from which a conversation has grown well beyond `tokens`, for a window or threshold of
-    this `size`."""
-    return tokens + max(4096, size // 20)
+def _retry_size(tokens: int, limit: int) -> int:
+    """Return the size at which a conversation has grown well beyond `tokens`. `limit` is the window or the
+    threshold."""
+    return tokens + max(4096, limit // 20)

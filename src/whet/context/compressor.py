@@ -1,10 +1,9 @@
 """The default context engine: keeps the beginning and the end, prunes old tool traffic, summarises the
 middle.
 
-This module decides when a compaction is due and how to react to failures; `default_compaction.py` carries
-it out. A compaction never needs a model: if none returns a usable summary, code writes it. After two
-ineffective ones in a row no more are made until a person forces one. The engine keeps no state that a new
-process would need. It does not know the host, the store or any provider.
+This module decides when a compaction is due and how to react to failures; `default_compaction.py` carries it
+out. A compaction needs no model: if none returns a usable summary, code writes it. After two ineffective ones
+in a row no more are made until a person forces one. The engine's state may be lost with the process.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _LARGE_WINDOW = 512_000
 class CompressorSettings(msgspec.Struct, frozen=True):
     """Settings of the engine.
 
-    `max_output_tokens` of the window are kept free for the answer. `can_recall`: the recall tool is
-    available.
+    `max_output_tokens` of the window are kept free for the answer. `can_recall` is whether sessions have the
+    recall tool.
     """
 
     max_output_tokens: int = 0
@@ -41,8 +40,8 @@ class CompressorSettings(msgspec.Struct, frozen=True):
 class Compressor(ContextEngine):
     """The engine named `compressor`.
 
-    `summarise_again` is tried after a failure of `summarise`, for sessions with an auxiliary model.
-    Without it, `summarise` is tried once more if that may help.
+    `summarise_again` is tried after `summarise` failed. If it is None, `summarise` is tried once more after a
+    failure that may be temporary.
     """
 
     protect_last_n = 3
@@ -89,8 +88,8 @@ class Compressor(ContextEngine):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """Set the model's window: compact at 75 % of it (50 % from 512 K on), less the space that an answer
-        needs."""
+        """Set the threshold to 75 % of the model's window (50 % from 512,000 tokens on), but leave space for
+        an answer."""
         share = 0.5 if context_length >= _LARGE_WINDOW else 0.75
         threshold = int(context_length * share)
         output = self._settings.max_output_tokens
@@ -109,7 +108,7 @@ class Compressor(ContextEngine):
         self._last_rough = self._rough_at_real = self.saved_tokens = 0
 
     def update_from_response(self, usage: dict[str, Any]) -> None:
-        """Take the real size of the last request, and judge the last compaction by it."""
+        """Record the real size of the last request, and judge the last compaction by it."""
         prompt = int(usage.get("prompt_tokens") or 0)
         if prompt <= 0:
             return
@@ -126,8 +125,7 @@ class Compressor(ContextEngine):
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         """Return whether the next request would pass the threshold.
 
-        An estimate counts only by its growth since the last real size, because it may be off by all tool
-        definitions.
+        The estimate may lack all tool definitions, so only its growth is added to the last real size.
         """
         if self.threshold_tokens <= 0 or self.is_exhausted:
             return False
@@ -141,8 +139,7 @@ class Compressor(ContextEngine):
         return size >= self.threshold_tokens
 
     def should_compress_preflight(self, messages: ChatRows) -> bool:
-        """Return whether the messages alone are over the threshold before any request has shown the real
-        size."""
+        """Return whether the messages alone are over the threshold, as long as the real size is unknown."""
         if self.last_prompt_tokens > 0 or self._awaits_verdict or self.is_exhausted:
             return False
         return 0 < self.threshold_tokens <= estimate(messages)
@@ -158,10 +155,10 @@ class Compressor(ContextEngine):
         focus_topic: str | None = None,
         force: bool = False,
     ) -> ChatRows:
-        """Return a smaller list, or `messages` itself if nothing can be gained.
+        """Return a smaller list, or `messages` itself if it can't be made smaller.
 
-        `force` (by hand) resets strikes and waits. A list larger than the window is tried in spite of
-        them.
+        `force` (by hand) resets strikes and waits. A list larger than the window is compacted in spite of
+        strikes.
         """
         self._last_summary_error = None
         if force:
@@ -188,15 +185,15 @@ class Compressor(ContextEngine):
         return compacted
 
     def on_recorded(self, tokens: int) -> None:
-        """Take the estimated size of a request after the host stored the last compaction, until the server
-        counts it."""
+        """Use the estimated size of the next request after a compaction, until the server counts it."""
         self.last_prompt_tokens: int = -1
         self.last_completion_tokens: int = 0
         self.last_compression_rough_tokens: int = tokens
 
     def get_status(self) -> dict[str, Any]:
-        """Return the contract's numbers, and the reason if nothing is compacted."""
-        wait_s = self._rests_until_s - self._clock.monotonic_s()  # how long no model is asked for a summary
+        """Return the contract's numbers, the tokens saved, and the last error. `cool_down_s` is how long no
+        model is asked for a summary."""
+        wait_s = self._rests_until_s - self._clock.monotonic_s()
         return {
             **super().get_status(),
             "saved_tokens": self.saved_tokens,
@@ -260,8 +257,7 @@ class Compressor(ContextEngine):
         return result
 
     def _note_author(self, failure: Failure | None, *, was_asked: bool) -> None:
-        """Record who wrote the summary: a model, or code because no model could. The model is then not asked
-        for a while."""
+        """Record whether a model wrote the summary. After a failure no model is asked for a while."""
         if failure is None:
             self._end_rest()
             return

@@ -1,8 +1,8 @@
 """One compaction of the default engine: split the list, prune tool traffic, replace the middle by a summary.
 
-Every cut names the messages that `recall` returns. The content of an earlier summary is read back from the
-messages themselves. This module is loaded at the first compaction, keeps no state between compactions, and
-does not decide when one is due.
+Each cut names the messages that `recall` returns. An earlier summary is parsed from its message, so no state
+is kept between compactions. This module is loaded at the first compaction, and does not decide when one is
+due.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _PARTS_MAX, _PARTS_TOKENS = 12, 300
 
 
 class CompactionPlan(NamedTuple):
-    """A compaction before it is carried out. `room`: the tokens that the messages may have below the
-    threshold."""
+    """A compaction before it is carried out. `room` is how many tokens the messages may have, `before` how
+    many they have now."""
 
     parts: Split
     previous: Summary | None
@@ -44,8 +44,8 @@ class CompactionPlan(NamedTuple):
 class SummaryOptions(msgspec.Struct, frozen=True):
     """The options for writing a summary: the models, the window, and settings.
 
-    `again` is asked after a failure of `summarise`. `resting` is the reason why no model is asked this
-    time.
+    `again` is asked after a failure of `summarise`. If `resting` is set, no model is asked, because of that
+    failure.
     """
 
     summarise: Summarise
@@ -60,7 +60,7 @@ class SummaryOptions(msgspec.Struct, frozen=True):
 
 
 class SummarisedRows(NamedTuple):
-    """The smaller list. `failure` is the reason why code wrote the summary, or None if a model did."""
+    """The smaller list. `failure` is why no model wrote the summary, or None if one did."""
 
     rows: ChatRows
     failure: Failure | None
@@ -71,8 +71,8 @@ def plan_compaction(
 ) -> CompactionPlan | None:
     """Split the list, or return None if it has no middle.
 
-    `size`: the tokens of the whole request. `head_messages`: how many messages stay word for word at the
-    head, the first time only.
+    `size` is the tokens of the whole request. `head_messages` of the beginning stay word for word, unless the
+    list already has a summary.
     """
     rows = pair_results([row for row in messages if not summary.is_synthetic(row)])
     if not rows:
@@ -100,11 +100,7 @@ def prune_only(plan: CompactionPlan) -> ChatRows | None:
 
 
 def summarise_plan(plan: CompactionPlan, options: SummaryOptions) -> SummarisedRows:
-    """Return head, summary and tail.
-
-    If no model returns a usable summary, code adds to the earlier one; the next model that answers updates
-    that.
-    """
+    """Return head, summary and tail. If no model returns a usable summary, code adds to the earlier one."""
     ask_chars = min(600, max(120, plan.room // 6))
     latest = summary.find_latest_request(plan.rows, plan.previous, ask_chars)
     todo = summary.find_open_list(plan.parts.middle, plan.parts.tail, plan.previous, plan.room // 4)
@@ -114,16 +110,16 @@ def summarise_plan(plan: CompactionPlan, options: SummaryOptions) -> SummarisedR
     answer = options.resting or ask_for_summary(
         options.summarise, options.again, _build_request(plan, options, budget), options.timeout_s
     )
-    former = plan.previous.body if plan.previous else ""
-    model_body = (
-        "" if isinstance(answer, Failure) else summary.restore_parts(summary.clean_body(answer), former)
-    )
+    previous_body = plan.previous.body if plan.previous else ""
+    model_body = ""
+    if not isinstance(answer, Failure):
+        model_body = summary.restore_parts(summary.clean_body(answer), previous_body)
     allowed = budget + fixed_tokens + _FRAME_TOKENS
     row: ChatRow = {}
     for _ in range(3):  # token counts of the parts do not add up exactly to that of the whole
-        body = summary.fit_body(model_body or _write_without_model(plan, former, budget), budget)
-        written = _build_summary(plan, latest, todo, body, options.today)
-        row = summary.write(written, trail_tokens=trail_tokens, can_recall=options.can_recall)
+        body = summary.fit_body(model_body or _write_without_model(plan, previous_body, budget), budget)
+        complete = _build_summary(plan, latest, todo, body, options.today)
+        row = summary.write(complete, trail_tokens=trail_tokens, can_recall=options.can_recall)
         excess = chat.tokens_of(row) - allowed
         if excess <= 0 or budget <= _BODY_MIN_TOKENS:
             break
@@ -132,7 +128,7 @@ def summarise_plan(plan: CompactionPlan, options: SummaryOptions) -> SummarisedR
 
 
 def _clip_to_fit(parts: Split, room: int) -> Split:
-    """Clip kept rows if a single group or an old answer is larger than the tail may be."""
+    """Clip the tail's tool results if the tail is too large, and answers that are kept from the middle."""
     budget = max(int(room * _TAIL_SHARE * 1.5), 96)
     tail = parts.tail if chat.estimate(parts.tail) <= budget else shorten(parts.tail, budget)
     cap = max(int(room * _KEPT_SHARE), 96)
@@ -193,8 +189,8 @@ def _newest(lines: list[str], budget_tokens: int) -> list[str]:
 
 
 def _join_summaries(summaries: list[Summary]) -> Summary | None:
-    """Merge the summaries of a list into one, or return None. There is more than one only after a change of
-    engine."""
+    """Merge the summaries of a list into one. Returns None if there is none. A list has more than one only
+    after a change of engine."""
     if not summaries:
         return None
     *olders, newest = summaries
@@ -206,12 +202,9 @@ def _join_summaries(summaries: list[Summary]) -> Summary | None:
     return newest
 
 
-def _write_without_model(plan: CompactionPlan, former: str, budget: int) -> str:
-    """Write the sections without a model.
-
-    The earlier summary is followed by the newest messages and calls, one line each, as far as space
-    allows.
-    """
+def _write_without_model(plan: CompactionPlan, previous_body: str, budget: int) -> str:
+    """Return the earlier summary's sections with a line for each message and call of the middle, the newest
+    that fit."""
     calls = {call.id: call for row in plan.parts.middle for call in chat.calls_of(row)}
     lines: list[str] = []
     for row in plan.parts.middle:
@@ -221,14 +214,14 @@ def _write_without_model(plan: CompactionPlan, former: str, budget: int) -> str:
         elif text := chat.user_text(row):
             speaker = "The person" if row.get("role") == "user" else "The assistant"
             lines.append(f'- {speaker}: "{chat.line(mask(text), 240)}"{reference}')
-    room = min(max(budget - text_tokens(former) - _HEADING_TOKENS, budget // 3), _FALLBACK_TOKENS)
+    room = min(max(budget - text_tokens(previous_body) - _HEADING_TOKENS, budget // 3), _FALLBACK_TOKENS)
     sizes = [text_tokens(line) + 1 for line in lines]
     first, size_left = 0, sum(sizes)
     while first < len(lines) - 1 and size_left > room:
         size_left -= sizes[first]
         first += 1
     lines = lines[first:]
-    pieces = summary.sections(former)
+    pieces = summary.split_sections(previous_body)
     for index, piece in enumerate(pieces):
         if piece.startswith("## 4."):
             pieces[index] = "\n".join((piece.rstrip(), *lines)) + "\n\n"
@@ -237,14 +230,13 @@ def _write_without_model(plan: CompactionPlan, former: str, budget: int) -> str:
 
 
 def _assemble(parts: Split, row: ChatRow) -> ChatRows:
-    """Put the parts together. If two rows of the same role would follow each other, a filler row is put
-    between them."""
+    """Join the parts. A filler row separates two rows of the same role."""
     rows = [*parts.head, row]
-    for following in (*parts.kept, *parts.tail[:1]):
-        roles = (rows[-1].get("role"), following.get("role"))
+    for next_row in (*parts.kept, *parts.tail[:1]):
+        roles = (rows[-1].get("role"), next_row.get("role"))
         if roles == ("user", "user"):
             rows.append({"role": "assistant", "content": summary.ACK})
         elif roles == ("assistant", "assistant"):
             rows.append({"role": "user", "content": summary.BRIDGE})
-        rows.append(following)
+        rows.append(next_row)
     return [*rows, *parts.tail[1:]]

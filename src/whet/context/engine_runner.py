@@ -1,9 +1,8 @@
-"""Runs one context engine: its thread, its deadlines, its failures.
+"""Run one context engine: its thread, its deadlines, its failures.
 
-All calls to an engine go through this module. An engine runs on its own lane, not on the event loop; the
-calls of a quick engine are made directly unless they have their own deadline. An exception of an engine
-becomes a notice for the person and a default for the host. This module knows neither the transcript nor
-how good a compaction is.
+All calls to an engine go through this module. They run on the engine's own thread (its lane), except those of
+a quick engine without a deadline. If an engine raises an exception, the person gets a notice and the host a
+default value.
 """
 
 from __future__ import annotations
@@ -28,32 +27,29 @@ from whet.log import mask
 
 T = TypeVar("T")
 Scope = Callable[[str, str], AbstractContextManager[object]]
-"""A context manager that marks which session (id, conversation) is being served."""
+"""Returns a context manager that marks a session (id, conversation) as the one being served."""
 log: logging.Logger = logging.getLogger("whet.context")
 EngineOrigin = Literal["clone", "copy", "fresh", "shared"]
 BY_HAND, BELOW = "by_hand", "engine_preflight_maintenance"
-"""Phases of a compaction besides those that an engine names."""
+"""Phases of a compaction that no engine names."""
 REASON_CHARS = 200
 
 
 class Deadlines(msgspec.Struct, frozen=True):
-    """How long an engine may take: `compress_s` for a compaction or a tool call, `hook_s` for the rest."""
+    """How long an engine may take: `compress_s` for a compaction or a tool call, `hook_s` for other calls."""
 
     compress_s: float = 300.0
     hook_s: float = 10.0
 
 
 def no_scope(session_id: str, conversation_id: str) -> AbstractContextManager[object]:
-    """Mark nothing during an engine's calls."""
+    """Return a context manager that does nothing."""
     return nullcontext()
 
 
 class HostFacts(msgspec.Struct, frozen=True):
-    """The facts about a session that engines are informed of.
-
-    `fixed_tokens`: the size of system prompt and tools. `scope` marks the session (id, conversation)
-    during a call.
-    """
+    """Facts about a session for its engines. `info` returns the model that answers now. `fixed_tokens` is the
+    size of system prompt and tools. `scope` marks the session during a call."""
 
     info: Callable[[], ModelInfo]
     home: str = ""
@@ -67,8 +63,8 @@ class HostFacts(msgspec.Struct, frozen=True):
 class CompactionQuestion(msgspec.Struct, frozen=True):
     """The facts for asking an engine before a request.
 
-    `is_first`: this is the turn's first request. `may_compact`: a compaction is allowed at all. `is_rough`:
-    no server has counted any of these rows yet.
+    `is_first`: this is the turn's first request. `may_compact`: a compaction would be allowed. `is_rough`: no
+    server has counted these rows, so `tokens` is an estimate.
     """
 
     rows: ChatRows
@@ -79,7 +75,7 @@ class CompactionQuestion(msgspec.Struct, frozen=True):
 
 
 class CompactionAnswer(msgspec.Struct, frozen=True):
-    """An engine's answer: whether to compact now, in which phase, and why it should but can't."""
+    """An engine's answer: whether it wants to compact now, in which phase, or why it should but can't."""
 
     wants: bool = False
     phase: str = "threshold"
@@ -106,10 +102,10 @@ class EngineRunner:
         self.scope: Callable[[], AbstractContextManager[object]] = nullcontext
         self.tools: list[Tool] | None = None
         self.is_behind = False
-        """Whether the session was compacted before it was told of it: the live list then does not show which
-        messages it has."""
+        """Whether the session was compacted before the engine knew it, so that the live list does not show
+        which messages the engine has stored."""
         self.notices: list[str] = []
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
         self._must_show: set[str] = set()
         self._model: tuple[ModelInfo, int] | None = None
         self._was_stuck = False
@@ -124,7 +120,7 @@ class EngineRunner:
     async def create(
         cls, offer: EngineOffer, deadlines: Deadlines, *, foreground: bool
     ) -> EngineRunner | str:
-        """Create an instance for one agent. Returns the reason as text if that is not possible."""
+        """Create an instance for one agent. Returns the reason as text if that fails."""
         lane = PluginLane(f"engine-{offer.name}")
 
         def make() -> tuple[ContextEngine, EngineOrigin]:
@@ -150,10 +146,11 @@ class EngineRunner:
         return cls(engine, offer, PluginLane(f"engine-{engine.name}"), deadlines)
 
     async def run(self, hook: str, work: Callable[[], T], deadline_s: float = 0.0) -> LaneOutcome[T]:
-        """Run `work` on the lane and read the engine's threshold afterwards. A failure is noted once.
+        """Run `work` on the lane, and read the engine's threshold afterwards. A failure becomes a notice,
+        once.
 
-        A quick engine runs it directly, unless a deadline is set or the lane is busy. The outcome's error
-        is None only if the work succeeded.
+        For a quick engine `work` runs directly, unless a deadline is set or the lane is busy. The outcome's
+        error is None only if the work succeeded.
         """
 
         def run_and_measure() -> T:
@@ -165,11 +162,11 @@ class EngineRunner:
 
         limit_s = deadline_s or self.deadlines.hook_s
         was_stuck = self.lane.stuck
-        is_done_here = not deadline_s and self._needs_no_thread()
         try:
-            outcome = (
-                attempt(run_and_measure) if is_done_here else await self.lane.run(run_and_measure, limit_s)
-            )
+            if not deadline_s and self._needs_no_thread():
+                outcome = attempt(run_and_measure)
+            else:
+                outcome = await self.lane.run(run_and_measure, limit_s)
         except LaneTimeout as error:
             if not was_stuck:
                 self.note(f"{self.name} did not answer {hook} in {limit_s:g} s and is left out until it does")
@@ -177,14 +174,15 @@ class EngineRunner:
             return LaneOutcome(error=error)
         if self._was_stuck:
             self._was_stuck = False
-            self._told.clear()
+            self._noted.clear()
             self.note(f"{self.name} answers again")
         if outcome.error is not None:
             self._note_failure(hook, outcome.error)
         return outcome
 
     def submit(self, hook: str, work: Callable[[], object]) -> None:
-        """Run `work` on the lane without waiting; later calls come after it."""
+        """Run `work` on the lane without waiting; later calls run after it. Does nothing if the lane is
+        stuck."""
         if self.lane.stuck:
             return
 
@@ -201,21 +199,21 @@ class EngineRunner:
             self.lane.submit(run_safely)
 
     async def run_hooks(self, steps: Iterable[tuple[str, Callable[[], object]]]) -> bool:
-        """Run hooks one after the other. A failure is noted and the next hook runs. Returns True if none
-        failed."""
+        """Run hooks one after the other; if one fails, note that and run the next. Returns whether all
+        succeeded."""
 
         def work() -> bool:
-            succeeded = True
+            is_success = True
             for hook, call in steps:
                 outcome = attempt(call)
                 if outcome.error is not None:
-                    succeeded = False
+                    is_success = False
                     self._note_failure(hook, outcome.error)
             if not self.offer.is_quick:
                 from whet.context.settling import commit_open_transactions  # noqa: PLC0415 - few have another engine
 
                 commit_open_transactions(self.engine)
-            return succeeded
+            return is_success
 
         return bool((await self.run("a change of session", work)).value)
 
@@ -241,7 +239,7 @@ class EngineRunner:
         return outcome.value or {}
 
     async def close(self, *, shutdown: bool = True) -> None:
-        """Let the engine close its resources, and end its thread."""
+        """End the engine's thread, after the engine has closed its resources if `shutdown` is set."""
         hook = getattr(self.engine, "shutdown", None)
         if shutdown and callable(hook):
             await self.run("shutdown", hook)
@@ -258,12 +256,13 @@ class EngineRunner:
         self.add_notice(f"context engine {_line(text)}")
 
     def add_notice(self, text: str, *, must_show: bool = False) -> None:
-        """Add a notice from another source for the person. The same one is shown only once, and if it
-        `must_show`, on every surface."""
-        if text not in self._told:
-            self._told.add(text)
+        """Add a notice for the person from any source. The same text is shown only once. With `must_show` it
+        is shown on every interface."""
+        if text not in self._noted:
+            self._noted.add(text)
             self.notices.append(text)
-            self._must_show |= {text} if must_show else set()
+            if must_show:
+                self._must_show.add(text)
 
     def take_notices(self, other: EngineRunner) -> None:
         """Take over the notices of a runner that this one replaces."""
@@ -271,11 +270,11 @@ class EngineRunner:
         self._must_show |= other._must_show
 
     def note_summary_error(self, error: str) -> None:
-        """Add a notice about a failed summary. It is repeated only after a different failure or a success
-        ("")."""
+        """Add a notice about a failed summary, unless it is about the same error as the last one. An empty
+        `error` is a success."""
         if error and error != self._summary_error:
             text = f"{self.name}: {error}"
-            self._told.discard(f"context engine {_line(text)}")
+            self._noted.discard(f"context engine {_line(text)}")
             self.note(text)
         self._summary_error = error
 
@@ -300,7 +299,7 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
     """
     prototype = offer.prototype
     makers: list[tuple[EngineOrigin, Callable[[], object]]] = []
-    # A fresh instance brings its own commands and hooks; those of a clone or a copy act on the prototype.
+    # The commands and hooks of a clone or a copy act on the prototype, so a fresh instance comes first.
     if offer.fresh is not None:
         makers.append(("fresh", offer.fresh))
     if prototype is not None:
@@ -320,11 +319,11 @@ def make_engine(offer: EngineOffer, *, foreground: bool) -> tuple[ContextEngine,
 
 
 def ask_engine(engine: ContextEngine, question: CompactionQuestion) -> CompactionAnswer:
-    """Ask the engine whether to compact before the next request. Runs on the engine's lane and passes on its
+    """Ask the engine whether to compact before the next request. Runs on the engine's lane and raises its
     exceptions.
 
-    In this order: its preflight check at the start of a turn, an operation that it has pending, the size.
-    A rough size is ignored if the engine prefers to wait for the server's count.
+    It may want to because of its preflight check at the start of a turn, a pending operation, or the size, in
+    this order. A rough size is ignored if the engine prefers to wait for the server's count.
     """
     rows, tokens = question.rows, question.tokens
     preflight = optional_hook(engine, "should_compress_preflight") if question.is_first else None
@@ -345,13 +344,13 @@ def ask_engine(engine: ContextEngine, question: CompactionQuestion) -> Compactio
 
 
 def optional_hook(engine: object, name: str) -> Callable[..., Any] | None:
-    """Return a hook that only newer engines have, or None if this one lacks it."""
+    """Return a hook of the engine, or None if it does not have this hook."""
     hook = getattr(engine, name, None)
     return cast("Callable[..., Any]", hook) if callable(hook) else None
 
 
 def _blocked_reason(answer: object) -> str:
-    """Return the reason from a (bool, reason) pair if the bool is False: something prevents a compaction."""
+    """Return the reason of a pair (can_compact, reason), or "" if the engine can compact."""
     if not isinstance(answer, tuple) or len(cast("tuple[object, ...]", answer)) != 2:
         return ""
     flag, reason = cast("tuple[object, object]", answer)

@@ -1,9 +1,7 @@
-"""Lists the available engines, keeps those of a session, and turns an engine's tools into session tools. One
-engine never compacts.
+"""List the available context engines, keep those of a session, and make session tools from an engine's tools.
 
-Built-in engines and those of plugins are offered in the same way. Choosing an unknown one returns the
-default and a reason. Tool schemas may be bare or wrapped. A schema that no provider would accept is left
-out with a notice, because a single bad one makes a server refuse every request.
+A tool schema may be bare or wrapped in a "function" object. A schema that no provider would accept is left
+out with a notice, because it would make the server refuse every request.
 """
 
 from __future__ import annotations
@@ -34,17 +32,17 @@ TOOLSET = "context_engine"
 
 
 class NoEngine(ContextEngine):
-    """Shows the model the whole conversation, always."""
+    """The engine named `none`: it never compacts."""
 
     threshold_percent: float = 0.0
 
     @property
     def name(self) -> str:
-        """Its name in `context.engine`."""
+        """The name in the setting `context.engine`."""
         return NONE
 
     def update_from_response(self, usage: dict[str, Any]) -> None:
-        """Keep the counts for status displays."""
+        """Store the counts for status displays."""
         self.last_prompt_tokens: int = int(usage.get("prompt_tokens") or 0)
         self.last_completion_tokens: int = int(usage.get("completion_tokens") or 0)
         self.last_total_tokens: int = int(usage.get("total_tokens") or 0)
@@ -54,7 +52,7 @@ class NoEngine(ContextEngine):
         return False
 
     def has_content_to_compress(self, messages: ChatRows) -> bool:
-        """Return False: this engine does nothing."""
+        """Return False."""
         return False
 
     def compress(
@@ -70,7 +68,7 @@ NO_ENGINE = EngineOffer(
 
 
 def merge_offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
-    """Combine offers by name. Earlier groups win."""
+    """Return the offers by name, with `none`. Of equal names the first is used."""
     merged: dict[str, EngineOffer] = {NONE: NO_ENGINE}
     for group in groups:
         for offer in group:
@@ -79,12 +77,12 @@ def merge_offers(*groups: Iterable[EngineOffer]) -> dict[str, EngineOffer]:
 
 
 def find_default(available: Mapping[str, EngineOffer]) -> EngineOffer:
-    """Return the engine that replaces any other that fails."""
+    """Return the built-in engine, which replaces an engine that fails."""
     return available.get(DEFAULT) or available[NONE]
 
 
 def choose(available: Mapping[str, EngineOffer], name: str) -> tuple[EngineOffer, str]:
-    """Return the offer of that name, or the built-in one and a line with the reason."""
+    """Return the offer of that name, or the built-in one and the reason for the person."""
     if name in available:
         return available[name], ""
     default = find_default(available)
@@ -98,7 +96,7 @@ def choose(available: Mapping[str, EngineOffer], name: str) -> tuple[EngineOffer
 
 
 async def list_engine_tools(runner: EngineRunner, used_names: Collection[str]) -> list[Tool]:
-    """Return the engine's tools, leaving out names that are in use. The engine is asked once."""
+    """Return the engine's tools, without names that are in use. Asks the engine only once."""
     if runner.tools is not None:
         return runner.tools
     outcome = await runner.run("get_tool_schemas", lambda: list(runner.engine.get_tool_schemas()))
@@ -111,7 +109,7 @@ async def list_engine_tools(runner: EngineRunner, used_names: Collection[str]) -
         elif spec.name in used_names:
             runner.note(f"{runner.name}: its tool {spec.name} is left out, there is one of that name")
         elif spec.name not in tools:
-            tools[spec.name] = _make_tool(runner, spec)
+            tools[spec.name] = _make_engine_tool(runner, spec)
     runner.tools = list(tools.values())
     return runner.tools
 
@@ -138,7 +136,7 @@ def _parse_schema(schema: object) -> ToolSpec | str:
     return ToolSpec(name, str(bare.get("description") or name), plain)
 
 
-def _make_tool(runner: EngineRunner, spec: ToolSpec) -> Tool:
+def _make_engine_tool(runner: EngineRunner, spec: ToolSpec) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
         rows = list(runner.live())
         hook = runner.engine.handle_tool_call
@@ -152,17 +150,16 @@ def _make_tool(runner: EngineRunner, spec: ToolSpec) -> Tool:
             text = json.dumps({"error": f"{type(outcome.error).__name__}: {outcome.error}"})
             return ToolOutput(text, error_kind="failed")
         answer: object = outcome.value
-        return ToolOutput(answer if isinstance(answer, str) else _as_json(answer))
+        if not isinstance(answer, str):
+            answer = msgspec.json.encode(answer, enc_hook=str).decode()
+        return ToolOutput(answer)
 
     return Tool(spec, TOOLSET, frozenset({"read"}), run, repeatable=True, timeout_s=None)
 
 
-def _as_json(answer: object) -> str:
-    return msgspec.json.encode(answer, enc_hook=str).decode()
-
-
 async def rows_at_end(log: Transcript, runner: EngineRunner, rows: list[ChatRow]) -> list[ChatRow]:
-    """Return the rows with which a session ends: `rows`, or the whole conversation for one that is behind."""
+    """Return the rows to end a session with: `rows`, or the whole conversation for an engine that is
+    behind."""
     if not runner.is_behind:
         return rows
     from whet.context.whole import whole_rows  # noqa: PLC0415 - few sessions were ever compacted
@@ -171,7 +168,7 @@ async def rows_at_end(log: Transcript, runner: EngineRunner, rows: list[ChatRow]
 
 
 async def show_if_behind(log: Transcript, runner: EngineRunner) -> None:
-    """Show an engine that is behind the whole conversation, so that it finds what it has."""
+    """Show an engine that is behind the whole conversation, so that it can compare its stored messages."""
     if runner.is_behind:
         from whet.context.whole import show_whole  # noqa: PLC0415 - few sessions were ever compacted
 
@@ -179,10 +176,9 @@ async def show_if_behind(log: Transcript, runner: EngineRunner) -> None:
 
 
 class SessionEngines:
-    """The engines of one session: the chosen one and, after a failure of it, also the built-in one.
+    """The engines of one session: the chosen one and, after it has failed, also the built-in one (the spare).
 
-    Informs them about the model that answers and about a change to this session. `make_spare` creates the
-    built-in one.
+    Informs them about the session and the model that answers. `make_spare` creates the spare.
     """
 
     def __init__(
@@ -199,7 +195,7 @@ class SessionEngines:
         self._spare: EngineRunner | None = None
         self._model: ModelInfo | None = None
         self._limit = 0
-        self._astray: list[EngineRunner] = []  # engines whose list differs from the live one
+        self._astray: list[EngineRunner] = []  # those whose list differs from the live one
 
     @property
     def active(self) -> list[EngineRunner]:
@@ -214,8 +210,8 @@ class SessionEngines:
 
     @property
     def conversation_id(self) -> str:
-        """The conversation's id. A child session has its own, or its engine would take over the parent's
-        conversation."""
+        """The conversation's id. A child session uses its own id, so that its engine does not take over the
+        parent's conversation."""
         session = self._log.session
         return session.id if session.kind != "chat" else session.conversation_id
 
@@ -226,10 +222,8 @@ class SessionEngines:
         *,
         carry_over: bool = False,
     ) -> bool:
-        """Inform the chosen engine about this session, and about the session that it leaves or continues.
-
-        Returns False if the engine failed.
-        """
+        """Inform the chosen engine about this session and the `previous` one. Returns False if the engine
+        failed. With `carry_over` the engine keeps its knowledge of the previous one."""
         self._set_scope(self.chosen)
         self.has_other_model()
         await self.follow_model()
@@ -252,7 +246,7 @@ class SessionEngines:
             await runner.set_model(self.facts.info(), self.window, self.facts)
 
     def limit_window(self, limit_tokens: int) -> None:
-        """Use the limit that the server named as the window from now on, if it is smaller."""
+        """Use the server's limit as the window from now on, if it is smaller."""
         if 0 < limit_tokens < self.window:
             self._limit = limit_tokens
             name = self.chosen.name
@@ -271,13 +265,13 @@ class SessionEngines:
         return self._spare
 
     def mark_astray(self, runner: EngineRunner) -> None:
-        """Mark an engine whose list differs from the live one. It is informed about the session again as soon
-        as possible."""
+        """Mark an engine whose list differs from the live one; `resynchronise` informs it about the session
+        again."""
         if runner not in self._astray:
             self._astray.append(runner)
 
     async def resynchronise(self) -> None:
-        """Inform marked engines that respond about the session again."""
+        """Inform the marked engines about the session again, except those that are stuck."""
         for runner in [runner for runner in self._astray if not runner.lane.stuck]:
             self._astray.remove(runner)
             runner.is_behind = bool(self._log.live.epoch)
@@ -302,7 +296,8 @@ class SessionEngines:
         self._drop_references()
 
     async def aclose(self, rows: Callable[[], list[ChatRow]], *, is_reset: bool = False) -> None:
-        """End the session for all engines, reset them if asked, and let them close their resources."""
+        """End the session for all engines and let them close their resources; with `is_reset`, reset them
+        before."""
         for runner in self.active:
             await self._end(runner, rows(), is_reset=is_reset)
             runner.detach()

@@ -1,8 +1,7 @@
-"""Chooses the messages that stay word for word: the first ones, once, and the end of the conversation.
+"""Choose the messages that stay word for word in a compaction: the beginning and the end of the conversation.
 
-`pair_results` puts a list in order first; nothing else here changes a row. An answer with tool calls and
-their results form one group that is never split. The person's last message and the last answer they saw
-always stay; if they are in the middle, they are taken out of it. This module knows nothing of summaries.
+An answer with tool calls and their results form one group that is never split. The person's last message and
+the last answer that they saw always stay; if they are in the middle, they are taken out of it.
 """
 
 from __future__ import annotations
@@ -25,11 +24,7 @@ class KeepLimits(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A list in its parts.
-
-    `head`, `middle` (to be compacted), `kept` (taken out of the middle, placed after the summary) and
-    `tail`.
-    """
+    """The parts of a list. `middle` will be compacted; `kept` was taken out of it and follows the summary."""
 
     head: ChatRows
     middle: ChatRows
@@ -38,11 +33,8 @@ class Split(NamedTuple):
 
 
 def pair_results(rows: ChatRows) -> ChatRows:
-    """Return the rows with each call directly followed by its result.
-
-    Late results are moved, missing ones are replaced by a placeholder, and results without a call are left
-    out. Unchanged rows stay the same objects.
-    """
+    """Return the rows with each call directly followed by its result. Late results are moved, missing ones
+    get a placeholder, and results without a call are dropped."""
     results: dict[str, list[tuple[int, ChatRow]]] = {}
     for index, row in enumerate(rows):
         if row.get("role") == "tool":
@@ -74,65 +66,63 @@ def _take_result(pending: list[tuple[int, ChatRow]], after: int, call: chat.RowC
 
 def split_groups(rows: ChatRows) -> list[ChatRows]:
     """Split a paired list into groups that must stay together."""
-    pieces: list[ChatRows] = []
+    groups: list[ChatRows] = []
     for row in rows:
-        if row.get("role") == "tool" and pieces:
-            pieces[-1].append(row)
+        if row.get("role") == "tool" and groups:
+            groups[-1].append(row)
         else:
-            pieces.append([row])
-    return pieces
+            groups.append([row])
+    return groups
 
 
 def split(rows: ChatRows, limits: KeepLimits) -> Split:
     """Split a paired list into head, middle, kept rows and tail."""
-    pieces = split_groups(rows)
-    begin = _head_end(pieces, limits)
-    end = _tail_begin(pieces, begin, limits.tail_tokens)
+    groups = split_groups(rows)
+    begin = _find_head_end(groups, limits)
+    end = _find_tail_begin(groups, begin, limits.tail_tokens)
     while begin and begin >= end:
-        begin -= 1  # the tail wins over the head
-    head = [row for piece in pieces[:begin] for row in piece]
-    tail = [row for piece in pieces[end:] for row in piece]
-    between = [row for piece in pieces[begin:end] for row in piece]
-    anchors = _anchors(rows)
-    anchor_ids = {id(row) for row in anchors} - {id(row) for row in (*head, *tail)}
-    kept_rows = [row for row in between if id(row) in anchor_ids]
-    return Split(head, [row for row in between if id(row) not in anchor_ids], kept_rows, tail)
+        begin -= 1  # the tail takes precedence over the head
+    head = [row for group in groups[:begin] for row in group]
+    tail = [row for group in groups[end:] for row in group]
+    between = [row for group in groups[begin:end] for row in group]
+    last_user = next((row for row in reversed(between) if row.get("role") == "user"), None)
+    last_reply = next((row for row in reversed(between) if chat.is_reply(row)), None)
+    if any(row.get("role") == "user" for row in tail):
+        last_user = None
+    if any(map(chat.is_reply, tail)):
+        last_reply = None
+    kept = [row for row in between if row is last_user or row is last_reply]
+    middle = [row for row in between if row is not last_user and row is not last_reply]
+    return Split(head, middle, kept, tail)
 
 
-def _anchors(rows: ChatRows) -> list[ChatRow]:
-    """Return the last message of the person and the last answer to one."""
-    last_user = next((row for row in reversed(rows) if row.get("role") == "user"), None)
-    last_reply = next((row for row in reversed(rows) if chat.is_reply(row)), None)
-    return [row for row in (last_user, last_reply) if row is not None]
-
-
-def _head_end(pieces: list[ChatRows], limits: KeepLimits) -> int:
+def _find_head_end(groups: list[ChatRows], limits: KeepLimits) -> int:
     """Return the number of groups at the head, which begins with a person's message and never ends with
     one."""
-    if pieces[0][0].get("role") != "user":
+    if groups[0][0].get("role") != "user":
         return 0
     end = messages = tokens = 0
-    while end < len(pieces) and messages < limits.head_messages:
-        tokens += chat.estimate(pieces[end])
+    while end < len(groups) and messages < limits.head_messages:
+        tokens += chat.estimate(groups[end])
         if tokens > limits.head_tokens:
             break
-        messages += len(pieces[end])
+        messages += len(groups[end])
         end += 1
-    while end and pieces[end - 1][-1].get("role") == "user":
+    while end and groups[end - 1][-1].get("role") == "user":
         end -= 1
     return end
 
 
-def _tail_begin(pieces: list[ChatRows], begin: int, budget: int) -> int:
-    """Walk back from the end while the budget lasts. The last group always belongs to the tail."""
-    at = len(pieces) - 1
-    tokens, messages = chat.estimate(pieces[at]), len(pieces[at])
-    while at > begin:
-        size = chat.estimate(pieces[at - 1])
-        allowed = budget * _STRETCH if messages < _TAIL_MESSAGES_MIN else budget
-        if tokens + size > allowed:
+def _find_tail_begin(groups: list[ChatRows], begin: int, budget_tokens: int) -> int:
+    """Return the index of the tail's first group: as many groups as fit the budget, and always the last."""
+    index = len(groups) - 1
+    tokens, messages = chat.estimate(groups[index]), len(groups[index])
+    while index > begin:
+        group_tokens = chat.estimate(groups[index - 1])
+        allowed = budget_tokens * _STRETCH if messages < _TAIL_MESSAGES_MIN else budget_tokens
+        if tokens + group_tokens > allowed:
             break
-        tokens += size
-        messages += len(pieces[at - 1])
-        at -= 1
-    return at
+        tokens += group_tokens
+        messages += len(groups[index - 1])
+        index -= 1
+    return index

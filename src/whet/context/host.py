@@ -2,9 +2,8 @@
 
 Implements `contract.protocols.Context`. The engine sees rows (`rows.py`) on its own thread
 (`engine_runner.py`). Before each request the host asks it whether to compact, runs the compaction
-(`compaction.py`), unless it has proved pointless (`compaction_policy.py`), and returns the list to send
-(`live_list.py`). If the engine fails, the built-in one takes over with a notice. The host does not know any
-engine by name, nor any wire format.
+(`compaction.py`) unless further ones are pointless (`compaction_policy.py`), and returns the list to send
+(`live_list.py`). If the engine fails, the built-in one takes over with a notice.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ def _make_breaker() -> CircuitBreaker:
 
 
 class EngineHost:
-    """One session's context. `spare` creates the runner of the built-in engine on demand. `on_compacted`, if
-    set, is called after each compaction is recorded. `before_compaction` returns text to keep."""
+    """One session's context. `spare` creates the runner of the built-in engine. If set, `on_compacted` is
+    called after each recorded compaction, and `before_compaction` returns text for the engine to keep."""
 
     def __init__(
         self,
@@ -63,13 +62,13 @@ class EngineHost:
         self.log = log
         self._engines = SessionEngines(log, runner, facts, spare)
         self._live = LiveList(log, facts.fixed_tokens)
-        self.brake: LatePart[CircuitBreaker] = LatePart(_make_breaker)
-        self._made: CompactionRunner | None = None
-        self._last: Sequence[Message] = ()
+        self.breaker: LatePart[CircuitBreaker] = LatePart(_make_breaker)
+        self._compaction_runner: CompactionRunner | None = None
+        self._last_view: Sequence[Message] = ()
         self._turn = 0
         self._usage: dict[str, Any] = {}
-        self._blocked = ""
-        self._closed = False
+        self._blocked_reason = ""
+        self._is_closed = False
         self.on_compacted: Callable[[Compaction], Awaitable[None]] | None = None
         self.before_compaction: Callable[[list[ChatRow]], Awaitable[str]] | None = None
 
@@ -80,8 +79,8 @@ class EngineHost:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session was left."""
-        return self._closed
+        """Whether the session was closed or its engine belongs to another session now."""
+        return self._is_closed
 
     def add_fixed_tokens(self, tokens: int) -> None:
         """Add this many tokens to the fixed part of every request."""
@@ -90,8 +89,8 @@ class EngineHost:
     async def begin(self, leaving: EngineHost | None = None, *, carry_over: bool = False) -> bool:
         """Inform the engine about the session. Returns False if it failed.
 
-        `leaving`: the session that this one follows, and whose engine it takes over unless that was ended.
-        `carry_over`: the new session continues with the engine's knowledge of that one.
+        `leaving` is the session that this one follows; unless it is closed, this one takes over its engine.
+        With `carry_over` the engine keeps its knowledge of that session.
         """
         self.runner.live = self.live_rows
         rows: list[ChatRow] | None = None
@@ -103,8 +102,8 @@ class EngineHost:
             from whet.store import compactions  # noqa: PLC0415 - few sessions were ever compacted
 
             counts = await compactions.last_counts(self.log)
-        if counts and self.brake.get().restore(counts, self.runner.threshold):
-            self._engines.report_stop(self.brake.get().stopped)
+        if counts and self.breaker.get().restore(counts, self.runner.threshold):
+            self._engines.report_stop(self.breaker.get().stopped)
         if leaving is not None and not leaving.is_closed:
             await leaving.hand_over()
         return done
@@ -121,38 +120,38 @@ class EngineHost:
             await self._before_request(emit)
         elif not await self._after_overflow(overflow_limit_tokens, emit):
             self._engines.flush(emit)
-            return self._last
-        self._last = await self._outgoing()
+            return self._last_view
+        self._last_view = await self._outgoing()
         self._engines.flush(emit)
-        return self._last
+        return self._last_view
 
     async def without_refused(
         self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
     ) -> Sequence[Message] | None:
-        """Return the list without an item that the server may have refused; None if nothing is left."""
+        """Return the list without an item that the server may have refused, or None if there is none."""
         return await self._outgoing() if self._live.leave_out(refusal, emit, shorten=may_shorten) else None
 
     async def answered(self, emit: Emit) -> None:
-        """Record what was left out of the list that was just answered."""
+        """Record the list that was just answered, if items were left out of it."""
         if self._live.repair is not None:
             await self._compactions.record_repair(self._live.repair.summary(), emit)
 
     def observe(self, usage: Usage) -> None:
-        """Hand the usage to the engine, without a prompt size that Whet only estimated."""
+        """Pass the usage to the engine. A prompt size that Whet only estimated is passed as 0."""
         if usage.is_prompt_estimated:
             usage = msgspec.structs.replace(usage, prompt_tokens=0, input_tokens=0, total_tokens=0)
         self._usage = {key: getattr(usage, key) for key in _USAGE_KEYS}
         _report_usage(self._engines.active, self._usage)
-        tokens, brake = self._live.note_usage(usage), self.brake.created
-        if brake is not None and brake.note_count(tokens, self.runner.threshold):
-            self._engines.report_stop(brake.stopped)
+        tokens, breaker = self._live.note_usage(usage), self.breaker.created
+        if breaker is not None and breaker.note_count(tokens, self.runner.threshold):
+            self._engines.report_stop(breaker.stopped)
 
     def sent_tokens(self) -> int:
         """Estimate the tokens of the last request."""
         return self._live.sent_tokens()
 
     async def turn_ended(self, end: TurnEnd) -> None:
-        """Inform the engine, if it has the hook, that a turn is over, with a copy of the list."""
+        """Inform the engine that a turn is over, with a copy of the list, if it has the hook."""
         if (hook := optional_hook(self.runner.engine, "on_turn_complete")) is None:
             return
         copies = [dict(row) for row in self.live_rows()]
@@ -182,7 +181,7 @@ class EngineHost:
         done = await self._compactions.compact(emit, self._live.tokens(), BY_HAND, focus=focus)
         self._engines.flush(emit)
         if done:
-            self.brake.get().reset()
+            self.breaker.get().reset()
         return "compacted" if done else "unchanged"
 
     async def status(self) -> ContextStatus:
@@ -198,26 +197,26 @@ class EngineHost:
             used_tokens=self._live.tokens(),
             counted=self._live.is_counted,
             messages=len(self._live.rows.rows),
-            stopped="" if self.brake.created is None else self.brake.created.stopped,
+            stopped="" if self.breaker.created is None else self.breaker.created.stopped,
         )
 
     async def hand_over(self) -> None:
-        """Leave the session: the engine now belongs to another one, and only the spare is ended."""
-        self._closed = True
+        """Close the session without its chosen engine, which another session has taken over."""
+        self._is_closed = True
         await self._engines.hand_over(self.live_rows)
-        self._made = self.on_compacted = None
+        self._compaction_runner = self.on_compacted = None
 
     async def aclose(self, *, is_reset: bool = False) -> None:
-        """End the session for the engines, once, and let them close their resources. `is_reset`: a new
-        session follows, so the engines also reset what they keep of this one."""
-        if self._closed:
+        """End the session for the engines and let them close their resources; a second call does nothing.
+        With `is_reset`, a new session follows, and the engines reset their state."""
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         await self._engines.aclose(self.live_rows, is_reset=is_reset)
-        self._made = self.on_compacted = None
+        self._compaction_runner = self.on_compacted = None
 
     def live_rows(self) -> list[ChatRow]:
-        """Return the whole live list as an engine sees it."""
+        """Return the live list as an engine sees it."""
         self._sync(None)
         return self._live.copy()
 
@@ -228,49 +227,51 @@ class EngineHost:
 
     @property
     def _compactions(self) -> CompactionRunner:
-        if self._made is None:
+        if self._compaction_runner is None:
             from whet.context.compaction import CompactionRunner  # noqa: PLC0415 - most sessions compact nothing
 
-            self._made = CompactionRunner(
-                self.log, self._engines, self._live, self.brake.get(), self._on_recorded
+            self._compaction_runner = CompactionRunner(
+                self.log, self._engines, self._live, self.breaker.get(), self._on_recorded
             )
-            self._made.memory_context = self._memory_context
-        return self._made
+            self._compaction_runner.memory_context = self._memory_context
+        return self._compaction_runner
 
     async def _memory_context(self) -> str:
         return "" if self.before_compaction is None else await self.before_compaction(self._live.copy())
 
-    async def _on_recorded(self, done: Compaction) -> None:
+    async def _on_recorded(self, compaction: Compaction) -> None:
         if self.on_compacted is not None:
-            await self.on_compacted(done)
+            await self.on_compacted(compaction)
 
     async def _before_request(self, emit: Emit) -> None:
-        if first := self.log.live.turn_number != self._turn:
+        """Ask the engine whether to compact before the next request, and do so."""
+        if is_first := self.log.live.turn_number != self._turn:
             self._turn = self.log.live.turn_number
-            if self.brake.created is not None:
-                self.brake.created.new_turn()
+            if self.breaker.created is not None:
+                self.breaker.created.new_turn()
             await show_if_behind(self.log, self.runner)
         tokens = self._live.tokens()
-        answer = await self._ask_engine(self.runner, tokens, first=first)
+        answer = await self._ask_engine(self.runner, tokens, is_first)
         if answer is None and (spare := await self._engines.use_spare()) is not None:
-            answer = await self._ask_engine(spare, tokens, first=False)
+            answer = await self._ask_engine(spare, tokens, is_first=False)
         if answer is None:
             return
-        if answer.wants and self.brake.get().begin(answer.phase, tokens, self.runner.threshold):
+        if answer.wants and self.breaker.get().begin(answer.phase, tokens, self.runner.threshold):
             await self._compactions.announce(answer.phase, tokens, emit)
-            done = await self._compactions.compact(emit, tokens, answer.phase)
-            if not done and self.brake.get().note_idle(tokens, self._engines.window):
-                self._engines.report_stop(self.brake.get().stopped)
-        elif not first and _can_prune(self.runner, self._live):
+            is_recorded = await self._compactions.compact(emit, tokens, answer.phase)
+            if not is_recorded and self.breaker.get().note_idle(tokens, self._engines.window):
+                self._engines.report_stop(self.breaker.get().stopped)
+        elif not is_first and _can_prune(self.runner, self._live):
             await self._compactions.prune(tokens, emit)
-        if answer.blocked and answer.blocked != self._blocked:
+        if answer.blocked and answer.blocked != self._blocked_reason:
             self.runner.note(f"{self.runner.name} should compact and can't now: {answer.blocked}")
-        self._blocked = answer.blocked
+        self._blocked_reason = answer.blocked
 
-    async def _ask_engine(self, runner: EngineRunner, tokens: int, *, first: bool) -> CompactionAnswer | None:
+    async def _ask_engine(self, runner: EngineRunner, tokens: int, is_first: bool) -> CompactionAnswer | None:
         """Ask an engine whether to compact. Returns None if it failed."""
-        is_allowed = self.brake.created is None or self.brake.created.allows(tokens)
-        question = CompactionQuestion(self._live.copy(), tokens, first, is_allowed, not self._live.is_counted)
+        may_compact = self.breaker.created is None or self.breaker.created.allows(tokens)
+        is_rough = not self._live.is_counted
+        question = CompactionQuestion(self._live.copy(), tokens, is_first, may_compact, is_rough)
         return (await runner.run("should_compress", lambda: ask_engine(runner.engine, question))).value
 
     async def _after_overflow(self, limit: int, emit: Emit) -> bool:
@@ -281,16 +282,16 @@ class EngineHost:
         return await self._compactions.compact(emit, tokens, "overflow", any_engine=True)
 
     async def _catch_up(self, emit: Emit) -> None:
-        """Resynchronise the engine with the live list, after a late compaction and after a cut."""
-        if self._made is not None:
-            await self._made.catch_up(emit)
+        """Use a late compaction, and inform engines whose list differs from the live one."""
+        if self._compaction_runner is not None:
+            await self._compaction_runner.catch_up(emit)
         await self._engines.resynchronise()
 
     async def _follow_model(self) -> None:
         if self._engines.has_other_model():
-            if self.brake.created is not None:
-                self.brake.created.reset()
-            self._live.forget_taken()
+            if self.breaker.created is not None:
+                self.breaker.created.reset()
+            self._live.forget_answered()
         await self._engines.follow_model()
 
     def _sync(self, transcript: Sequence[Message] | None) -> None:
@@ -300,12 +301,12 @@ class EngineHost:
 
 
 def _can_prune(runner: EngineRunner, live: LiveList) -> bool:
-    can = optional_hook(runner.engine, "prune_tool_results_only") is not None
-    return can and live.rows.rows[-1]["role"] == "tool"
+    has_hook = optional_hook(runner.engine, "prune_tool_results_only") is not None
+    return has_hook and live.rows.rows[-1]["role"] == "tool"
 
 
 def _report_usage(runners: Sequence[EngineRunner], counts: dict[str, Any]) -> None:
-    """Hand the usage of an answer to the engines, a copy to each."""
+    """Pass the usage of an answer to the engines, a copy to each."""
     for runner in runners:
         usage = dict(counts)
         runner.submit(

@@ -1,7 +1,7 @@
-"""Shrinks old tool traffic without a model: repeated and long results, long arguments, images.
+"""Shrink old tool traffic without a model: repeated and long results, long arguments, images.
 
-Each cut states its content and the message number for `recall`. A changed row is a new dict without
-`_seq`; all others stay the same objects. This module does not choose which rows are old.
+The text in place of a cut says what was cut, with the message number for `recall`. A changed row is a new
+dict without `_seq`; all others stay the same objects. The caller chooses which rows are old.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _KEPT_CHARS = 120
 def prune(old: ChatRows, newer: ChatRows) -> ChatRows:
     """Return `old` with its tool traffic cut down. `newer` is the list that follows and stays unchanged.
 
-    A result that occurs again later, in either list, becomes a reference to the later one. A result with
-    images does not, because the same words may belong to another image.
+    A result that occurs again later, in either list, becomes a reference to the later one, unless it has
+    images: these may differ although the text is the same.
     """
     calls = {call.id: call for row in old for call in chat.calls_of(row)}
     results = [row for row in (*old, *newer) if row.get("role") == "tool" and not chat.images_in(row)]
@@ -37,13 +37,13 @@ def prune(old: ChatRows, newer: ChatRows) -> ChatRows:
             call = calls.get(str(row.get("tool_call_id")))
             pruned.append(_shorten_result(row, call, newest.get(chat.text_of(row), row)))
         else:
-            pruned.append(_without_images(_with_short_arguments(row)))
+            pruned.append(_cut_images(_shorten_arguments(row)))
     return pruned
 
 
 def shorten(rows: ChatRows, budget_tokens: int) -> ChatRows:
-    """Return the rows with their longest tool results clipped to fit the budget, as far as clipping results
-    can do that."""
+    """Return the rows with their longest tool results clipped, so that the rows fit the budget if that is
+    possible."""
     sizes = [chat.tokens_of(row) if row.get("role") == "tool" else 0 for row in rows]
     room = budget_tokens - sum(chat.tokens_of(row) for row in rows if row.get("role") != "tool")
     cap = max(_fair_share(sizes, room), 100)
@@ -64,9 +64,9 @@ def describe(row: ChatRow, call: chat.RowCall | None) -> str:
     arguments = f" {_brief(call.arguments)}" if call and call.arguments not in ("", "{}") else ""
     outcome = read_outcome(name, row)
     size = f"{len(text):,} characters, {text.count(chr(10)) + 1:,} lines"
-    failed = outcome not in ("", "exit 0")
-    last = f", ends: {' '.join(mask(text[-2_000:]).split())[-_KEPT_CHARS:]}" if failed else ""
-    return f"{name}{arguments} -> {outcome + ', ' if outcome else ''}{size}{last}"
+    has_failed = outcome not in ("", "exit 0")
+    end = f", ends: {' '.join(mask(text[-2_000:]).split())[-_KEPT_CHARS:]}" if has_failed else ""
+    return f"{name}{arguments} -> {outcome + ', ' if outcome else ''}{size}{end}"
 
 
 def _brief(arguments: str) -> str:
@@ -95,42 +95,42 @@ def _shorten_result(row: ChatRow, call: chat.RowCall | None, newest: ChatRow) ->
     return _replace_content(row, line) if len(line) < len(text) or images else row
 
 
-def _with_short_arguments(row: ChatRow) -> ChatRow:
+def _shorten_arguments(row: ChatRow) -> ChatRow:
     if not any(len(call.arguments) > ARGUMENT_CHARS for call in chat.calls_of(row)):
         return row
     calls: list[dict[str, Any]] = []
     for call in row["tool_calls"]:
         function = call["function"]
-        short = _short_json(str(function.get("arguments") or ""), _recall_note(row))
+        short = _shorten_json(str(function.get("arguments") or ""), _recall_note(row))
         calls.append({**call, "function": {**function, "arguments": short}})
     return _replace_content(row, row.get("content") or "", tool_calls=calls)
 
 
-def _short_json(arguments: str, note: str) -> str:
+def _shorten_json(arguments: str, note: str) -> str:
     """Shorten the texts inside JSON arguments. The result is valid JSON."""
     if len(arguments) <= ARGUMENT_CHARS:
         return arguments
     try:
-        short = msgspec.json.encode(_short(msgspec.json.decode(arguments), note)).decode()
+        short = msgspec.json.encode(_shorten_value(msgspec.json.decode(arguments), note)).decode()
     except NOT_JSON:
-        short = msgspec.json.encode(_short({"unreadable": arguments}, note)).decode()
+        short = msgspec.json.encode(_shorten_value({"unreadable": arguments}, note)).decode()
     if len(short) > 2 * ARGUMENT_CHARS:
-        short = msgspec.json.encode({"cut": _short(short, note)}).decode()
+        short = msgspec.json.encode({"cut": _shorten_value(short, note)}).decode()
     return short
 
 
-def _short(value: Any, note: str) -> Any:
+def _shorten_value(value: Any, note: str) -> Any:
     if isinstance(value, str) and len(value) > _KEPT_CHARS:
         return f"{value[:_KEPT_CHARS]} [{len(value) - _KEPT_CHARS:,} more characters{note}]"
     if isinstance(value, dict):
-        return {key: _short(item, note) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _shorten_value(item, note) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_short(item, note) for item in items[:8]]
+        return [_shorten_value(item, note) for item in items[:8]]
     return value
 
 
-def _without_images(row: ChatRow) -> ChatRow:
+def _cut_images(row: ChatRow) -> ChatRow:
     if not chat.images_in(row):
         return row
     parts: list[Any] = [
@@ -141,7 +141,7 @@ def _without_images(row: ChatRow) -> ChatRow:
 
 
 def _fair_share(sizes: list[int], room: int) -> int:
-    """Return the largest cap for which all sizes, each cut to it, fit the room."""
+    """Return the largest cap such that the sizes fit the room if each is cut to the cap."""
     ordered = sorted(sizes)
     for index, size in enumerate(ordered):
         share = room // (len(ordered) - index)

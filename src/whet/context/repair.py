@@ -1,17 +1,16 @@
-"""Leave out items of the history that a server refuses, so that the conversation can go on.
+"""Leave out items of the history that a server refuses, so that the conversation can continue.
 
-Servers refuse a whole request for one picture that they can't read, for a thought whose signature they do
-not take (any more), or for too many bytes; without a repair every later request would be refused as well. A
-refusal that points to an item leaves out that item. One that points to nothing begins a search of at most
-`MAX_REQUESTS` requests: nothing is decided by a vendor's words. The search ends with the first request that
-is answered, as that answer is paid for. Its last request speaks all calls and results as plain text, which
-every server takes. A conversation that is too long even after a compaction has its longest texts shortened.
-After failures that may be an outage, the first request of the search leaves out everything that this server
-has not taken before.
+Servers refuse a whole request because of one picture that they can't read, reasoning whose signature they do
+not accept, or too many bytes. Without a repair they would refuse every later request too. If a refusal points
+to an item, that item is left out. If it points to nothing, a search of at most `MAX_REQUESTS` requests
+begins; it does not depend on a vendor's error messages. The search ends with the first request that is
+answered. Its last request shows all calls and results as plain text, which every server accepts. If the
+conversation is too long even after a compaction, its longest texts are shortened. After failures that may be
+an outage, the first request of the search leaves out everything that this server has not accepted before.
 
-What was left out of an answered request is recorded as the live list, like a compaction with the engine
-`repair`: a resume, a fork or a review then sends the same bytes. The transcript keeps every message whole.
-This module knows no wire format. It is loaded after a refusal only.
+The list that was answered is recorded like a compaction, with the engine name `repair`, so that a resume, a
+fork or a review sends the same bytes. The transcript keeps the original messages. This module knows no wire
+format, and is loaded only after a refusal.
 """
 
 from __future__ import annotations
@@ -54,13 +53,14 @@ _RESULT = -2
 _CALLS = -3
 _LONG = -4
 _PARTS = (_THOUGHTS, _RESULT, _CALLS, _LONG)
-# A text is long if it is more than twice as long as what is kept of it.
+# A text is long if it has more than twice as many characters as are kept of it.
 _HEAD_CHARS, _TAIL_CHARS = 1_500, 500
 
 
 class Item(NamedTuple):
-    """A picture by its message and its part; or, in place of the part, the thoughts kept with an answer, the
-    text of a tool's result, the calls or the result that are spoken as text, or a long text."""
+    """An item of the history, by the index of its message. `part` is the index of a picture in the message,
+    or one of `_PARTS`: the reasoning kept with an answer (thoughts), the text of a tool's result, the calls
+    or results to show as text, or a long text."""
 
     message: int
     part: int
@@ -71,13 +71,13 @@ _NOTHING: Items = frozenset()
 
 
 class HistoryRepair:
-    """The repair of one request: what is left out of `messages`, from refusal to refusal."""
+    """The repair of one request. Each refusal changes which items of `messages` are left out."""
 
-    def __init__(self, messages: Sequence[Message], taken: int = 0) -> None:
-        """`taken`: how many of the messages this server has answered in an earlier request."""
+    def __init__(self, messages: Sequence[Message], answered_count: int = 0) -> None:
+        """`answered_count` is how many of the messages were in a request that this server has answered."""
         self._messages = list(messages)
-        self._taken = taken
-        self._pictures = list(_pictures(messages))
+        self._answered_count = answered_count
+        self._pictures = list(_find_pictures(messages))
         self._thoughts: Items = frozenset(
             Item(index, _THOUGHTS) for index, message in enumerate(messages) if message.replay is not None
         )
@@ -90,45 +90,49 @@ class HistoryRepair:
         self._named: Items = _NOTHING
         self._last_detail = ""
         self._plan: list[Items] | None = None
-        self._requests = 0
+        self._request_count = 0
         self._marker = REFUSED
 
-    def refused(self, error: ProviderError, emit: Emit, *, may_shorten: bool = False) -> dict[int, Message]:
-        """Return what the next request shows in place of messages of the history, by their identity; nothing
-        if there is nothing (more) to leave out. `may_shorten`: no compaction can make the list smaller."""
-        self._requests += 1
-        if self._requests > MAX_REQUESTS:
+    def choose_replacements(
+        self, error: ProviderError, emit: Emit, *, may_shorten: bool = False
+    ) -> dict[int, Message]:
+        """Return the messages that the next request shows instead of those of the history, by the identity of
+        these. Empty if nothing else can be left out. `may_shorten`: a compaction can't make the list smaller.
+        """
+        self._request_count += 1
+        if self._request_count > MAX_REQUESTS:
             return {}
-        if named := self._named_by(error):
-            if self._requests > _NAMED_ONE_BY_ONE:  # it would go on like this: one refusal for each
-                named |= next(
-                    (kind for kind in (self._thoughts, self._calls) if not named.isdisjoint(kind)),
-                    frozenset(self._pictures),
-                )
+        if named := self._find_named(error):
+            if self._request_count > _NAMED_ONE_BY_ONE:  # leave out all of a kind, not one for each refusal
+                if not named.isdisjoint(self._thoughts):
+                    named |= self._thoughts
+                elif not named.isdisjoint(self._calls):
+                    named |= self._calls
+                else:
+                    named |= frozenset(self._pictures)
             self._named |= named
             self._left_out = self._named
-            return self.replaced()
+            return self.build_replacements()
         if self._plan is None:
-            self._plan = self._search(error, may_shorten=may_shorten)
+            self._plan = self._plan_search(error, may_shorten=may_shorten)
             if self._plan:
-                self._requests = 1
+                self._request_count = 1
                 emit(Notice(_search_line(error)))
         if not self._plan:
             return {}
         self._left_out = self._plan.pop(0)
-        return self.replaced()
+        return self.build_replacements()
 
-    def replaced(self) -> dict[int, Message]:
-        """Return the messages that go out changed, by the identity of the messages of the history."""
-        indexes = sorted({item.message for item in self._left_out})
+    def build_replacements(self) -> dict[int, Message]:
+        """Return the changed messages, by the identity of the messages of the history."""
         first = min((item.message for item in self._left_out if item.part == _CALLS), default=-1)
         return {
-            id(self._messages[index]): self._without(index, AS_TEXT if index == first else "")
-            for index in indexes
+            id(self._messages[index]): self._change_message(index, AS_TEXT if index == first else "")
+            for index in sorted({item.message for item in self._left_out})
         }
 
     def summary(self) -> str:
-        """Return the line for the person about what is left out."""
+        """Return the line for the person about the items that are left out."""
         pictures = sum(item.part not in _PARTS for item in self._left_out)
         thoughts, results, calls, texts = (
             sum(item.part == kind for item in self._left_out) for kind in _PARTS
@@ -145,26 +149,27 @@ class HistoryRepair:
             " The prompt cache begins anew, once."
         )
 
-    def _named_by(self, error: ProviderError) -> Items:
-        """Return the items in the part of the request that a refusal points to. The same refusal again means
-        that it pointed to something else."""
+    def _find_named(self, error: ProviderError) -> Items:
+        """Return the items in the part of the request that a refusal points to. If the same refusal comes
+        again, they were not at fault, and none are returned."""
         is_same = bool(self._named) and error.detail == self._last_detail
         self._last_detail = error.detail
         if is_same:
             self._named = self._left_out = _NOTHING
         if is_same or self._plan is not None or not error.part:
             return _NOTHING
-        pictures = [item for item in self._pictures if self._data(item) in error.part]
-        named = frozenset(pictures) - self._left_out
-        sent = [] if named else _objects(msgspec.json.decode(error.part))
-        if not named and _holds_thoughts(sent, self._messages):
-            named = self._thoughts - self._left_out
-        return named or self._results_in(sent) - self._left_out or self._calls_in(sent) - self._left_out
+        pictures = [item for item in self._pictures if self._picture_data(item) in error.part]
+        if named := frozenset(pictures) - self._left_out:
+            return named
+        objects = _list_objects(msgspec.json.decode(error.part))
+        if _holds_thoughts(objects, self._messages) and (named := self._thoughts - self._left_out):
+            return named
+        return self._find_results(objects) - self._left_out or self._find_calls(objects) - self._left_out
 
-    def _calls_in(self, sent: Sequence[dict[str, Any]]) -> Items:
-        """Return the calls that these objects of a request are, with the results of these calls."""
-        ids = _texts_at(sent, "id", "call_id")
-        names = _texts_at([part for part in sent if "id" not in part], "name")
+    def _find_calls(self, objects: Sequence[dict[str, Any]]) -> Items:
+        """Return the calls that are among these objects of a request, with their results."""
+        ids = _collect_texts(objects, "id", "call_id")
+        names = _collect_texts([part for part in objects if "id" not in part], "name")
         calls_by_item = {item: self._messages[item.message].tool_calls for item in self._calls}
         answers = {
             item
@@ -175,60 +180,60 @@ class HistoryRepair:
         results = {item for item in self._calls if self._messages[item.message].tool_call_id in call_ids}
         return frozenset(answers | results)
 
-    def _results_in(self, sent: Sequence[dict[str, Any]]) -> Items:
-        """Return the tool results that these objects of a request are."""
-        parts = [part for part in sent if part.get("type") != "function_call"]  # it has the same id
-        ids = _texts_at(parts, "tool_call_id", "tool_use_id", "call_id")
+    def _find_results(self, objects: Sequence[dict[str, Any]]) -> Items:
+        """Return the tool results that are among these objects of a request."""
+        parts = [part for part in objects if part.get("type") != "function_call"]  # it has the same id
+        ids = _collect_texts(parts, "tool_call_id", "tool_use_id", "call_id")
         return frozenset(
             Item(index, _RESULT)
             for index, message in enumerate(self._messages)
             if message.role == "tool" and message.tool_call_id in ids
         )
 
-    def _search(self, error: ProviderError, *, may_shorten: bool) -> list[Items]:
-        """Return what to leave out in turn, if a refusal points to nothing of the history."""
+    def _plan_search(self, error: ProviderError, *, may_shorten: bool) -> list[Items]:
+        """Return the sets of items to leave out, one per request, if a refusal points to no item."""
+        pictures = frozenset(self._pictures)
+        is_bad_request = isinstance(error, BadRequest) and not isinstance(error, UnknownModel)
         if error.status == _TOO_LARGE or isinstance(error, ContextOverflow):
             self._marker = TOO_LARGE
-            wishes = _oldest_first(self._pictures)
+            candidates = _split_oldest_first(self._pictures)
             if may_shorten:
-                longest = self._long_texts()
+                longest = self._list_long_texts()
                 sizes = (1, (len(longest) + 1) // 2, len(longest))
-                wishes += [frozenset((*self._pictures, *longest[:size])) for size in sizes]
+                candidates += [pictures.union(longest[:size]) for size in sizes]
         elif isinstance(error, Unavailable):
-            return self._doubted()
-        elif (
-            error.status in _SEARCHED
-            and isinstance(error, BadRequest)
-            and not isinstance(error, UnknownModel)
-        ):
-            wishes = [*self._suspects(), frozenset(self._pictures) | self._thoughts | self._calls]
-        elif _may_be_about_pictures(error) and self._pictures:
-            wishes = [frozenset(self._pictures), frozenset(self._pictures) | self._thoughts]
+            return self._plan_outage_search()
+        elif error.status in _SEARCHED and is_bad_request:
+            candidates = [*self._rank_suspects(), pictures | self._thoughts | self._calls]
+        elif _may_be_about_pictures(error) and pictures:
+            candidates = [pictures, pictures | self._thoughts]
         else:
             return []
-        return _within(_distinct(wishes), MAX_REQUESTS)
+        return _limit(_distinct(candidates), MAX_REQUESTS)
 
-    def _long_texts(self) -> list[Item]:
+    def _list_long_texts(self) -> list[Item]:
         """Return the long texts, the longest first."""
         sizes = {Item(index, _LONG): len(message.text) for index, message in enumerate(self._messages)}
         longest = sorted(sizes, key=lambda item: -sizes[item])
         return [item for item in longest if sizes[item] > 2 * (_HEAD_CHARS + _TAIL_CHARS)]
 
-    def _doubted(self) -> list[Items]:
-        """Return what to leave out after failures that may be an outage: first all that this server has not
-        taken before, then parts of that. A server that has taken thoughts once takes them."""
-        has_taken_thoughts = any(item.message < self._taken for item in self._thoughts)
-        pictures = frozenset(item for item in self._pictures if item.message >= self._taken)
-        everything = pictures if has_taken_thoughts else pictures | self._thoughts
+    def _plan_outage_search(self) -> list[Items]:
+        """Return the sets to leave out after failures that may be an outage: first all items that this server
+        has not accepted before, then parts of these. If it has accepted thoughts once, it accepts others."""
+        has_accepted_thoughts = any(item.message < self._answered_count for item in self._thoughts)
+        pictures = frozenset(item for item in self._pictures if item.message >= self._answered_count)
+        everything = pictures if has_accepted_thoughts else pictures | self._thoughts
         if not everything:
             return []
-        parts = _distinct(wish & everything for wish in self._suspects())
-        return [everything, *_within(parts, MAX_REQUESTS - 1)]
+        parts = _distinct(suspects & everything for suspects in self._rank_suspects())
+        return [everything, *_limit(parts, MAX_REQUESTS - 1)]
 
-    def _suspects(self) -> list[Items]:
-        """Return sets of items by how likely they are at fault. What comes before the last answer was taken
-        once, so new pictures are suspected one by one; before that the oldest ones are left out, as servers
-        also limit how many there may be."""
+    def _rank_suspects(self) -> list[Items]:
+        """Return sets of items, the likeliest to be at fault first.
+
+        The oldest pictures come first, because servers limit how many there may be. Pictures after the last
+        answer come one by one, because the server has not accepted them yet.
+        """
         answers = [index for index, message in enumerate(self._messages) if message.role == "assistant"]
         last_answer = answers[-1] if answers else -1
         old = [item for item in self._pictures if item.message < last_answer]
@@ -245,9 +250,8 @@ class HistoryRepair:
             everything,
         ]
 
-    def _without(self, index: int, note: str) -> Message:
-        """Return a message with a note in place of each picture that is left out, or without thoughts, or as
-        plain text with `note`."""
+    def _change_message(self, index: int, note: str) -> Message:
+        """Return a message without the items that are left out. `note` is added to calls shown as text."""
         message = self._messages[index]
         if Item(index, _THOUGHTS) in self._left_out:
             message = msgspec.structs.replace(message, replay=None)
@@ -255,32 +259,32 @@ class HistoryRepair:
             message = msgspec.structs.replace(message, content=REFUSED_RESULT)
         if not isinstance(message.content, str):
             content = [
-                TextPart(self._marker) if Item(index, at) in self._left_out else part
-                for at, part in enumerate(message.content)
+                TextPart(self._marker) if Item(index, part_index) in self._left_out else part
+                for part_index, part in enumerate(message.content)
             ]
             message = msgspec.structs.replace(message, content=tuple(content))
         if Item(index, _LONG) in self._left_out:
-            message = _shortened(message)
+            message = _shorten_message(message)
         if Item(index, _CALLS) in self._left_out:
-            message = _as_text(message, note)
+            message = _to_text(message, note)
         return message
 
-    def _data(self, item: Item) -> str:
+    def _picture_data(self, item: Item) -> str:
         part = self._messages[item.message].content[item.part]
         assert isinstance(part, ImagePart)
         return part.data_base64
 
 
-def _pictures(messages: Sequence[Message]) -> Iterable[Item]:
+def _find_pictures(messages: Sequence[Message]) -> Iterable[Item]:
     for index, message in enumerate(messages):
         if not isinstance(message.content, str):
-            for at, part in enumerate(message.content):
+            for part_index, part in enumerate(message.content):
                 if isinstance(part, ImagePart):
-                    yield Item(index, at)
+                    yield Item(index, part_index)
 
 
-def _shortened(message: Message) -> Message:
-    """Return a message with the beginning and the end of its texts."""
+def _shorten_message(message: Message) -> Message:
+    """Return a message with only the beginning and the end of its long texts."""
     if isinstance(message.content, str):
         return msgspec.structs.replace(message, content=_shorten(message.content), replay=None)
     content = [
@@ -295,7 +299,7 @@ def _shorten(text: str) -> str:
     return f"{text[:_HEAD_CHARS]}\n{SHORTENED}\n{text[-_TAIL_CHARS:]}"
 
 
-def _as_text(message: Message, note: str) -> Message:
+def _to_text(message: Message, note: str) -> Message:
     """Return an answer with its calls as text, or a result as the text of a user's message."""
     if message.role == "tool":
         opening = f"[The result of the call of {message.tool_name or 'a tool'}:]"
@@ -307,57 +311,57 @@ def _as_text(message: Message, note: str) -> Message:
     return msgspec.structs.replace(message, content="\n".join(lines), tool_calls=(), replay=None)
 
 
-def _distinct(wishes: Iterable[Items]) -> list[Items]:
-    """Return the sets that hold something, each once."""
-    return [wish for wish in dict.fromkeys(wishes) if wish]
+def _distinct(sets: Iterable[Items]) -> list[Items]:
+    """Return the sets without empty ones and duplicates."""
+    return [items for items in dict.fromkeys(sets) if items]
 
 
-def _within(plan: list[Items], count: int) -> list[Items]:
-    """Return a plan of at most `count` requests; the last two, which leave out most, stay."""
+def _limit(plan: list[Items], count: int) -> list[Items]:
+    """Return at most `count` sets of a plan, including the last two, which leave out most."""
     return plan if len(plan) <= count else [*plan[: count - 2], *plan[-2:]]
 
 
 def _may_be_about_pictures(error: ProviderError) -> bool:
-    """Return whether a server that takes no pictures, or not these, may have answered with this error."""
+    """Return whether a server that does not accept the pictures may have answered with this error."""
     is_refusal = isinstance(error, BadRequest | ModelRefused) and error.status is not None
     return is_refusal or (isinstance(error, AuthRejected) and error.status == _FORBIDDEN)
 
 
-def _oldest_first(pictures: Sequence[Item]) -> list[Items]:
-    """Return a quarter of the pictures, half of them, all but the newest and all, the oldest ones first. One
-    at a time would begin a new prefix, and send megabytes in vain, for each picture that is added."""
+def _split_oldest_first(pictures: Sequence[Item]) -> list[Items]:
+    """Return the oldest quarter of the pictures, the oldest half, all but the newest, and all. Leaving out
+    one at a time would send megabytes in vain, and change the prefix with each picture that is added."""
     count = len(pictures)
     return [frozenset(pictures[:size]) for size in ((count + 3) // 4, (count + 1) // 2, count - 1, count)]
 
 
-def _holds_thoughts(sent: Sequence[dict[str, Any]], messages: Sequence[Message]) -> bool:
-    """Return whether objects of a request came from what a vendor wants back with an answer."""
+def _holds_thoughts(objects: Sequence[dict[str, Any]], messages: Sequence[Message]) -> bool:
+    """Return whether objects of a request contain the replay data of an answer."""
     for message in messages:
         if message.replay is None:
             continue
-        kept: object = msgspec.json.decode(message.replay.blocks_json)
-        if isinstance(kept, list):
-            if any(block in sent for block in cast("list[object]", kept)):
+        replay: object = msgspec.json.decode(message.replay.blocks_json)
+        if isinstance(replay, list):
+            if any(block in objects for block in cast("list[object]", replay)):
                 return True
-        elif isinstance(kept, dict):
-            fields = cast("dict[str, object]", kept)
-            if any(inner.get(name) == value for name, value in fields.items() for inner in sent):
+        elif isinstance(replay, dict):
+            fields = cast("dict[str, object]", replay)
+            if any(part.get(name) == value for name, value in fields.items() for part in objects):
                 return True
     return False
 
 
-def _texts_at(objects: Iterable[dict[str, Any]], *names: str) -> set[str]:
-    """Return the texts under these names; a call's arguments can hold anything there."""
+def _collect_texts(objects: Iterable[dict[str, Any]], *names: str) -> set[str]:
+    """Return the texts under these keys. Other values are ignored: a call's arguments can hold anything."""
     return {value for part in objects for name in names if isinstance(value := part.get(name), str)}
 
 
-def _objects(value: object) -> list[dict[str, Any]]:
-    """Return every object in a JSON value, itself included."""
+def _list_objects(value: object) -> list[dict[str, Any]]:
+    """Return every object in a JSON value, including the value itself."""
     if isinstance(value, dict):
-        found = cast("dict[str, Any]", value)
-        return [found, *(inner for item in found.values() for inner in _objects(item))]
+        fields = cast("dict[str, Any]", value)
+        return [fields, *(inner for item in fields.values() for inner in _list_objects(item))]
     if isinstance(value, list):
-        return [inner for item in cast("list[object]", value) for inner in _objects(item)]
+        return [inner for item in cast("list[object]", value) for inner in _list_objects(item)]
     return []
 
 

@@ -1,13 +1,13 @@
 """Chat rows: messages as an engine sees them, their text and token counts, and the conversion back to
 messages.
 
-An engine sees OpenAI chat dicts whose content is always text. A stored row carries its number as `_seq`; a
-row that was rewritten names it in its text ("recall #12"). A row that an engine keeps, as the same object
-or an equal copy, becomes the same `Message` again, with its images, replay and position in the store.
-`read_back` trusts nothing else that an engine returns.
+An engine sees OpenAI chat dicts whose content is always text. The row of a stored message has its number as
+`_seq`; a rewritten row names the number in its text ("recall #12"). A row that an engine returns unchanged,
+as the same object or an equal copy, becomes the same `Message` again, with its images, replay and position in
+the store. `read_back` parses all other rows as untrusted input.
 
-Token counts are rough, for decisions before the server has counted. Latin text has about four characters
-per token, other scripts fewer; their UTF-8 length is a good measure.
+Token counts are estimates, for decisions before the server has counted. Latin text has about four characters
+per token; other scripts have about three bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def calls_of(row: ChatRow) -> list[RowCall]:
 
 
 def seq_of(row: ChatRow) -> int:
-    """Return the number of the stored message that a row is or replaces, or 0."""
+    """Return the number of the stored message that a row shows or replaces, or 0."""
     number = row.get("_seq")
     if isinstance(number, int):
         return number
@@ -173,8 +173,7 @@ class BadEngineRows(Exception):
 
 
 def engine_row(message: Message) -> ChatRow:
-    """Return the chat dict of a message with its content as text. Images are replaced by a word in
-    brackets."""
+    """Return the chat dict of a message with its content as text, in which an image is `[image TYPE]`."""
     row = to_dict(message)
     if not isinstance(row["content"], str):
         content = sent_content(message)
@@ -186,7 +185,7 @@ def engine_row(message: Message) -> ChatRow:
 
 
 def fingerprint(row: ChatRow) -> Fingerprint:
-    """Return a fingerprint that is equal for the same message. Keys that an engine adds are ignored."""
+    """Return a value that is equal for rows of the same message. Keys that an engine adds are ignored."""
     content, calls = row.get("content"), row.get("tool_calls")
     return (
         str(row.get("role")),
@@ -203,7 +202,7 @@ def extends(prefix: list[Message], messages: Sequence[Message]) -> bool:
 
 
 class EngineRows:
-    """A growing transcript as rows; each message is converted once, and its row stays the same object."""
+    """A growing transcript as rows. Each message is converted once, and its row stays the same object."""
 
     def __init__(self) -> None:
         self.sources: list[Message] = []
@@ -212,23 +211,25 @@ class EngineRows:
         self.tokens: int = 0
 
     def sync(self, messages: Sequence[Message], seqs: Sequence[int] = ()) -> bool:
-        """Follow the transcript; rows of the common beginning stay. Returns True if known rows were removed.
+        """Take over the transcript's messages; the rows of the common beginning stay. Returns True if rows
+        were removed.
 
-        `seqs` are the messages' numbers in the store, or 0. A row carries its number as `_seq`, so that an
-        engine can name the message.
+        `seqs` are the messages' numbers in the store, or 0. A row has its number as `_seq`, so that an engine
+        can name the message.
         """
-        cut = not extends(self.sources, messages)
-        if cut:
-            same = list(takewhile(lambda two: two[0] is two[1], zip(self.sources, messages, strict=False)))
+        is_cut = not extends(self.sources, messages)
+        if is_cut:
+            common = takewhile(lambda pair: pair[0] is pair[1], zip(self.sources, messages, strict=False))
+            common_count = len(list(common))
             for items in (self.sources, self.rows, self.sizes):
-                del items[len(same) :]
+                del items[common_count:]
             self.tokens = sum(self.sizes)
         for index in range(len(self.sources), len(messages)):
             row = engine_row(messages[index])
             if index < len(seqs) and seqs[index]:
                 row["_seq"] = seqs[index]
             self._add(row, messages[index])
-        return cut
+        return is_cut
 
     def adopt(self, rows: Sequence[ChatRow], messages: Sequence[Message]) -> None:
         """Replace all rows by the list that an engine returned."""
@@ -237,7 +238,7 @@ class EngineRows:
             self._add(row, message)
 
     def restore(self, prints: Sequence[Fingerprint]) -> None:
-        """Replace the rows that an engine has changed in place since `prints` were taken."""
+        """Restore the rows that an engine has changed in place since `prints` returned these fingerprints."""
         for index, row in enumerate(self.rows):
             if fingerprint(row) != prints[index]:
                 self.rows[index] = engine_row(self.sources[index])
@@ -257,9 +258,10 @@ class EngineRows:
 def read_back(
     rows: Sequence[ChatRow], sources: list[Message], prints: Sequence[Fingerprint], returned: object
 ) -> tuple[list[ChatRow], list[Message]] | None:
-    """Return an engine's result as rows and messages, or None if it changed nothing.
+    """Return an engine's result as rows and messages, or None if it equals `sources`.
 
-    Raises BadEngineRows if it is not a list, is empty, or contains an unreadable row.
+    `prints` are the fingerprints of `rows` before the engine got them. Raises BadEngineRows if the result is
+    not a list, is empty, or contains an invalid row.
     """
     if not isinstance(returned, list):
         raise BadEngineRows(f"it returned {type(returned).__name__}, not a list")
@@ -267,8 +269,8 @@ def read_back(
         raise BadEngineRows("it returned an empty list")
     by_id = {id(row): index for index, row in enumerate(rows)}
     by_print: dict[Fingerprint, deque[int]] = {}
-    for index, old_mark in enumerate(prints):
-        by_print.setdefault(old_mark, deque()).append(index)
+    for index, row_print in enumerate(prints):
+        by_print.setdefault(row_print, deque()).append(index)
     returned_rows: list[ChatRow] = []
     messages: list[Message] = []
     last = -1
@@ -276,20 +278,21 @@ def read_back(
         if not isinstance(item, dict):
             raise BadEngineRows(f"it returned a row of {type(item).__name__}")
         row = cast("ChatRow", item)
-        mark = fingerprint(row)
-        position = by_id.get(id(row))
-        if position is None or prints[position] != mark:
-            position = _next_equal(by_print.get(mark), last)
-        if position is None:
+        row_print = fingerprint(row)
+        index = by_id.get(id(row))
+        if index is None or prints[index] != row_print:
+            index = _next_equal(by_print.get(row_print), last)
+        if index is None:
             messages.append(_parse(row))
         else:
-            last = position
-            messages.append(sources[position])
+            last = index
+            messages.append(sources[index])
         returned_rows.append(row)
     return None if messages == sources else (returned_rows, messages)  # messages are compared by identity
 
 
 def _next_equal(candidates: deque[int] | None, last: int) -> int | None:
+    """Remove and return the first candidate after `last`, or None."""
     while candidates:
         index = candidates.popleft()
         if index > last:
@@ -300,9 +303,9 @@ def _next_equal(candidates: deque[int] | None, last: int) -> int | None:
 def _parse(row: ChatRow) -> Message:
     plain: dict[str, Any] = dict(row)
     if plain.get("role") in ("system", "developer"):
-        plain["role"] = "user"  # the frozen system prompt is the only one; an engine's additions are context
+        plain["role"] = "user"  # an engine can't change the system prompt
     try:
-        calls: list[Any] = [_call(call) for call in plain.get("tool_calls") or ()]
+        calls: list[Any] = [_parse_call(call) for call in plain.get("tool_calls") or ()]
         plain["tool_calls"] = calls if plain["role"] == "assistant" else ()
         message = from_dict(plain)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -310,7 +313,7 @@ def _parse(row: ChatRow) -> Message:
     return msgspec.structs.replace(message, tool_call_id="") if message.role != "tool" else message
 
 
-def _call(call: Any) -> dict[str, Any]:
+def _parse_call(call: Any) -> dict[str, Any]:
     function = call["function"]
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})

@@ -1,8 +1,8 @@
-"""Commits database transactions that an engine left open during a change of session.
+"""Commit database transactions that an engine left open during a change of session.
 
-An engine with several connections to one file can block itself: a transaction left open on one connection
-makes writes on another wait for ever. Its writes are taken as intended and are committed. Only the
-engine's own objects are searched, not objects that it shares with others.
+An engine with several connections to one file can block itself: while a transaction is open on one of them,
+writes on another wait for ever. Only the engine's own objects are searched for connections, not objects of
+other packages.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ _MAX_DEPTH = 3
 
 
 def commit_open_transactions(engine: object) -> int:
-    """Commit open transactions, on the thread that the engine runs on. Returns how many there were."""
+    """Commit an engine's open transactions. Must be called on the engine's thread. Returns how many there
+    were."""
     if "sqlite3" not in sys.modules:
         return 0
-    opened = [candidate for candidate in _find_connections(engine) if candidate.in_transaction]
-    for connection in opened:
+    connections = [connection for connection in _find_connections(engine) if connection.in_transaction]
+    for connection in connections:
         outcome = attempt(connection.commit)
         if outcome.error is not None:
             log.warning("an engine's transaction can't be ended: %s", outcome.error)
-    return len(opened)
+    return len(connections)
 
 
 def _find_connections(engine: object) -> Iterator[Connection]:
-    from sqlite3 import Connection  # noqa: PLC0415 - it is loaded where an engine uses it
+    from sqlite3 import Connection  # noqa: PLC0415 - the engine has loaded it
 
     package = type(engine).__module__.rpartition(".")[0] or type(engine).__module__
     visited = {id(engine)}

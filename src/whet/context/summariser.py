@@ -1,9 +1,8 @@
-"""Asks a model for a summary and checks the answer; after a failure, sets how long to wait before the next
+"""Ask a model for a summary and check the answer. After a failure, say how long to wait before the next
 attempt.
 
-The call is injected: `summarise(messages, max_tokens=..., timeout_s=...)` returns text or raises. This
-module formats the record and rejects unusable answers (empty, only thoughts, a web page, a text without
-the requested parts). The compressor decides how a failure affects the conversation.
+This module formats the record of messages for the model, and rejects unusable answers: an empty one, only
+thoughts, a web page, a text without the requested sections. The model call is a parameter (`Summarise`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from whet.context import rows as chat
 from whet.context.artifacts import read_outcome
-from whet.context.summary import sections
+from whet.context.summary import split_sections
 from whet.contract.context_engine import ChatRow, ChatRows
 from whet.contract.errors import (
     AuthRejected,
@@ -49,7 +48,7 @@ _REST_S: dict[FailureKind, tuple[float, ...]] = {
     "parts": (60,),
     "other": (60,),
 }
-_AGAIN: frozenset[FailureKind] = frozenset({"network", "stream", "empty", "parts", "other"})
+_TEMPORARY: frozenset[FailureKind] = frozenset({"network", "stream", "empty", "parts", "other"})
 _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (ConfigError, "no_provider"),
     (NotFound, "no_provider"),
@@ -68,7 +67,7 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
 _THOUGHTS = re.compile(r"<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
 _HTML = re.compile(r"\s*(?:<\?xml|<!doctype|<html|<head|<body)", re.IGNORECASE)
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _HEADING = re.compile(r"## \d+\. ")
 _REFERENCE = re.compile(r"\[#\d+(?:-\d+)?\]")
 _NO_PARTS = "the model's answer has not the parts of a summary and is not used"
@@ -76,16 +75,11 @@ _CAPS = ((4000, 1500), (2000, 700), (1000, 300), (500, 150), (200, 60), (80, 40)
 
 
 class Summarise(Protocol):
-    """Calls a model from the engine's thread.
-
-    The composition root passes a function that runs the call on the host's event loop
-    (`asyncio.run_coroutine_threadsafe(...).result(timeout_s)`). `messages` are chat dicts: one user
-    message. Returns the answer's text, with or without thoughts. May raise any WhetError, TimeoutError,
-    OSError, ValueError or RuntimeError.
-    """
+    """Calls a model from the engine's thread. `messages` holds one user message, as a chat dict."""
 
     def __call__(self, messages: list[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
-        """Ask, and wait for the whole answer."""
+        """Return the text of the complete answer, with or without thoughts. May raise WhetError,
+        TimeoutError, OSError, ValueError or RuntimeError."""
         ...
 
 
@@ -97,7 +91,8 @@ class Failure(NamedTuple):
 
 
 class SummaryRequest(NamedTuple):
-    """The input for a summary. `previous` is the body of the summary to update."""
+    """The input for a summary. `previous` is the body of the summary to update, `recent` the person's latest
+    words, and `sample` a text in the person's language."""
 
     rows: ChatRows
     previous: str
@@ -110,8 +105,7 @@ class SummaryRequest(NamedTuple):
 
 
 def rest_s(kind: FailureKind, before: int) -> float:
-    """Return how long to wait after a failure, in seconds. `before`: failures of the same kind in a row
-    before it."""
+    """Return how many seconds to wait after a failure that follows `before` others of the same kind."""
     steps = _REST_S[kind]
     return steps[min(before, len(steps) - 1)]
 
@@ -127,14 +121,14 @@ def ask_for_summary(
     first = _try(summarise, messages, max_tokens, timeout_s)
     if isinstance(first, str) and not _switched_language(first, request.sample):
         return first
-    if isinstance(first, Failure) and again is None and first.kind not in _AGAIN:
+    if isinstance(first, Failure) and again is None and first.kind not in _TEMPORARY:
         return first
     second = _try(again or summarise, messages, max_tokens, timeout_s)
     return first if isinstance(second, Failure) and isinstance(first, str) else second
 
 
 def clean_answer(text: str) -> str | Failure:
-    """Return an answer's text without thoughts and fences, or why it is not usable."""
+    """Return an answer's text without thoughts and fences, or a Failure if nothing usable is left."""
     if _HTML.match(text):
         return Failure("stream", "the model's server answered with a web page instead of a summary")
     bare = _THOUGHTS.sub("", text)
@@ -144,40 +138,38 @@ def clean_answer(text: str) -> str | Failure:
     fenced = _FENCE.match(bare)
     bare = fenced[1].strip() if fenced else bare
     if not any(character.isalnum() for character in bare):
-        why = "only thoughts" if text.strip() else "nothing"
-        return Failure("empty", f"the model answered with {why} instead of a summary")
+        content = "only thoughts" if text.strip() else "nothing"
+        return Failure("empty", f"the model answered with {content} instead of a summary")
     return bare
 
 
-def _has_parts(text: str) -> bool:
-    """Return whether a text consists of the requested sections, none of them cut off or empty.
+def _is_summary(text: str) -> bool:
+    """Return whether a text has requested sections, and its last section is neither empty nor cut off.
 
-    Two are enough, or one whose items refer to messages of the record. A refusal, a remark on the next
-    steps and other prose have none.
+    Two sections are enough, or one that refers to a message of the record. A refusal and other prose have
+    none.
     """
-    pieces = [piece for piece in sections(text) if _HEADING.match(piece)]
-    titles = _asked_titles()
-    filled = [piece for piece in pieces if any(map(str.isalnum, piece.partition("\n")[2]))]
-    matching = [piece for piece in filled if piece.partition("\n")[0].strip() in titles]
-    is_complete = bool(pieces) and pieces[-1] in filled and _is_closed(pieces[-1])
-    return is_complete and (
-        len(matching) > 1 or (len(matching) == 1 and _REFERENCE.search(matching[0]) is not None)
-    )
+    sections = [section for section in split_sections(text) if _HEADING.match(section)]
+    filled = [section for section in sections if any(map(str.isalnum, section.partition("\n")[2]))]
+    if not sections or sections[-1] not in filled or not _is_closed(sections[-1]):
+        return False
+    titles = _requested_titles()
+    matching = [section for section in filled if section.partition("\n")[0].strip() in titles]
+    return len(matching) > 1 or (len(matching) == 1 and _REFERENCE.search(matching[0]) is not None)
 
 
-def _is_closed(piece: str) -> bool:
+def _is_closed(section: str) -> bool:
     """Return whether a text does not end inside a reference or a block of code."""
-    return "[#" not in piece.rpartition("]")[2] and piece.count("```") % 2 == 0
+    return "[#" not in section.rpartition("]")[2] and section.count("```") % 2 == 0
 
 
 @cache
-def _asked_titles() -> frozenset[str]:
+def _requested_titles() -> frozenset[str]:
     return frozenset(line.strip() for line in _template("sections.md").splitlines() if _HEADING.match(line))
 
 
 def write_prompt(request: SummaryRequest, max_tokens: int) -> str:
-    """Return the request as one text, with secrets masked, that fits the window of the model that reads
-    it."""
+    """Return the request as one text that fits the model's window, with secrets masked."""
     focus = f"The person's latest words: {chat.line(mask(request.recent), 700)}" if request.recent else ""
     if request.focus:
         focus = f"Give 60 to 70 % of the space to: {chat.line(mask(request.focus), 700)}. The rest shortly."
@@ -191,24 +183,24 @@ def write_prompt(request: SummaryRequest, max_tokens: int) -> str:
         "sample": chat.line(mask(request.sample), 160),
         "words": str(max(request.budget_tokens * 2 // 3, 60)),
         "focus": focus,
-        "sections": _sections(short=request.window_tokens < 6000),
+        "sections": _list_sections(only_titles=request.window_tokens < 6000),
         "previous": mask(previous),
     }
     template = _template("summary.md")
     used = sum(map(chat.text_tokens, (template, *fields.values())))
     room = request.window_tokens - max_tokens - used - 64
     fields["record"] = write_record(request.rows, max(room, request.window_tokens // 4))
-    return _PLACE.sub(lambda found: fields[found[1]], template)
+    return _PLACEHOLDER.sub(lambda match: fields[match[1]], template)
 
 
 def write_record(rows: ChatRows, budget_tokens: int) -> str:
-    """Return the rows as numbered text that fits the budget: each row is clipped, and if needed the middle is
-    left out."""
+    """Return the rows as numbered text that fits the budget. Long rows are clipped; if that is not enough,
+    the middle is left out."""
     names = {call.id: call.name for row in rows for call in chat.calls_of(row)}
     masked = [_mask_row(row, names) for row in rows]
     lines: list[str] = []
     for text_chars, argument_chars in _CAPS:
-        lines = [_line(row, text_chars, argument_chars) for row in masked]
+        lines = [_format_row(row, text_chars, argument_chars) for row in masked]
         if sum(map(chat.text_tokens, lines)) <= budget_tokens:
             return "\n".join(lines)
     head: list[str] = []
@@ -225,11 +217,11 @@ def write_record(rows: ChatRows, budget_tokens: int) -> str:
     return "\n".join((*head, f"[{skipped} messages left out here]", *tail[::-1]))
 
 
-class _Masked(NamedTuple):
+class _MaskedRow(NamedTuple):
     """A row with its secrets masked: head, text, a note on images, and its calls.
 
-    Masking whole texts is slow, and a clipped secret is not recognised, so it is done once and before any
-    cut.
+    Rows are masked before they are clipped, because a clipped secret is not recognised, and only once,
+    because masking is slow.
     """
 
     head: str
@@ -238,7 +230,7 @@ class _Masked(NamedTuple):
     calls: list[tuple[str, str]]
 
 
-def _mask_row(row: ChatRow, names: dict[str, str]) -> _Masked:
+def _mask_row(row: ChatRow, names: dict[str, str]) -> _MaskedRow:
     reference = chat.ref(chat.seq_of(row))
     role = str(row.get("role"))
     if role == "tool":
@@ -247,10 +239,11 @@ def _mask_row(row: ChatRow, names: dict[str, str]) -> _Masked:
         role = f"result of {name}{', ' + outcome if outcome else ''}"
     images = f" [{chat.images_in(row)} images]" if chat.images_in(row) else ""
     calls = [(call.name, mask(call.arguments)) for call in chat.calls_of(row)]
-    return _Masked(f"[{reference + ' ' if reference else ''}{role}]", mask(chat.text_of(row)), images, calls)
+    head = f"[{reference + ' ' if reference else ''}{role}]"
+    return _MaskedRow(head, mask(chat.text_of(row)), images, calls)
 
 
-def _line(row: _Masked, text_chars: int, argument_chars: int) -> str:
+def _format_row(row: _MaskedRow, text_chars: int, argument_chars: int) -> str:
     text = clip(row.text, text_chars + text_chars * 3 // 8)
     calls = "".join(f"\n  calls {name} {clip(arguments, argument_chars)}" for name, arguments in row.calls)
     return f"{row.head} {text}{row.images}{calls}".replace("</record>", "< /record>")
@@ -267,23 +260,29 @@ def _try(
         message = error.message if isinstance(error, WhetError) else str(error)
         return Failure(kinds[0], chat.line(mask(message), 300) or type(error).__name__)
     answer = clean_answer(outcome.value or "")
-    usable = isinstance(answer, Failure) or _has_parts(answer)
-    return answer if usable else Failure("parts", _NO_PARTS)
+    if isinstance(answer, Failure) or _is_summary(answer):
+        return answer
+    return Failure("parts", _NO_PARTS)
 
 
 def _switched_language(summary: str, sample: str) -> bool:
-    """Return whether the person writes in a script that the summary hardly uses."""
-    theirs = [character for character in sample if character.isalpha()]
-    foreign = sum(ord(character) > 0x24F for character in theirs)
-    if len(theirs) < 4 or foreign * 2 < len(theirs):
+    """Return whether the person writes in a script other than Latin that the summary hardly uses."""
+    sample_letters, sample_foreign = _count_letters(sample)
+    if sample_letters < 4 or sample_foreign * 2 < sample_letters:
         return False
-    letters = [character for character in re.sub(r"^## .*$", "", summary, flags=re.M) if character.isalpha()]
-    return sum(ord(character) > 0x24F for character in letters) * 20 < len(letters)
+    letters, foreign = _count_letters(re.sub(r"^## .*$", "", summary, flags=re.M))
+    return foreign * 20 < letters
 
 
-def _sections(*, short: bool) -> str:
+def _count_letters(text: str) -> tuple[int, int]:
+    """Return the number of letters, and of those that are not Latin."""
+    letters = [character for character in text if character.isalpha()]
+    return len(letters), sum(ord(character) > 0x24F for character in letters)
+
+
+def _list_sections(*, only_titles: bool) -> str:
     text = _template("sections.md")
-    return "\n".join(line for line in text.splitlines() if line.startswith("##")) if short else text
+    return "\n".join(line for line in text.splitlines() if line.startswith("##")) if only_titles else text
 
 
 @cache

@@ -1,8 +1,7 @@
-"""The one message that replaces compacted messages: its frame, its parts, and reading it back.
+"""The user message that replaces compacted messages: write it and parse it.
 
-Code writes the frame, the latest request, the trail and the list of parts; only sections 2 to 13 come from
-a model. Everything is text in a user message, so it is stored with the transcript. This module asks no
-model and chooses no rows.
+A model writes only sections 2 to 13; code writes the frame, the latest request, the trail and the list of
+parts. All of it is the text of one message, so it is stored with the transcript.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _RECALL = (
 )
 _ASK_TITLE, _PARTS_TITLE, _LIST_TITLE = "## 1. Latest request", "## Parts", "## To-do list, as it stands"
 _HEADER = re.compile(re.escape(OPEN) + r"(?: #(\d+)(?:-(\d+))?)?, reference only\]")
-_PLACE = re.compile(r"\[#(\d+)\]")
+_REFERENCE = re.compile(r"\[#(\d+)\]")
 _ITEM = re.compile(r"^\[[ >x-]\] ", re.MULTILINE)
 _HEADING = re.compile(r"^## \d+\. .*$", re.MULTILINE)
 _NUMBER = re.compile(r"## (\d+)\. ")
@@ -42,10 +41,10 @@ _PART_CHARS = 100
 
 
 class Summary(msgspec.Struct):
-    """A summary message in its parts.
+    """The parts of a summary message.
 
-    `first`, `last`: the numbers of the messages it replaces. `ask`: the latest request, as lines. `body`:
-    sections 2 to 13. `todo`: the to-do tool's last list. `parts`: one line per compaction, oldest first.
+    `first` and `last` are the numbers of the messages that it replaces, `ask` is the latest request, `body`
+    sections 2 to 13, `todo` the last to-do list, and `parts` one line per compaction, oldest first.
     """
 
     first: int
@@ -58,18 +57,18 @@ class Summary(msgspec.Struct):
 
 
 def is_synthetic(row: ChatRow) -> bool:
-    """Return whether an earlier compaction made the row: a summary, or a filler line that keeps roles
-    alternating."""
+    """Return whether a row was written by an earlier compaction: a summary, or a filler row between two of
+    the same role."""
     return is_summary(row) or ("_seq" not in row and row.get("content") in (ACK, BRIDGE))
 
 
 def is_summary(row: ChatRow) -> bool:
-    """Return whether a row is a summary. A stored message never is, whatever its text."""
+    """Return whether a row is a summary. A stored message is none, whatever its text."""
     return row.get("role") == "user" and "_seq" not in row and chat.text_of(row).startswith(OPEN)
 
 
 def parse(row: ChatRow) -> Summary:
-    """Read a summary message back into its parts."""
+    """Return the parts of a summary message."""
     text = chat.text_of(row)
     match = _HEADER.match(text)
     first = int(match[1] or 0) if match else 0
@@ -86,7 +85,7 @@ def parse(row: ChatRow) -> Summary:
 
 
 def write(summary: Summary, *, trail_tokens: int, can_recall: bool) -> ChatRow:
-    """Return the summary as a message. Secrets in any part are masked once more here."""
+    """Return the summary as a message, with secrets masked in all parts."""
     reference = f" {chat.ref(summary.first, summary.last)}" if summary.first else ""
     blocks = [f"{OPEN}{reference}, reference only]\n{_FRAME}{_RECALL if can_recall else ''}"]
     blocks.append(f"{_ASK_TITLE}\n{summary.ask or '(none)'}")
@@ -103,28 +102,31 @@ def write(summary: Summary, *, trail_tokens: int, can_recall: bool) -> ChatRow:
 
 
 def clean_body(text: str) -> str:
-    """Return a model's sections 2 to 13, without a section 1 of its own, our frame, or text before them."""
-    for fixed in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE, _LIST_TITLE):
-        text = text.replace(fixed, "")
-    pieces = sections(text)
-    if len(pieces) > 1:
-        pieces = [piece for piece in pieces[1:] if not re.match(r"## 1\. ", piece)]
-    body = "\n\n".join(piece.strip() for piece in pieces if piece.strip())
+    """Return a model's sections 2 to 13, without text before them, a section 1 or our own headings."""
+    for heading in (OPEN, CLOSE, artifacts.TITLE, _PARTS_TITLE, _LIST_TITLE):
+        text = text.replace(heading, "")
+    sections = split_sections(text)
+    if len(sections) > 1:
+        sections = [section for section in sections[1:] if not re.match(r"## 1\. ", section)]
+    body = "\n\n".join(section.strip() for section in sections if section.strip())
     return mask(body if body.startswith("## ") else f"## 2. Goal\n{body}")
 
 
 def restore_parts(body: str, previous: str) -> str:
     """Return a model's sections plus the lasting ones of the earlier summary that it left out."""
-    pieces = {int(match[1]): piece for piece in sections(body) if (match := _NUMBER.match(piece))}
-    former = {int(match[1]): piece for piece in sections(previous) if (match := _NUMBER.match(piece))}
-    missing = [number for number in former if number in _LASTING and number not in pieces]
+    sections, previous_sections = _number_sections(body), _number_sections(previous)
+    missing = (previous_sections.keys() & _LASTING) - sections.keys()
     if not missing:
         return body
-    pieces |= {number: former[number] for number in missing}
-    return "\n\n".join(pieces[number].strip() for number in sorted(pieces))
+    sections |= {number: previous_sections[number] for number in missing}
+    return "\n\n".join(sections[number].strip() for number in sorted(sections))
 
 
-def sections(text: str) -> list[str]:
+def _number_sections(text: str) -> dict[int, str]:
+    return {int(match[1]): section for section in split_sections(text) if (match := _NUMBER.match(section))}
+
+
+def split_sections(text: str) -> list[str]:
     """Split a text before each numbered heading. The first piece is the text before all of them."""
     starts = [match.start() for match in _HEADING.finditer(text)]
     edges = [0, *starts, len(text)]
@@ -132,28 +134,28 @@ def sections(text: str) -> list[str]:
 
 
 def fit_body(body: str, budget_tokens: int) -> str:
-    """Shorten sections until they fit. The longest one loses lines first; completed actions lose the oldest
-    lines."""
-    pieces = [piece.rstrip().split("\n") for piece in sections(body) if piece.strip()]
-    sizes = [[chat.text_tokens(line) + 1 for line in piece] for piece in pieces]
+    """Return the sections with lines removed until they fit, each time from the longest section: its last
+    line, or the oldest one of completed actions."""
+    sections = [section.rstrip().split("\n") for section in split_sections(body) if section.strip()]
+    sizes = [[chat.text_tokens(line) + 1 for line in lines] for lines in sections]
     total = sum(map(sum, sizes))
     while total > budget_tokens:
-        longest = max(range(len(pieces)), key=lambda index: (len(pieces[index]) > 2, sum(sizes[index])))
-        if len(pieces[longest]) <= 2:
+        longest = max(range(len(sections)), key=lambda index: (len(sections[index]) > 2, sum(sizes[index])))
+        lines = sections[longest]
+        if len(lines) <= 2:
             break
-        at = 1 if pieces[longest][0].startswith("## 4.") else len(pieces[longest]) - 1
-        total -= sizes[longest].pop(at)
-        pieces[longest].pop(at)
-    text = "\n\n".join("\n".join(piece) for piece in pieces)
+        line_index = 1 if lines[0].startswith("## 4.") else len(lines) - 1
+        total -= sizes[longest].pop(line_index)
+        lines.pop(line_index)
+    text = "\n\n".join("\n".join(lines) for lines in sections)
     tokens = chat.text_tokens(text)
     return clip(text, len(text) * budget_tokens // tokens - 40) if tokens > budget_tokens else text
 
 
 def find_latest_request(rows: ChatRows, previous: Summary | None, cap_chars: int) -> str:
-    """Return the newest request of the person, word for word, and if it is short the request that it
-    continues.
+    """Return the person's latest request, word for word. If it is short, add the request that it continues.
 
-    `rows`: the whole list, without earlier summaries.
+    `rows` is the whole list, without earlier summaries.
     """
     asks = [(chat.seq_of(row), chat.user_text(row)) for row in rows if row.get("role") == "user"]
     asks = [(seq, text) for seq, text in asks if text]
@@ -163,26 +165,26 @@ def find_latest_request(rows: ChatRows, previous: Summary | None, cap_chars: int
     if _is_answered(rows):
         lines[0] += "\nIt was answered; nothing is open from it."
     if len(asks[-1][1]) < _SHORT_ASK:
-        governing = _governing(previous.ask) if previous else ""
-        match = _PLACE.match(governing)
+        continued = _read_continued(previous.ask) if previous else ""
+        match = _REFERENCE.match(continued)
         first_seq = int(match[1]) if match else 0
         newer = [ask for ask in asks[:-1] if len(ask[1]) >= _SHORT_ASK and ask[0] >= first_seq]
         if newer:
-            lines.append(f"It goes on with: {_quote(*newer[-1], cap_chars)}")
-        elif governing:
-            lines.append(f"It goes on with: {governing}")
+            continued = _quote(*newer[-1], cap_chars)
+        if continued:
+            lines.append(f"It goes on with: {continued}")
     return "\n".join(lines)
 
 
 def find_open_list(middle: ChatRows, tail: ChatRows, previous: Summary | None, cap_chars: int) -> str:
-    """Return the to-do list as its tool last wrote it.
-
-    Returns an empty string if the tail still shows it or there is no list.
-    """
+    """Return the to-do list as its tool last wrote it, or an empty string if there is none or the tail shows
+    it."""
     if _find_written_list(tail) is not None:
         return ""
     newest = _find_written_list(middle)
-    return (newest if newest is not None else previous.todo if previous else "")[:cap_chars]
+    if newest is None:
+        newest = previous.todo if previous else ""
+    return newest[:cap_chars]
 
 
 def _keeps_tasks(row: ChatRow) -> bool:
@@ -200,14 +202,15 @@ def _find_written_list(rows: ChatRows) -> str | None:
 
 
 def write_part_line(rows: ChatRows, day: str) -> str:
-    """Return the line of one compaction: its messages, the day, and the topic."""
+    """Return the line about one compaction: its messages, the day, and the topic."""
     span = chat.ref(*chat.span_of(rows))
     ask = next((chat.user_text(row) for row in rows if row.get("role") == "user" and chat.user_text(row)), "")
     topic = chat.line(mask(ask), _PART_CHARS) or "work on the request"
     return f"- {span or 'earlier'} (until {day}): {topic}"
 
 
-def _governing(ask: str) -> str:
+def _read_continued(ask: str) -> str:
+    """Return the request that an earlier summary's latest request continues, or that request itself."""
     return ask.rpartition("It goes on with: ")[2].replace("\nIt was answered; nothing is open from it.", "")
 
 

@@ -1,7 +1,7 @@
-"""Shows an engine the whole conversation if the live list does not tell it which messages it has.
+"""Show an engine the whole conversation if the live list does not tell it which messages it has stored.
 
-An engine that stores messages and counts rows can't know, from the list that a compaction left, which of them
-it had before a restart.
+An engine that stores messages and counts rows can't find out after a restart, from the list that a compaction
+left, which messages it stored before.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ _MAX_ROWS = 4_000
 
 
 async def show_whole(log: Transcript, runner: EngineRunner) -> None:
-    """Show an engine with tools the whole conversation if it is behind, so that it finds what it has.
+    """Show an engine with tools the whole conversation if it is behind, so that it can compare its stored
+    messages.
 
-    It gets the messages with the call of a tool that it lacks, which does nothing else. Hermes makes no call
-    of its own for this; at `should_compress_preflight`, hermes-lcm stores nothing before 0.16.
+    The messages are passed with the call of a tool that does not exist, which does nothing else. Engines have
+    no hook for this, and at `should_compress_preflight` hermes-lcm before 0.16 stores nothing.
     """
     hook = optional_hook(runner.engine, "handle_tool_call")
     if hook is None or not (rows := await whole_rows(log, runner)):
@@ -29,10 +30,12 @@ async def show_whole(log: Transcript, runner: EngineRunner) -> None:
 
 
 async def whole_rows(log: Transcript, runner: EngineRunner) -> list[ChatRow]:
-    """Return the whole conversation as rows. An empty list if the engine has no tools or is not behind, or if
-    it is too long."""
+    """Return the whole conversation as rows. Returns an empty list if the engine has no tools, is not behind,
+    or the conversation is too long."""
     if not runner.is_behind or not runner.tools:
         return []
     messages = await compactions.list_whole(log, _MAX_ROWS)
     runner.is_behind = [seq for seq, _ in messages] != list(log.live.seqs)
-    return [{**engine_row(message), "_seq": seq} for seq, message in messages if runner.is_behind]
+    if not runner.is_behind:
+        return []
+    return [{**engine_row(message), "_seq": seq} for seq, message in messages]

@@ -45,11 +45,11 @@ class Spawn(Protocol):
 class BackgroundHelpers(Protocol):
     """A session's background helpers, addressed by the names that the session was given."""
 
-    async def listed(self, context: ToolContext) -> list[str]:
+    async def list_lines(self, context: ToolContext) -> list[str]:
         """Return one line for each helper of the session."""
         ...
 
-    async def look_after(
+    async def act(
         self, context: ToolContext, name: str, action: ProcessAction, text: str, timeout_s: float
     ) -> ToolOutput:
         """Poll a helper, wait up to `timeout_s` for its end, send it a message, or kill it. If a wait sees

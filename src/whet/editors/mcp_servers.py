@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from acp.schema import AcpMcpServer, HttpMcpServer, McpServerStdio, SseMcpServer
 
-from whet.app.parts import remote_names
+from whet.app.parts import list_disabled_remote
 from whet.app.services import Services
 from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.config.secrets import is_secret_name
@@ -84,7 +84,7 @@ async def set_up_servers(offers: Sequence[ServerOffer], workspace: Path, service
     parts = RemoteParts(services.home, {}, services.clock, Guardian(), jail=jail)
     cap_chars = services.settings.tools.output_cap_chars
     servers = Servers(
-        McpSettings(settings), parts, cap_chars=cap_chars, without=remote_names(services.settings)
+        McpSettings(settings), parts, cap_chars=cap_chars, without=list_disabled_remote(services.settings)
     )
     await servers.learn()
     return EditorServers(servers, notices)

@@ -1,9 +1,8 @@
 """Record a goal's workspace when the goal begins, so that its end is judged by the checks of that time.
 
-The record is in Whet's home, out of reach of the model's commands: a signature of every file, and the
-contents of all files except large ones and installed packages. Differences are reported by path, and a
-copy of the workspace can be made in which chosen files are restored. This module does not know which files
-may differ.
+The record is in Whet's home, where the model's commands can't change it: a signature of every file, and the
+contents of all files except large ones and installed packages. From it the changed files can be listed, and a
+copy of the workspace can be made in which chosen files are restored.
 """
 
 from __future__ import annotations
@@ -32,8 +31,12 @@ _SYSTEM = ("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/sbin")
 
 
 class TreeBase(msgspec.Struct, frozen=True):
-    """A workspace when its goal began: signatures by path, the programs of the search path outside the
-    system's folders, the paths that the person lets change, and whether all files were recorded."""
+    """A workspace when its goal began.
+
+    `files` are signatures by path, `programs` those of the programs on the search path outside the system's
+    folders, and `may_change` the paths that the person lets change. `is_whole` is False if there were too
+    many files to record all.
+    """
 
     files: dict[str, str]
     programs: dict[str, str]
@@ -44,7 +47,7 @@ class TreeBase(msgspec.Struct, frozen=True):
 def save_base(
     workspace: Path, folder: Path, path_variable: str, may_change: tuple[str, ...] = ()
 ) -> TreeBase:
-    """Record a workspace below `folder`."""
+    """Record a workspace in `folder` and return the record."""
     contents = folder / "files"
     contents.mkdir(parents=True, exist_ok=True, mode=0o700)
     files: dict[str, str] = {}
@@ -56,15 +59,15 @@ def save_base(
             budget_bytes -= size
             _copy(workspace, name, contents)
         files[name] = signature
-    base = TreeBase(files, _programs(path_variable), may_change, len(files) < _MAX_FILES)
-    half = folder / "base.json.half"
-    half.write_bytes(msgspec.json.encode(base))
-    half.replace(folder / "base.json")
+    base = TreeBase(files, _read_programs(path_variable), may_change, len(files) < _MAX_FILES)
+    temporary = folder / "base.json.half"
+    temporary.write_bytes(msgspec.json.encode(base))
+    temporary.replace(folder / "base.json")
     return base
 
 
 def read_base(folder: Path) -> TreeBase | None:
-    """Return the record that `save_base` wrote, or None if the goal has no readable record."""
+    """Return the record that `save_base` wrote, or None if there is none that can be read."""
     try:
         return from_json((folder / "base.json").read_bytes(), TreeBase)
     except (OSError, msgspec.DecodeError):
@@ -83,14 +86,14 @@ def find_differences(base: TreeBase, workspace: Path) -> dict[str, Difference]:
                 changes[name] = "new"
         elif signature != _signature(workspace / name, is_installed=is_installed):
             changes[name] = "changed"
-    if len(current_names) < _MAX_FILES:  # a path that now leads through a link counts as gone, too
+    if len(current_names) < _MAX_FILES:  # a path that now leads through a link counts as gone too
         changes |= {name: "gone" for name in base.files if name not in current_names}
     return dict(sorted(changes.items()))
 
 
 def read_change_times(base: TreeBase, workspace: Path) -> dict[str, int]:
-    """Return when each recorded file last changed, in ns. This is the kernel's ctime, which no program can
-    set."""
+    """Return when each recorded file last changed, in ns, or 0 if it is gone. No program can set this time,
+    which is the kernel's ctime."""
     times_ns: dict[str, int] = {}
     for name in base.files:
         try:
@@ -101,7 +104,7 @@ def read_change_times(base: TreeBase, workspace: Path) -> dict[str, int]:
 
 
 def list_change_times(workspace: Path) -> list[tuple[str, int]]:
-    """Return each file of a workspace with its ctime in ns, whether recorded or new."""
+    """Return each present file of a workspace with its ctime in ns."""
     times_ns: list[tuple[str, int]] = []
     for name, _ in _walk(workspace):
         with contextlib.suppress(OSError):
@@ -110,50 +113,52 @@ def list_change_times(workspace: Path) -> list[tuple[str, int]]:
 
 
 def find_changed_programs(base: TreeBase, path_variable: str) -> list[str]:
-    """Return the programs of the search path that changed since, or that now hide another program."""
-    now = _programs(path_variable)
+    """Return the programs of the search path that have changed, and new ones that may hide another
+    program."""
+    programs = _read_programs(path_variable)
     base_names = {Path(path).name for path in base.programs}
     for folder in _SYSTEM:
-        base_names |= set(_names(Path(folder)))
-    changed = [path for path, is_ in base.programs.items() if now.get(path, is_) != is_]
-    return sorted(changed + [p for p in now if p not in base.programs and Path(p).name in base_names])
+        base_names |= set(_list_names(Path(folder)))
+    changed = [path for path, old in base.programs.items() if programs.get(path, old) != old]
+    new = [path for path in programs if path not in base.programs and Path(path).name in base_names]
+    return sorted(changed + new)
 
 
 def restore_tree(
     base: TreeBase, folder: Path, trees: tuple[Path, Path], program: Collection[str], judging: Collection[str]
 ) -> None:
-    """Build the second of two trees from the first: the recorded files, with the files of `program` as they
-    are now.
+    """Build a copy of a workspace with the recorded files, but with the files of `program` as they are now.
 
-    Folders of installed packages without a file in `judging` are linked; nothing else is. Raises ToolError
-    if a file changed and its old contents were not recorded.
+    `trees` are the workspace and the copy, `folder` holds the record. Folders of installed packages are
+    linked unless they contain a file of `judging`. Raises ToolError if a file changed and its old contents
+    were not recorded.
     """
     workspace, target = trees
     target.mkdir(parents=True, exist_ok=True)
     linked = {".git"}
-    touched = {str(above) for name in judging for above in PurePosixPath(name).parents}
+    judging_folders = {str(parent) for name in judging for parent in PurePosixPath(name).parents}
     for name, signature in base.files.items():
         if name not in program and not _restore(name, signature, (folder / "files", workspace, target)):
-            linked.add(_link_point(name, installed_folder(name, workspace), touched))
+            linked.add(_find_linkable(name, installed_folder(name, workspace), judging_folders))
     for name in program:
-        if _is_there(workspace / name):
+        if os.path.lexists(workspace / name):
             _copy(workspace, name, target)
     for name in sorted(linked):
-        if name and _is_there(workspace / name) and not _is_there(target / name):
+        if name and os.path.lexists(workspace / name) and not os.path.lexists(target / name):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).symlink_to(workspace / name)
 
 
-def _link_point(name: str, folder: str, touched: Collection[str]) -> str:
-    """Return the highest folder above an installed file that holds nothing of `touched`, or the file."""
-    above = [str(parent) for parent in PurePosixPath(name).parents if str(parent).startswith(folder)]
-    return next((parent for parent in reversed(above) if parent not in touched), name)
+def _find_linkable(name: str, folder: str, judging_folders: Collection[str]) -> str:
+    """Return the highest folder above an installed file that can be linked, or the file itself."""
+    parents = [str(parent) for parent in PurePosixPath(name).parents if str(parent).startswith(folder)]
+    return next((parent for parent in reversed(parents) if parent not in judging_folders), name)
 
 
 def _restore(name: str, signature: str, trees: tuple[Path, Path, Path]) -> bool:
-    """Restore a recorded file in a copy. Returns False if it is unchanged and part of installed packages."""
+    """Restore a recorded file in the copy. Returns False if it is an unchanged file of installed packages."""
     contents, workspace, target = trees
-    if signature.startswith("hash ") and _is_there(contents / name):
+    if signature.startswith("hash ") and os.path.lexists(contents / name):
         _copy(contents, name, target)
     elif signature.startswith("link "):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -173,8 +178,8 @@ def read_old_text(folder: Path, name: str) -> str:
 
 
 def read_text(path: Path, within: Path | None = None) -> str:
-    """Return a text file's contents, or an empty string if it can't be read, is not text or lies outside of
-    `within`."""
+    """Return a text file's contents, or an empty string if it can't be read, is binary or large, or is
+    outside of `within`."""
     try:
         raw = read_regular(path, _LARGE_BYTES + 1, within)
     except OSError:
@@ -183,8 +188,8 @@ def read_text(path: Path, within: Path | None = None) -> str:
 
 
 def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each file below a folder, and whether it belongs to installed packages. Of `.git`,
-    only the files that can make git run programs."""
+    """Yield the path of each file in a workspace, and whether it belongs to installed packages. Skips caches,
+    and all files of `.git` except those that can make git run programs."""
     root, count = str(workspace), 0
     for folder, folders, names in os.walk(root):
         inside = os.path.relpath(folder, root)
@@ -203,12 +208,12 @@ def _walk(workspace: Path) -> Iterator[tuple[str, bool]]:
 
 
 def installed_folder(name: str, root: Path) -> str:
-    """Return the folder of installed packages that a path lies in, or an empty string if it is in none."""
+    """Return the folder of installed packages that contains a path, or an empty string."""
     parts = name.split("/")
-    for at, part in enumerate(parts):
-        above = "/".join(parts[: at + 1])
-        if part == "node_modules" or (root / above / "pyvenv.cfg").is_file():
-            return above
+    for depth, part in enumerate(parts, 1):
+        folder = "/".join(parts[:depth])
+        if part == "node_modules" or (root / folder / "pyvenv.cfg").is_file():
+            return folder
     return ""
 
 
@@ -225,18 +230,19 @@ def _signature(path: Path, *, is_installed: bool) -> str:
         return "unreadable"
 
 
-def _programs(path_variable: str) -> dict[str, str]:
+def _read_programs(path_variable: str) -> dict[str, str]:
+    """Return the signatures of the programs on the search path, except those of the system's folders."""
     signatures: dict[str, str] = {}
     for part in path_variable.split(os.pathsep):
         folder = Path(part or ".")
         if part in _SYSTEM:
             continue
-        for name in _names(folder)[:5_000]:
+        for name in _list_names(folder)[:5_000]:
             signatures.setdefault(str(folder / name), _signature(folder / name, is_installed=True))
     return signatures
 
 
-def _names(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -244,8 +250,8 @@ def _names(folder: Path) -> list[str]:
 
 
 def _copy(root: Path, name: str, target: Path) -> None:
-    """Copy a file of `root` without following links: a command may meanwhile replace any folder with a link
-    to a secret."""
+    """Copy a file of `root` without following links, because a command may replace a folder with a link to a
+    secret."""
     (target / name).parent.mkdir(parents=True, exist_ok=True)
     try:
         with parent_of(f"{root}/{name}", str(root)) as (folder, last):
@@ -254,7 +260,3 @@ def _copy(root: Path, name: str, target: Path) -> None:
         return  # it was removed meanwhile
     except OSError as error:
         raise ToolError(f"{name} can't be copied: {error.strerror or error}") from error
-
-
-def _is_there(path: Path) -> bool:
-    return os.path.lexists(path)

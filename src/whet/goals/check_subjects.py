@@ -1,10 +1,11 @@
-"""Find the data files that a check is about, so that changing them is the goal's work.
+"""Find the data files that a check is about: to change such a file is the goal.
 
-`grep -q ready state.txt` wants another state.txt; `make run | diff - want.txt` compares a program with it.
-A check that merely passes without its file does not want the file removed; `test ! -e build.log` does.
+`grep -q ready state.txt` is about state.txt. `make run | diff - want.txt` is about a program, which it
+compares with want.txt, so want.txt must not change. `test ! -e build.log` wants build.log removed; a check
+that only happens to pass without its file does not.
 
-Only a check that is easy to read counts. Each script hands over to at most one other; the last one runs no
-program of the workspace, and names one data file in a statement and nothing that it could be compared with.
+Only a simple check counts: each of its scripts runs at most one other, the last one runs no program of the
+workspace, and a statement names one data file and nothing that the file could be compared with.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ _ABSENCES = late_pattern(
 def subject_files(
     command: str, exists: Callable[[str], bool], read: Callable[[str], str], is_script: Callable[[str], bool]
 ) -> frozenset[str]:
-    """Return the data files that a check is about, or an empty set if it may compare them with something.
+    """Return the data files that a check is about, or an empty set if it is not a simple check.
 
-    `exists` and `read` look at a path of the workspace; `is_script` returns whether a file is run, by its
-    name.
+    `exists` and `read` take a path of the workspace. `is_script` returns whether a file name is that of a
+    script.
     """
     text, name, files = _find_last_script(command, exists, read, is_script)
     return frozenset(_code_subjects(text, files) if _is_code(name) else _shell_subjects(text, exists))
@@ -63,10 +64,11 @@ def absent_files(
 def _find_last_script(
     command: str, exists: Callable[[str], bool], read: Callable[[str], str], is_script: Callable[[str], bool]
 ) -> tuple[str, str, set[str]]:
-    """Return the text that a check consists of in the end, its file's name (empty for the command itself) and
-    the files that it names. The text is empty if it starts tests or more than one script."""
-    text, name, seen = command, "", set[str]()
-    while len(seen) < _MAX_SCRIPTS:
+    """Follow a command to the last script that it runs. Returns that script's text, its name (empty for the
+    command itself) and the files that it names. All are empty if one of the texts starts tests or more than
+    one script."""
+    text, name, visited = command, "", set[str]()
+    while len(visited) < _MAX_SCRIPTS:
         text = _QUIET.sub("", _COMMENTS.sub("", text))
         paths = {path.removeprefix("./") for path in _PATHS.findall(text)}
         files = {path for path in paths if path and exists(path)} - {name}
@@ -77,10 +79,10 @@ def _find_last_script(
             break
         if not scripts:
             return text, name, files
-        if len(scripts) > 1 or files != scripts or scripts & seen:
+        if len(scripts) > 1 or files != scripts or scripts & visited:
             break
         (name,) = scripts
-        seen.add(name)
+        visited.add(name)
         text = read(name)
     return "", "", set()
 
@@ -94,8 +96,8 @@ def _code_subjects(text: str, files: set[str]) -> set[str]:
 
 
 def _shell_subjects(text: str, exists: Callable[[str], bool]) -> set[str]:
-    """Return the files of the statements that name one file. If a statement writes a file or names several,
-    its files may be compared with each other, and none counts."""
+    """Return the files of statements that name one file. Returns an empty set if any statement writes a file
+    or names several, because files may then be compared with each other."""
     subjects: set[str] = set()
     for statement in _STATEMENTS.split(text):
         names = {name for name in _names(statement) if exists(name)}

@@ -1,8 +1,8 @@
-"""Turn a goal's text into checks that calls or files can meet: tests that pass, a command that exits with 0,
-a file with a given content, a file that is gone.
+"""Turn a goal's text into checks: tests pass, a command exits with 0, a file has a given content, a file is
+gone.
 
-A text counts only if every part of it is a check. All other goals end as unproven, however good their claims
-are: a claim is compared with its call, and only a check is compared with the goal.
+A text has checks only if it consists of nothing else. Any other goal ends as unproven, even if the model's
+claims are true: a claim is compared with its call, but only a check is compared with the goal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from whet.agent.test_runs import extract_test_run, own_run, own_task
+from whet.agent.test_runs import extract_test_run, parse_own_run, parse_own_task
 from whet.config.paths import read_small
 from whet.contract.errors import ConfigError
 from whet.goals.claims import (
@@ -66,7 +66,7 @@ _END = ".! \n"
 _FLAGS = late_pattern(
     r"-[vqxbfs]+$|--(?:verbose|quiet|exitfirst|failfast|buffer|locals|no-header|color=\w+)$"
 )
-# Variables that say how the interpreter runs and what output looks like. Others may narrow or ease the tests.
+# Variables other than those of the interpreter and of the output may select fewer tests or make them easier.
 _SETTING = late_pattern(
     r"(?:^|\s)(?!(?:PYTHON\w*|LANG|LC_\w+|TERM|COLUMNS|NO_COLOR|FORCE_COLOR)=)[A-Za-z_]\w*="
 )
@@ -77,11 +77,8 @@ _REPORTED = "The model reports that the goal is not reached."
 
 
 class GoalCheck(msgspec.Struct, frozen=True):
-    """Something that must be true at a goal's end.
-
-    `names` are the test files, empty for all tests; the command; the file and its content; or the files that
-    are gone.
-    """
+    """A condition that must be true at a goal's end. `names` depends on the kind: the test files (empty for
+    all tests), the command, the file and its content, or the files to be gone."""
 
     kind: CheckKind
     names: tuple[str, ...] = ()
@@ -99,14 +96,15 @@ class GoalCheck(msgspec.Struct, frozen=True):
 
 
 class _TestSelection(msgspec.Struct, frozen=True):
-    """Which tests a run selects: files or modules by their paths. Empty for all, None if it narrows them."""
+    """The tests that a run selects. `targets` are the paths of files or modules, empty for all tests, or None
+    if the run leaves out tests in another way."""
 
     folder: str
     targets: tuple[str, ...] | None
 
 
 def read_checks(text: str) -> tuple[GoalCheck, ...]:
-    """Return the checks that a goal's text consists of, or an empty tuple if a part of it is not a check."""
+    """Return the checks that a goal's text consists of, or an empty tuple if it contains anything else."""
     text = text.strip().rstrip(_END)
     if match := _TESTS.fullmatch(text):
         return (GoalCheck("tests", tuple(_NAMES.findall(match[1] or ""))),)
@@ -119,16 +117,16 @@ def read_checks(text: str) -> tuple[GoalCheck, ...]:
     if match := _CONTENT.fullmatch(text):
         return (GoalCheck("content", (match[1], match[2] or match[3] or match[4])),)
     if match := _ABSENT.fullmatch(re.sub(r"^please ", "", text, flags=re.IGNORECASE)):
-        return (GoalCheck("absent", _removed_names(match)),)
+        return (GoalCheck("absent", _list_removed(match)),)
     return ()
 
 
 def find_removed_names(text: str) -> frozenset[str]:
-    """Return the files that a goal's text wants removed, whatever else it wants."""
-    return frozenset(name for match in _ABSENT.finditer(text) for name in _removed_names(match))
+    """Return the files that a goal's text wants removed. It may want other things too."""
+    return frozenset(name for match in _ABSENT.finditer(text) for name in _list_removed(match))
 
 
-def _removed_names(match: re.Match[str]) -> tuple[str, ...]:
+def _list_removed(match: re.Match[str]) -> tuple[str, ...]:
     return tuple(name.removeprefix("./") for name in _NAMES.findall(match[1]))
 
 
@@ -138,14 +136,14 @@ def command_of(text: str) -> str:
 
 
 def describe_checks(text: str) -> str:
-    """Return the line that says what decides over a goal without a verifier."""
+    """Return the line for the person about how a goal without a verifier is judged."""
     if checks := read_checks(text):
         return "checked at the end: " + "; ".join(check.text for check in checks)
     return "no check covers this text, so it ends as unproven at best; --verify CMD proves it"
 
 
 class WeighedClaims(msgspec.Struct, frozen=True):
-    """The state that claims lead to, the reason, and the calls that show a goal's checks."""
+    """The state of a goal after its claims, the reason, and the calls that prove its checks."""
 
     state: GoalState
     text: str = ""
@@ -155,12 +153,13 @@ class WeighedClaims(msgspec.Struct, frozen=True):
 def weigh_claims(
     text: str, claims: Sequence[GoalClaim], session_calls: Sequence[GoalCall], workspace: Path
 ) -> WeighedClaims:
-    """Weigh a model's claims against its calls, and its calls against the checks of the goal's text.
+    """Compare a model's claims with its calls, and the calls with the checks of the goal's text.
 
-    "running" refuses the end: a claim is false, or a check is not met and no failure is reported.
+    The state is "running" if the goal can't end yet: a claim is false, or a check is not met and the model
+    does not report a failure.
     """
-    if why := find_refusals(claims, session_calls):
-        return WeighedClaims("running", "\n".join(why))
+    if refusals := find_refusals(claims, session_calls):
+        return WeighedClaims("running", "\n".join(refusals))
     doubts = find_doubts(claims, session_calls)
     checks = read_checks(text)
     if not checks:
@@ -176,22 +175,21 @@ def weigh_claims(
 def _find_unmet(
     checks: Sequence[GoalCheck], calls: Sequence[GoalCall], workspace: Path
 ) -> tuple[list[str], list[GoalCall]]:
-    """Return why checks are not met, and the calls that meet the others."""
+    """Return the reasons of the checks that are not met, and the calls that prove the others."""
     reasons: list[str] = []
     proofs: list[GoalCall] = []
     for check in checks:
         if check.kind in ("content", "absent"):
             is_met = _has_content if check.kind == "content" else _is_absent
-            reasons += [] if is_met(check, workspace) else [f"not true: {check.text}"]
-            continue
-        call = _find_proof(check, calls, workspace)
-        if call is None:
+            if not is_met(check, workspace):
+                reasons.append(f"not true: {check.text}")
+        elif call := _find_proof(check, calls, workspace):
+            proofs.append(call)
+        else:
             reasons.append(
                 f"not shown: {check.text}. Run exactly that, by itself, without variables that you set, after"
                 " your last change"
             )
-        else:
-            proofs.append(call)
     return reasons, proofs
 
 
@@ -208,36 +206,37 @@ def _is_absent(check: GoalCheck, workspace: Path) -> bool:
 
 
 def _find_proof(check: GoalCheck, calls: Sequence[GoalCall], workspace: Path) -> GoalCall | None:
-    """Return the last call that shows a check, or None if it failed, is stale, or never ran."""
+    """Return the call that proves a check: the last one that ran its command or tests. Returns None if there
+    is none, or if it failed or is stale."""
     for call in reversed(calls):
         command = text_arguments(call.arguments).get("command", "") if call.facts.command else ""
         if not command:
             continue
         if check.kind == "command":
             if command.removesuffix("2>&1").rstrip() == check.names[0]:
-                is_good = call.exit_code == 0 and not call.error_kind
-                return call if is_good and not is_stale(call, calls) else None
-        elif _selects(check, call, command, workspace):
+                is_success = call.exit_code == 0 and not call.error_kind
+                return call if is_success and not is_stale(call, calls) else None
+        elif _runs_tests_of(check, call, command, workspace):
             return call if _is_passing_run(call, calls) else None
     return None
 
 
 def _is_passing_run(call: GoalCall, calls: Sequence[GoalCall]) -> bool:
-    if call.unfit:
+    if call.unfit_reason:
         return False
     tests = call.facts.tests
     if tests is not None and (tests.failed or not tests.passed):
         return False
-    if call.alone:
-        return True  # runs again if this run itself proves nothing
+    if call.test_command:
+        return True  # Whet runs it again if this run proves nothing
     return tests is not None and tests.direct and call.exit_code == 0 and not is_stale(call, calls)
 
 
-def _selects(check: GoalCheck, call: GoalCall, command: str, workspace: Path) -> bool:
-    """Return whether a command runs all tests of a check, none of them left out."""
-    run_command = call.alone or extract_test_run(command) or command
-    if own_run(run_command) is None:
-        return not check.names and own_task(run_command) is not None
+def _runs_tests_of(check: GoalCheck, call: GoalCall, command: str, workspace: Path) -> bool:
+    """Return whether a command runs all tests of a check."""
+    run_command = call.test_command or extract_test_run(command) or command
+    if parse_own_run(run_command) is None:
+        return not check.names and parse_own_task(run_command) is not None
     selection = _read_selection(run_command, workspace)
     if selection.targets is None:
         return False
@@ -251,14 +250,16 @@ def _selects(check: GoalCheck, call: GoalCall, command: str, workspace: Path) ->
 
 
 def _is_named(call: GoalCall, name: str) -> bool:
-    """Return whether a run of all tests shows that it ran a file's: it names the file, or unittest finds any
-    file with such a name in its start folder."""
-    is_found = call.facts.tests is not None and call.facts.tests.runner == "unittest"
-    return Path(name).stem in call.result or (is_found and fnmatchcase(name, "test*.py") and "/" not in name)
+    """Return whether a run of all tests included a file's tests: its output names the file, or unittest
+    discovers a file with such a name."""
+    if Path(name).stem in call.result:
+        return True
+    is_unittest = call.facts.tests is not None and call.facts.tests.runner == "unittest"
+    return is_unittest and fnmatchcase(name, "test*.py") and "/" not in name
 
 
 def _read_selection(command: str, workspace: Path) -> _TestSelection:
-    run = own_run(command)
+    run = parse_own_run(command)
     if run is None or _SETTING.search(command):
         return _TestSelection("", None)
     folder = ""
@@ -270,11 +271,11 @@ def _read_selection(command: str, workspace: Path) -> _TestSelection:
     names = [word.rpartition("/")[2] for word in run.words]
     start = names.index(program) + 1 if program in names else len(names)
     targets: list[str] = []
-    before = ""
+    previous = ""
     for word in run.words[start:]:
-        # A plugin is a file of its own, and judged as such; unittest's -p is a pattern of file names.
-        is_plugin = run.runner == "pytest" and "-p" in (before, word)
-        before = word
+        # A plugin's file is judged separately; for unittest, -p is a pattern of file names.
+        is_plugin = run.runner == "pytest" and "-p" in (previous, word)
+        previous = word
         if _FLAGS.match(word) or word in _WHOLE.get(run.runner, ()) or is_plugin:
             continue
         if word.startswith("-") or "::" in word or "=" in word:

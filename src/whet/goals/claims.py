@@ -1,8 +1,8 @@
-"""Check the claims that a model ends a goal with: each claim points at a call, and the call must support it.
+"""Check the claims with which a model ends a goal: each claim points at a call that must support it.
 
-Nothing that the model says is trusted. The call must exist and its result must contain the claimed words, or
-the claim is refused. A claim holds only if the call succeeded, came after the last edit, and printed words
-that the model did not write itself; else it leaves doubts, with which a goal ends as unproven.
+If the call does not exist or its result does not contain the claimed words, the claim is false and the goal
+can't end. A true claim proves something only if the call succeeded, came after the last edit, and printed
+words that the model did not write itself; otherwise it is doubtful, and the goal ends as unproven.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ClaimKind = Literal["tests", "command", "edit", "read", "sent", "noted"]
 _RUN_KINDS = ("tests", "command")
 _NOT_READING = frozenset({"command", "edits", "aside", "own", "asks", "delegates"})
 _TARGET_ARGUMENTS = ("command", "path", "url", "query", "pattern")
-_SHORTEST = 2
+_MIN_CHARS = 2
 _LINE_NUMBERS = re.compile(r"^\s*\d+\|", re.MULTILINE)
 
 
@@ -33,7 +33,7 @@ class GoalClaim(msgspec.Struct, frozen=True):
     """A claim that a call shows something.
 
     `call` is the command, path, address or query of the call, its tool's name or its id. `shows` are words
-    from its result; for an edit the file; for something sent or noted, words of that.
+    from its result. For an edit they are the file's name, and for a message or a note words of its text.
     """
 
     kind: ClaimKind
@@ -44,10 +44,10 @@ class GoalClaim(msgspec.Struct, frozen=True):
 class GoalCall(msgspec.Struct, frozen=True):
     """A call of the goal with its facts, arguments and result.
 
-    `step` is (turn, number). `later` are the files that differ from their state at the end of that step,
-    whoever changed them. `unfit` says why the tests that it ran or the file that it read prove nothing.
-    `alone` is the part of its command that runs tests, as Whet can run it. `now` is the present text of
-    the file that it read, or None if that is not a text file of the workspace.
+    `step` is (turn, number). `later_changes` are the files that have changed since the end of that step, in
+    any way. `unfit_reason` is why the tests that it ran or the file that it read prove nothing, or empty.
+    `test_command` is the part of its command that runs tests, which Whet can run again. `present_text` is
+    that of the file that it read, or None if that is not a text file of the workspace.
     """
 
     seq: int
@@ -59,17 +59,17 @@ class GoalCall(msgspec.Struct, frozen=True):
     exit_code: int | None
     facts: CallEffects
     step: tuple[int, int] = (0, 0)
-    later: tuple[str, ...] = ()
-    unfit: str = ""
-    alone: str = ""
-    now: str | None = None
+    later_changes: tuple[str, ...] = ()
+    unfit_reason: str = ""
+    test_command: str = ""
+    present_text: str | None = None
 
     @property
     def rerun_command(self) -> str:
-        """The command that Whet has to run itself because the call's own exit code does not prove that tests
-        passed."""
+        """The command that Whet must run itself, because the call's exit code does not prove that the tests
+        passed; else empty."""
         tests = self.facts.tests
-        return self.alone if tests is None or not tests.direct else ""
+        return self.test_command if tests is None or not tests.direct else ""
 
     @property
     def changed_paths(self) -> tuple[str, ...]:
@@ -104,23 +104,20 @@ def join_facts(stored: Sequence[StoredCall | UserWords], facts: Sequence[FactRow
 def add_later_changes(
     calls: Sequence[GoalCall], later: Mapping[tuple[int, int], Sequence[str]]
 ) -> list[GoalCall]:
-    """Add to each call the files that changed since its step."""
-    return [msgspec.structs.replace(call, later=tuple(later.get(call.step, ()))) for call in calls]
+    """Return the calls with the files that have changed since their steps (`later`)."""
+    return [msgspec.structs.replace(call, later_changes=tuple(later.get(call.step, ()))) for call in calls]
 
 
 def find_refusals(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[str]:
-    """Return the reasons why a goal can't end with these claims: what they say of their calls is not true.
-
-    A true claim may still prove nothing (`find_doubts`).
-    """
+    """Return a reason for each false claim, with which a goal can't end, or for their absence."""
     if not claims:
         return ["there is no claim: point at the calls that show that the goal is reached"]
-    return _name_claims(claims, calls, _falsehood)
+    return _list_faults(claims, calls, _find_falsehood)
 
 
 def find_doubts(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[str]:
-    """Return the reasons why these claims prove nothing, though they may be true; empty if they hold."""
-    reasons = _name_claims(claims, calls, _refusal)
+    """Return the reasons why true claims do not prove anything, or an empty list if they do."""
+    reasons = _list_faults(claims, calls, _find_doubt)
     last_edit = max((call.seq for call in calls if call.facts.edits or call.facts.touched), default=0)
     if not reasons and last_edit and not any(claim.kind in _RUN_KINDS for claim in claims):
         reasons.append("files were changed, and no claim points at a command that shows that they work")
@@ -131,29 +128,29 @@ def find_doubts(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> list[
 
 
 def is_failure_report(claims: Sequence[GoalClaim], calls: Sequence[GoalCall]) -> bool:
-    """Return whether a claim points at a call that failed, or at tests that did."""
-    pointed = [call for claim in claims if (call := find_call(claim, calls)) is not None]
-    return any(call.exit_code not in (None, 0) or _is_failure(call) for call in pointed)
+    """Return whether a claim points at a call that failed, or whose tests did."""
+    claimed_calls = [call for claim in claims if (call := find_call(claim, calls)) is not None]
+    return any(call.exit_code not in (None, 0) or _is_failure(call) for call in claimed_calls)
 
 
 def is_stale(call: GoalCall, calls: Sequence[GoalCall]) -> bool:
     """Return whether files changed after a call."""
-    return bool(call.later) or any(other.seq > call.seq and other.changed_paths for other in calls)
+    return bool(call.later_changes) or any(other.seq > call.seq and other.changed_paths for other in calls)
 
 
-def _name_claims(
+def _list_faults(
     claims: Sequence[GoalClaim],
     calls: Sequence[GoalCall],
     find_fault: Callable[[GoalClaim, Sequence[GoalCall]], str],
 ) -> list[str]:
     return [
-        f"claim {number} ({claim.kind} {claim.call!r}): {why}"
+        f"claim {number} ({claim.kind} {claim.call!r}): {fault}"
         for number, claim in enumerate(claims, 1)
-        if (why := find_fault(claim, calls))
+        if (fault := find_fault(claim, calls))
     ]
 
 
-def _falsehood(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
+def _find_falsehood(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
     """Return how a claim contradicts its call, or an empty string."""
     call = find_call(claim, calls)
     if call is None:
@@ -167,21 +164,23 @@ def _falsehood(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
         return "that call noted nothing"
     if call.name == FINISH:
         return "that call read nothing"
-    text = (
-        _argument_text(call) if claim.kind in ("sent", "noted") else flat(_LINE_NUMBERS.sub("", call.result))
-    )
-    if shows:
-        is_true = _contains_words(shows, text) or _contains_words(shows, flat(call.result))
-        return "" if is_true else "its result does not say that; copy the words that it printed"
-    is_silent = bool(call.facts.command) and call.exit_code is not None and call.facts.tests is None
-    return "" if is_silent else "say in `shows` what it shows"
+    if not shows:
+        may_be_silent = bool(call.facts.command) and call.exit_code is not None and call.facts.tests is None
+        return "" if may_be_silent else "say in `shows` what it shows"
+    if claim.kind in ("sent", "noted"):
+        text = _argument_text(call)
+    else:
+        text = flat(_LINE_NUMBERS.sub("", call.result))
+    is_true = _contains_words(shows, text) or _contains_words(shows, flat(call.result))
+    return "" if is_true else "its result does not say that; copy the words that it printed"
 
 
 def _is_failure(call: GoalCall) -> bool:
     return bool(call.error_kind) or (call.facts.tests is not None and call.facts.tests.failed > 0)
 
 
-def _refusal(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
+def _find_doubt(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
+    """Return why a claim proves nothing, or an empty string."""
     call = find_call(claim, calls)
     if call is None:
         return "there is no such call in this goal"
@@ -190,19 +189,19 @@ def _refusal(claim: GoalClaim, calls: Sequence[GoalCall]) -> str:
     if claim.kind == "edit":
         return "" if _names_change(claim, call) else "that call did not change this file"
     if claim.kind not in _RUN_KINDS:
-        return _content_refusal(claim, call, calls)
+        return _find_content_doubt(claim, call, calls)
     if not call.facts.command or call.exit_code is None:
         return "that call ran no command to its end"
-    if claim.kind == "tests" and call.alone:
-        return _run_refusal(claim, call, calls)  # Whet runs them again if files changed later
+    if claim.kind == "tests" and call.test_command:
+        return _find_run_doubt(claim, call, calls)  # Whet runs them again if files changed later
     later = next((other for other in calls if other.seq > call.seq and other.changed_paths), None)
     if later is not None:
         return f"it is stale: {later.changed_paths[0]} was changed after it; run it again"
-    if call.later:
-        return f"it is stale: {call.later[0]} is not what it was then; run it again"
+    if call.later_changes:
+        return f"it is stale: {call.later_changes[0]} is not what it was then; run it again"
     if call.changed_paths and not (claim.kind == "tests" and call.rerun_command):
         return f"the command itself changed {call.changed_paths[0]}; run the check alone"
-    return _run_refusal(claim, call, calls)
+    return _find_run_doubt(claim, call, calls)
 
 
 def find_call(claim: GoalClaim, calls: Sequence[GoalCall]) -> GoalCall | None:
@@ -219,18 +218,15 @@ def find_call(claim: GoalClaim, calls: Sequence[GoalCall]) -> GoalCall | None:
 
 
 def _find_abbreviated(claim: GoalClaim, target: str, calls: Sequence[GoalCall]) -> GoalCall | None:
-    """Return the last call whose command contains the words of a pointer in their order, or None."""
+    """Return the last call whose command contains the claimed words in their order, or None."""
     words = target.split()
     if claim.kind not in _RUN_KINDS or not words:
         return None
-    return next(
-        (
-            call
-            for call in reversed(calls)
-            if call.facts.command and _has_in_order(words, text_arguments(call.arguments).get("command", ""))
-        ),
-        None,
-    )
+    for call in reversed(calls):
+        command = text_arguments(call.arguments).get("command", "")
+        if call.facts.command and _has_in_order(words, command):
+            return call
+    return None
 
 
 def _names_change(claim: GoalClaim, call: GoalCall) -> bool:
@@ -242,22 +238,26 @@ def _names_change(claim: GoalClaim, call: GoalCall) -> bool:
 
 
 def _has_in_order(words: Sequence[str], command: str) -> bool:
-    rest = iter(command.split())
+    """Return whether a command has these words in their order; the last one may be cut off."""
+    command_words = iter(command.split())  # each search continues where the last one ended
     head, last = words[:-1], words[-1]
-    return all(word in rest for word in head) and any(word.startswith(last) for word in rest)
+    return all(word in command_words for word in head) and any(
+        word.startswith(last) for word in command_words
+    )
 
 
-def _run_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:
+def _find_run_doubt(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:
+    """Return why a command or test run proves nothing, or an empty string."""
     tests = call.facts.tests
     if claim.kind == "tests":
         if (tests is None or not tests.direct) and not call.rerun_command:
             return "no test runner printed its counts and set the exit code there: run it by itself"
-        if call.unfit:
-            return call.unfit
+        if call.unfit_reason:
+            return call.unfit_reason
         if tests is not None and (tests.failed or not tests.passed):
             return f"the runner printed: {tests.text}"
     shows = flat(claim.shows)
-    if len(shows) < _SHORTEST or not _contains_words(shows, flat(call.result)):
+    if len(shows) < _MIN_CHARS or not _contains_words(shows, flat(call.result)):
         return "its result does not say that; copy the words that it printed"
     if shows in flat(text_arguments(call.arguments).get("command", "")):
         return "these words stand in the command itself: an echo shows nothing"
@@ -266,15 +266,15 @@ def _run_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) ->
     return ""
 
 
-def _content_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:
-    """Return why a call does not prove that something was read, sent or noted."""
+def _find_content_doubt(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]) -> str:
+    """Return why a call does not prove that something was read, sent or noted, or an empty string."""
     tags, shows, argument_text = tags_of(call.name), flat(claim.shows), _argument_text(call)
-    if len(shows) < _SHORTEST:
+    if len(shows) < _MIN_CHARS:
         return "say in `shows` what it shows"
     if claim.kind == "read":
         if call.name == FINISH or call.facts != CallEffects() or tags & _NOT_READING:
             return "that call read nothing"
-        return _read_refusal(shows, call, calls)
+        return _find_read_doubt(shows, call, calls)
     if claim.kind == "sent" and not call.facts.sent:
         return "that call sent nothing"
     if claim.kind == "noted" and not tags & {"notes", "skills"}:
@@ -282,17 +282,17 @@ def _content_refusal(claim: GoalClaim, call: GoalCall, calls: Sequence[GoalCall]
     return "" if _contains_words(shows, argument_text) else "it does not say that; copy words of what went in"
 
 
-def _read_refusal(shows: str, call: GoalCall, calls: Sequence[GoalCall]) -> str:
-    if call.unfit:
-        return call.unfit
+def _find_read_doubt(shows: str, call: GoalCall, calls: Sequence[GoalCall]) -> str:
+    if call.unfit_reason:
+        return call.unfit_reason
     if not _contains_words(shows, flat(_LINE_NUMBERS.sub("", call.result))):
         return "its result does not say that; copy the words that stand in it"
-    if call.now is not None and not _contains_words(shows, flat(call.now)):
+    if call.present_text is not None and not _contains_words(shows, flat(call.present_text)):
         return "it is stale: the file does not say that any more; read it again"
-    wrote = [
+    earlier_writes = [
         other for other in calls if other.seq < call.seq and (other.changed_paths or other.facts.command)
     ]
-    if any(_contains_words(shows, _argument_text(other)) for other in (call, *wrote)):
+    if any(_contains_words(shows, _argument_text(other)) for other in (call, *earlier_writes)):
         return "these words are your own: what you wrote or asked for shows nothing"
     return ""
 
@@ -313,8 +313,8 @@ def _argument_text(call: GoalCall) -> str:
 
 
 def _is_quote(call: GoalCall, calls: Sequence[GoalCall]) -> bool:
-    """Return whether each line of a result is a line that the model itself wrote into a file or a command
-    before."""
+    """Return whether each line of a result is one that the model itself has written, into a file or a
+    command."""
     lines = {line.strip() for line in call.result.splitlines() if line.strip()}
     lines = {line for line in lines if not (line.startswith("[exit ") and line.endswith("]"))}
     own_lines: set[str] = set()
@@ -334,7 +334,7 @@ def text_arguments(arguments: str) -> dict[str, str]:
 
 
 def _contains_words(words: str, text: str) -> bool:
-    """Return whether a text contains these words, not cut at the front and with no number cut."""
+    """Return whether a text contains these words, without cutting the first word or a number."""
     before = r"(?<!\w)(?<!\d[.,])" if words[0].isalnum() else ""
     after = r"(?!\d|[.,]\d)" if words[-1].isdigit() else ""
     return re.search(before + re.escape(words) + after, text) is not None

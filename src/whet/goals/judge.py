@@ -1,8 +1,8 @@
-"""Judge whether a goal is proven: by its verifier and the checks that existed at the beginning, or by claims
-and the calls that support them.
+"""Judge whether a goal is reached: by its verifier, or by claims and the calls that support them.
 
-If a changed file that is not part of the program may have caused a pass, the verifier runs again in a copy of
-the workspace with such files restored. If that fails, the person is asked; without a person the answer is no.
+If the verifier passes but files have changed that can decide its result, it runs again in a copy of the
+workspace in which these files are restored. If that fails, the person is asked; without a person the goal is
+not reached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
-from whet.agent.test_runs import test_counts
+from whet.agent.test_runs import read_counts
 from whet.contract.errors import ToolError
 from whet.contract.receipts import TestCounts
 from whet.contract.texts import from_json
@@ -42,8 +42,8 @@ from whet.goals.roles import (
     is_hook,
     judging_files,
 )
-from whet.goals.session_calls import add_current_state, goal_calls
-from whet.goals.test_proof import lost_tests, run_folder
+from whet.goals.session_calls import add_current_state, list_goal_calls
+from whet.goals.test_proof import describe_lost_tests, find_run_folder
 from whet.store import goals
 from whet.store.goals import GoalRow, GoalState
 
@@ -57,11 +57,12 @@ _TEXT_CHARS = 2_000
 _WORDS = re.compile(r"[\w./~+@-]*\w")
 
 RoleSplit = tuple[Mapping[str, Difference], frozenset[str]]
-"""The changed files that decide over the goal, each with how it changed; and the changed files of the
-program."""
+"""The changed files that decide over the goal (judging files), each with how it changed; and the other
+changed files, which are the program."""
 Judgements = dict[str, tuple[int, tuple[GoalState, str]]]
 """The last judgement of each goal, with a hash of the state for which it is valid."""
-Verdict = tuple[bool, str]  # whether a goal is proven, and the text that explains it
+Verdict = tuple[bool, str]
+"""Whether a goal is reached, and the text that explains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,14 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class GoalJudge:
-    """Judges goals with the services of one process. `judged` stores judgements, so that the end of a turn
-    does not contradict `finish`."""
+    """Judges goals with the services of one process. `judgements` stores them, so that the end of a turn does
+    not contradict `finish`."""
 
     services: Services
-    judged: Judgements = field(default_factory=Judgements)
+    judgements: Judgements = field(default_factory=Judgements)
 
     async def begin(self, goal: GoalRow, workspace: Path, may_change: Sequence[str]) -> None:
-        """Record the workspace, so that the checks that exist now judge the end of the goal."""
+        """Record the workspace, so that the goal is judged by the checks that exist now."""
         await asyncio.to_thread(
             goal_base.save_base, workspace, self._base_folder(goal), _search_path(), tuple(may_change)
         )
@@ -96,11 +97,11 @@ class GoalJudge:
             return await self.judge_claims(goal, context, ())
         if goal.guarded and (changed := await self._check_verifier_files(goal, context)):
             return "running", changed
-        session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
+        session_calls = await self.services.database.read(lambda db: list_goal_calls(db, goal.session))
         finished = [call for call in session_calls if call.name == FINISH]
         if not finished or finished[-1].error_kind:
             return "running", finished[-1].result if finished else _NOT_FINISHED
-        return await self.judge_claims(goal, context, _claims(finished[-1]))
+        return await self.judge_claims(goal, context, _read_claims(finished[-1]))
 
     async def judge_claims(
         self, goal: GoalRow, context: CheckContext, claims: Sequence[GoalClaim]
@@ -109,19 +110,19 @@ class GoalJudge:
 
         The judgement is reused within a round until a file changes or another call is made.
         """
-        session_calls = await self.services.database.read(lambda db: goal_calls(db, goal.session))
+        session_calls = await self.services.database.read(lambda db: list_goal_calls(db, goal.session))
         state = await asyncio.to_thread(_hash_state, goal, context.workspace, (claims, session_calls))
-        known_state, judgement = self.judged.get(goal.id, (0, ("running", "")))
-        if known_state == state and not self._is_busy():
+        judged_state, judgement = self.judgements.get(goal.id, (0, ("running", "")))
+        if judged_state == state and not self._is_busy():
             return judgement
         if goal.verify:
             passed, text = await self._judge_by_verifier(goal, context)
             judgement = ("achieved" if passed else "running"), text
         else:
-            judgement = await self._weigh(goal, context, claims, session_calls)
+            judgement = await self._judge_by_claims(goal, context, claims, session_calls)
         goal = await self.services.database.read(lambda db: goals.get(db, goal.id))
         state = await asyncio.to_thread(_hash_state, goal, context.workspace, (claims, session_calls))
-        self.judged[goal.id] = (state, judgement)
+        self.judgements[goal.id] = (state, judgement)
         return judgement
 
     async def _judge_by_verifier(self, goal: GoalRow, context: CheckContext) -> Verdict:
@@ -143,38 +144,40 @@ class GoalJudge:
         return passed, text
 
     async def _run_verifier(self, goal: GoalRow, context: CheckContext, base: TreeBase) -> Verdict:
+        """Run the verifier. If it passes, judge whether changed files may have caused that."""
         workspace = context.workspace
-        before = await asyncio.to_thread(goal_base.read_change_times, base, workspace)
+        times_before = await asyncio.to_thread(goal_base.read_change_times, base, workspace)
         tree, changed = await asyncio.to_thread(_read_tree, self._base_folder(goal), goal, workspace, base)
         judging, program = await asyncio.to_thread(_split_by_role, tree, changed, (goal, workspace))
         programs = await asyncio.to_thread(goal_base.find_changed_programs, base, _search_path())
         output = await verifier.run_verifier(self.services, workspace, goal.verify, goal.id)
-        text, scripts = verifier.output_end(output), _recorded_scripts(self._base_folder(goal), goal, base)
+        text, scripts = (
+            verifier.output_end(output),
+            _read_recorded_scripts(self._base_folder(goal), goal, base),
+        )
         if not verifier.is_pass(goal.verify, output, scripts):
             return False, text or f"exit code {output.exit_code}"
-        moved = self._is_busy() or before != await asyncio.to_thread(
-            goal_base.read_change_times, base, workspace
-        )
-        if missed := await self._find_requested_files(
-            goal, workspace, base, find_optional_files(tree, judging)
-        ):
+        times_after = await asyncio.to_thread(goal_base.read_change_times, base, workspace)
+        has_moved = self._is_busy() or times_before != times_after
+        optional = find_optional_files(tree, judging)
+        if missed := await self._find_requested_files(goal, workspace, base, optional):
             tree = msgspec.structs.replace(tree, missed=missed)
             judging, program = await asyncio.to_thread(_split_by_role, tree, changed, (goal, workspace))
-        if not (judging or programs or moved):
+        if not (judging or programs or has_moved):
             return True, text
-        why = ""
+        failure = ""
         if not programs and not any(is_hook(name) for name in judging):
-            why = await self._verify_in_copy(goal, workspace, base, (judging, program))
-            if not why:
+            failure = await self._verify_in_copy(goal, workspace, base, (judging, program))
+            if not failure:
                 return True, text
         decisive = {**judging, **dict.fromkeys(programs, "changed")} or {"what changed meanwhile": "changed"}
-        return await self._ask_to_accept(goal, context, decisive, why)
+        return await self._ask_to_accept(goal, context, decisive, failure)
 
     async def _find_requested_files(
         self, goal: GoalRow, workspace: Path, base: TreeBase, names: frozenset[str]
     ) -> frozenset[str]:
-        """Return the new files whose names the verifier prints when it runs without them in the recorded
-        workspace, where nothing that the model wrote can influence it."""
+        """Return those of the new files that the verifier asks for: it prints their names when it runs in the
+        workspace as recorded, which the model has not influenced."""
         if not names:
             return names
         text = await self._verify_in_copy(
@@ -184,13 +187,13 @@ class GoalJudge:
         return frozenset(name for name in names if not words.isdisjoint({name, PurePosixPath(name).name}))
 
     def _is_busy(self) -> bool:
-        """Return whether commands of this program still run; they could change files at any moment."""
-        table = self.services.processes.made
-        return table is not None and any(process.is_alive() for process in table.list_background())
+        """Return whether background commands still run, which could change files at any moment."""
+        processes = self.services.processes.made
+        return processes is not None and any(process.is_alive() for process in processes.list_background())
 
     async def _verify_in_copy(self, goal: GoalRow, workspace: Path, base: TreeBase, split: RoleSplit) -> str:
-        """Run the verifier in a copy with everything but the program restored. Returns an empty string if it
-        passes, else its output."""
+        """Run the verifier in a copy of the workspace in which all files but the program are restored.
+        Returns an empty string if it passes, else its output."""
         folder = Path(tempfile.mkdtemp(prefix="whet-goal-")).resolve()
         copy = folder / workspace.name
         try:
@@ -200,7 +203,9 @@ class GoalJudge:
                 goal_base.restore_tree, base, base_folder, (workspace, copy), program, judging
             )
             output = await verifier.run_verifier(self.services, workspace, goal.verify, goal.id, copy)
-            if verifier.is_pass(goal.verify, output, _recorded_scripts(self._base_folder(goal), goal, base)):
+            if verifier.is_pass(
+                goal.verify, output, _read_recorded_scripts(self._base_folder(goal), goal, base)
+            ):
                 return ""
             return verifier.output_end(output).replace(str(copy), str(workspace)) or "it failed"
         except ToolError as error:
@@ -209,8 +214,9 @@ class GoalJudge:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _ask_to_accept(
-        self, goal: GoalRow, context: CheckContext, judging: Mapping[str, str], why: str
+        self, goal: GoalRow, context: CheckContext, judging: Mapping[str, str], failure: str
     ) -> Verdict:
+        """Ask the person to accept changed judging files. `failure` is the verifier's output without them."""
         names = _join_names([f"{name} ({how})" for name, how in judging.items()])
         question = (
             f"`{goal.verify}` passes only with files changed that decide over it: {names}. Accept them?"
@@ -221,9 +227,9 @@ class GoalJudge:
             f"It passes here, but not with the files that decide over it as they were, and nobody accepted"
             f" their change: {names}. Put them back, and change the program instead."
         )
-        return False, f"{message}\n{why[-_TEXT_CHARS:]}" if why else message
+        return False, f"{message}\n{failure[-_TEXT_CHARS:]}" if failure else message
 
-    async def _weigh(
+    async def _judge_by_claims(
         self,
         goal: GoalRow,
         context: CheckContext,
@@ -248,36 +254,36 @@ class GoalJudge:
         proofs: Sequence[GoalCall],
         session_calls: Sequence[GoalCall],
     ) -> Verdict:
-        """Run again the commands of proofs that are stale or prove nothing by themselves, then judge whether
-        the checks are as strict as before."""
-        ran: list[GoalCall] = []
+        """Repeat the test runs that are stale or prove nothing by themselves, then judge whether the checks
+        are as strict as before."""
+        confirmed: list[GoalCall] = []
         for proof in proofs:
             call = proof
-            if command := call.alone if is_stale(call, session_calls) else call.rerun_command:
+            if command := call.test_command if is_stale(call, session_calls) else call.rerun_command:
                 tests, text = await _run_again(self.services, goal, context, command)
                 if tests is None:
                     return False, text
-                call = with_tests(call, tests)
-            ran.append(call)
+                call = msgspec.structs.replace(call, facts=msgspec.structs.replace(call.facts, tests=tests))
+            confirmed.append(call)
         if command := command_of(goal.text):
             passed, text = await self._recheck(msgspec.structs.replace(goal, verify=command), context)
             if text:
                 return passed, text
-        by_seq = {call.seq: call for call in ran}
+        by_seq = {call.seq: call for call in confirmed}
         session_calls = [by_seq.get(call.seq, call) for call in session_calls]
-        return await self._judge_tests(goal, context, ran, session_calls)
+        return await self._judge_tests(goal, context, confirmed, session_calls)
 
     async def _judge_tests(
-        self, goal: GoalRow, context: CheckContext, ran: Sequence[GoalCall], session_calls: Sequence[GoalCall]
+        self, goal: GoalRow, context: CheckContext, proofs: Sequence[GoalCall], calls: Sequence[GoalCall]
     ) -> Verdict:
         """Judge whether at least as many tests pass as before, and whether they are as strict."""
-        for command in dict.fromkeys(call.alone for call in ran if call.alone):
-            checked = msgspec.structs.replace(goal, verify=command)
-            passed, text = await self._recheck(checked, context, is_claimed=True)
+        for command in dict.fromkeys(call.test_command for call in proofs if call.test_command):
+            test_goal = msgspec.structs.replace(goal, verify=command)
+            passed, text = await self._recheck(test_goal, context, is_claimed=True)
             if text:
                 return passed, text
-        counts = [call.facts.tests for call in ran if call.facts.tests is not None]
-        lost = lost_tests(counts, [call.facts for call in session_calls])
+        counts = [call.facts.tests for call in proofs if call.facts.tests is not None]
+        lost = describe_lost_tests(counts, [call.facts for call in calls])
         if not lost:
             return True, ""
         question = f"The goal's tests are fewer than they were: {lost}. Accept that?"
@@ -286,8 +292,8 @@ class GoalJudge:
         return False, f"{lost}, and nobody accepted that. Put the tests back."
 
     async def _recheck(self, goal: GoalRow, context: CheckContext, *, is_claimed: bool = False) -> Verdict:
-        """Judge whether a command still passes with every deciding file restored. If the model chose the
-        command (`is_claimed`), new tests may stay."""
+        """Judge whether a command still passes with the judging files restored. If the model chose the
+        command (`is_claimed`), new tests are not removed. The text is empty if no person had to be asked."""
         base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
         if base is None:
             return True, ""  # begun by an older version
@@ -296,8 +302,8 @@ class GoalJudge:
         )
         judges = easing_files if is_claimed else judging_files
         split = await asyncio.to_thread(_split_by_role, tree, changed, (goal, context.workspace), judges)
-        why = await self._verify_in_copy(goal, context.workspace, base, split) if split[0] else ""
-        return await self._ask_to_accept(goal, context, split[0], why) if why else (True, "")
+        failure = await self._verify_in_copy(goal, context.workspace, base, split) if split[0] else ""
+        return await self._ask_to_accept(goal, context, split[0], failure) if failure else (True, "")
 
     async def _check_verifier_files(self, goal: GoalRow, context: CheckContext) -> str:
         """Return a message if the verifier's files changed and the person does not accept that, else an empty
@@ -327,7 +333,7 @@ async def _run_again(
         output = await verifier.run_verifier(services, context.workspace, command, goal.id)
     except ToolError as error:
         return None, error.message
-    tests = test_counts(command, output.text)
+    tests = read_counts(command, output.text)
     if not output.error_kind and tests is not None and tests.passed and not tests.failed:
         return tests, ""
     text = verifier.output_end(output)
@@ -339,7 +345,7 @@ def _hash_state(
 ) -> int:
     """Return a hash of the claims, calls and files on which a judgement within a round depends.
 
-    Each round is judged again, because a verifier may also read files outside the workspace.
+    It contains the round, because a verifier may also read files outside the workspace.
     """
     claims, session_calls = evidence
     calls = tuple(call.seq for call in session_calls if call.name != FINISH)
@@ -354,7 +360,7 @@ class _Finish(msgspec.Struct, frozen=True):
 def _read_tree(
     folder: Path, goal: GoalRow, workspace: Path, base: TreeBase, *, is_claimed: bool = False
 ) -> tuple[CheckedTree, dict[str, Difference]]:
-    """Return the tree that decides the roles of changed files, and how each file changed."""
+    """Return the facts from which roles of changed files are derived, and how each file changed."""
     changed = goal_base.find_differences(base, workspace)
     tree = CheckedTree(
         frozenset(base.files),
@@ -364,15 +370,14 @@ def _read_tree(
         goal.text,
         base.may_change,
         frozenset(name for name in changed if goal_base.installed_folder(name, workspace)),
-        roots=tuple({"", _path_prefix(run_folder(goal.verify, workspace), workspace)}),
+        roots=tuple({"", _path_prefix(find_run_folder(goal.verify, workspace), workspace)}),
         workspace=workspace,
     )
     return tree, changed
 
 
-def _recorded_scripts(folder: Path, goal: GoalRow, base: TreeBase) -> str:
-    """Return the recorded texts of the files that the command runs: the files that it names, and
-    makefiles if it runs make."""
+def _read_recorded_scripts(folder: Path, goal: GoalRow, base: TreeBase) -> str:
+    """Return the recorded texts of the scripts that the verifier names, and of makefiles if it runs make."""
     names = [*goal.guarded]
     if "make" in goal.verify.split():
         names += [name for name in ("GNUmakefile", "makefile", "Makefile") if name in base.files]
@@ -396,28 +401,23 @@ def _split_by_role(
     return judging, frozenset(changed.keys() - judging.keys())
 
 
-def _claims(finish: GoalCall) -> list[GoalClaim]:
+def _read_claims(finish: GoalCall) -> list[GoalClaim]:
     return from_json(finish.arguments, _Finish, strict=False).claims
 
 
 def accepted_claims(connection: apsw.Connection, goal: GoalRow) -> tuple[GoalClaim, ...]:
     """Return the claims that ended a goal without a verifier."""
     is_claimed = not goal.verify and goal.state in ("achieved", "unproven")
-    session_calls = goal_calls(connection, goal.session) if is_claimed else []
+    session_calls = list_goal_calls(connection, goal.session) if is_claimed else []
     finished = [call for call in session_calls if call.name == FINISH]
-    return tuple(_claims(finished[-1])) if finished else ()
+    return tuple(_read_claims(finished[-1])) if finished else ()
 
 
 def _path_prefix(folder: Path, workspace: Path) -> str:
-    """Return a folder of the workspace as the prefix of its files' paths; "" for the workspace itself and for
-    folders outside."""
+    """Return the prefix of the paths in a folder of the workspace. It is empty for the workspace itself and
+    for folders outside."""
     path = os.path.relpath(folder.resolve(), workspace.resolve())
     return "" if path.startswith("..") or path == "." else path + "/"
-
-
-def with_tests(call: GoalCall, tests: TestCounts) -> GoalCall:
-    """Return a call with the test counts of Whet's own run."""
-    return msgspec.structs.replace(call, facts=msgspec.structs.replace(call.facts, tests=tests))
 
 
 def _join_names(names: Sequence[str]) -> str:

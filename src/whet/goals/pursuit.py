@@ -1,8 +1,8 @@
 """Pursue a goal round by round until it is proven, its budget is spent, or two rounds bring nothing new.
 
-A round is a turn of the goal's own session, followed by a judgement: Whet runs the verifier, or checks the
-claims that the model made with `finish`. The model's own opinion of its work counts for nothing. Each
-state is stored before the next begins, so another process can continue after a kill.
+A round is a turn of the goal's session, followed by a judgement: Whet runs the verifier, or checks the claims
+that the model made with `finish`. Each state is stored before the next begins, so another process can
+continue after a kill.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _STALLED_ROUNDS = 2
 
 
 def finish_tool(judge: GoalJudge) -> Tool:
-    """Create `finish`, which accepts exactly what the judgement after the turn accepts, and says why not."""
+    """Create the tool `finish`, which judges the goal as the end of the turn will, and returns why it is not
+    reached."""
 
     @tool(toolset="goal", effects={"read"}, timeout_s=None)  # the verifier has its own limit
     async def finish(
@@ -65,27 +66,28 @@ def finish_tool(judge: GoalJudge) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class GoalRunner:
-    """Pursues goals in sessions that it opens; `emit` receives the turns' events and the goal's states."""
+    """Pursues goals in sessions that it opens. `emit` receives the events of the turns, and a notice for each
+    state of a goal."""
 
     opener: SessionOpener
     emit: Emit
-    judged: Judgements = field(default_factory=Judgements)
+    judgements: Judgements = field(default_factory=Judgements)
 
     @property
     def services(self) -> Services:
-        """The services that the sessions work with."""
+        """The services of the process."""
         return self.opener.services
 
     async def start(self, wish: GoalWish) -> tuple[GoalRow, Session]:
-        """Store a goal with a session of its own. Raises ConfigError."""
+        """Store a goal with a new session. Raises ConfigError."""
         session = await self.open_session(wish)
         return await self.begin(wish, session), session
 
     async def open_session(
         self, wish: GoalWish, extras: SessionExtras = NO_EXTRAS, session_id: str = ""
     ) -> Session:
-        """Return a session for a goal, with the tool `finish`; `session_id` is a session that was created for
-        it. Raises ConfigError."""
+        """Return a new session for a goal, with the tool `finish`, or open `session_id`, which was created
+        for it. Raises ConfigError."""
         if not wish.text.strip():
             raise ConfigError("a goal needs a text", hint='whet goal start "..." --verify "make test"')
         goal_extras = self._add_finish(extras)
@@ -132,12 +134,12 @@ class GoalRunner:
 
     def _add_finish(self, extras: SessionExtras) -> SessionExtras:
         return msgspec.structs.replace(
-            extras, tools=(*extras.tools, finish_tool(GoalJudge(self.services, self.judged)))
+            extras, tools=(*extras.tools, finish_tool(GoalJudge(self.services, self.judgements)))
         )
 
     async def pursue(self, goal: GoalRow, session: Session) -> GoalRow:
-        """Pursue an open goal until it ends or pauses, and return it as stored then. A cancel pauses it.
-        Raises StoreBusy if another process is pursuing it."""
+        """Pursue an open goal until it ends or pauses, and return its row. A cancel pauses it. Raises
+        StoreBusy if another process is pursuing it."""
         if self.services.models.wallet is None:
             self.services.models.open_wallet(self.services.database, self.services.clock)
         try:
@@ -163,7 +165,7 @@ class GoalRunner:
             is_over_cap = end.hint == "--budget" or end.hint.startswith("wallet.")
             return await self._end(goal, "budget" if is_over_cap else "paused", end.error or end.reason)
         context = CheckContext(session.workspace, session.person.clarify)
-        state, text = await GoalJudge(self.services, self.judged).judge(goal, context)
+        state, text = await GoalJudge(self.services, self.judgements).judge(goal, context)
         goal = await self._reload(goal)
         return await self._store_round(goal, text, state)
 
@@ -200,13 +202,13 @@ class GoalRunner:
         return await run_with_followups(self.opener.helpers, session, message, self.emit, record_request)
 
     async def _store_round(self, goal: GoalRow, text: str, state: GoalState) -> GoalRow:
-        """Store the result of a round."""
-        output_hash = verifier.output_hash(text)
+        """Store a round's judgement. The goal is stuck after rounds with the same text."""
+        output_hash = verifier.hash_output(text)
         stalled = goal.stalled + 1 if output_hash == goal.mark else 0
         note = text.partition("\n")[0] if state == "unproven" else ""
         if state == "running" and stalled >= _STALLED_ROUNDS:
             state, note = "stuck", f"{_STALLED_ROUNDS} rounds brought nothing new"
-        judged = msgspec.structs.replace(
+        judged_goal = msgspec.structs.replace(
             goal,
             round=goal.round + 1,
             state=state,
@@ -216,7 +218,7 @@ class GoalRunner:
             note=note,
             ended="" if state in goals.OPEN else iso(self.services.clock.now()),
         )
-        await self.services.database.write(lambda db: goals.store_judgement(db, judged))
+        await self.services.database.write(lambda db: goals.store_judgement(db, judged_goal))
         stored = await self._reload(goal)
         if stored.state not in goals.OPEN:
             GoalJudge(self.services).forget(stored)
@@ -244,6 +246,6 @@ def report(connection: apsw.Connection, goal: GoalRow) -> GoalReport:
     usd, tokens = wallet.read_spending(connection, ("goal", goal.id))
     receipt = facts.sum_up(facts.list_session_facts(connection, key, since_turn=goal.first_turn))
     if goal.verify and goal.state == "achieved":
-        receipt = msgspec.structs.replace(receipt, state="none")  # the verifier ran after all of it
+        receipt = msgspec.structs.replace(receipt, state="none")  # the verifier ran after all calls
     steps = goals.count_steps(connection, key, goal.first_turn)
     return GoalReport(goal, receipt, steps, usd, tokens, accepted_claims(connection, goal))

@@ -1,7 +1,7 @@
-"""Hand a goal over to a worker, for interfaces that can't wait for it: a chat platform, the API.
+"""Queue goals for a worker, for interfaces that can't wait for their end: chat platforms and the API.
 
-The goal is stored as a schedule that is due once, immediately. One worker leases it; if that worker is
-killed, the next one continues. The result is sent to its chat in the same transaction that ends it.
+A goal is stored as a schedule that is due once, immediately. One worker leases it; if that worker is killed,
+another continues. The result is queued for its chat in the transaction that ends the run.
 """
 
 from __future__ import annotations
@@ -63,17 +63,18 @@ async def queue_goal(
 
 
 async def find_goal(services: Services, name: str) -> tuple[str, GoalReport | None]:
-    """Return the id of a goal's job (or `name`, if it has none) and its report, None until a worker has it.
+    """Return the id of a goal's job (`name` if it has none), and its report or None until a worker has begun.
 
-    `name` is the id of the goal or of its job. An empty one means the last goal handed over if it still
-    waits, else the goal that began last. Raises NotFound, also if the job ended before its goal began.
+    `name` is the id of the goal or of its job. An empty `name` means the goal queued last if it still waits,
+    else the goal that began last. Raises NotFound, also if the job ended before its goal began.
     """
 
     def read(connection: apsw.Connection) -> tuple[str, GoalReport | None]:
         job = schedules.get(connection, name) if name else schedules.last_goal(connection)
         if job is None:
             return name, report(connection, goals.get(connection, name))
-        run = next(iter(schedules.list_runs(connection, job.id, 1)), None)
+        runs = schedules.list_runs(connection, job.id, 1)
+        run = runs[0] if runs else None
         goal = goals.find_last_goal(connection, run.session_id) if run and run.session_id else None
         has_ended = run is not None and bool(run.finished)
         if not name and (goal is not None or has_ended):
@@ -88,7 +89,8 @@ async def find_goal(services: Services, name: str) -> tuple[str, GoalReport | No
 
 
 async def stop_goal(services: Services, name: str) -> GoalReport | None:
-    """Cancel a goal; one that still waits for a worker is removed, with None returned. Raises NotFound."""
+    """Cancel a goal and return its report. A goal that still waits for a worker is removed, and None
+    returned. Raises NotFound."""
     job_id, goal_report = await find_goal(services, name)
     if goal_report is None:
         await services.database.write(lambda db: schedules.remove(db, job_id))

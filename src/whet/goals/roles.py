@@ -1,9 +1,8 @@
 """Decide which changed files of a workspace are the program that a goal is about; the others judge it.
 
-A file is part of the program if the checks refer to it: a module that a test imports, a source file that a
-script names and that leads nowhere else, or a file that did not exist yet. Files that run without being
-referred to (a runner's settings, an interpreter hook, a test) judge, and so does everything that a script
-hands over to.
+A file belongs to the program if the checks refer to it: a module that a test imports, or a source file that a
+script names and that runs no other file. Files that are used without being referred to (a runner's settings,
+an interpreter hook, a test) judge the program. So do files that run other files for a script.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ _FindFiles = Callable[
 
 
 class CheckedTree(msgspec.Struct, frozen=True):
-    """The facts that roles are read from.
+    """The facts from which the roles of changed files are derived.
 
-    `was` are the recorded paths; `old` and `now` return a path's recorded and present text. `command` is
-    the verifier, `goal` the goal's text, `may_change` the paths that the person lets change, `installed`
-    the paths of installed packages, `missed` the new files that the verifier asked for, `roots` the
-    folders that modules are imported from.
+    `was` are the recorded paths; `old` and `now` return a path's recorded and present text. `command` is the
+    verifier, `goal` the goal's text, `may_change` the paths that the person lets change, `installed` those of
+    installed packages, `missed` the new files that the verifier asks for, and `roots` the folders from which
+    modules are imported.
     """
 
     was: frozenset[str]
@@ -91,58 +90,58 @@ class CheckedTree(msgspec.Struct, frozen=True):
 
 
 def judging_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Return the changed files that judge."""
+    """Return the changed files that judge the program."""
     allowed = {name for name in changed if may_change_file(name, tree.may_change)}
-    rule_targets = _rule_targets(tree)
-    hides = _hiding_files(tree, changed)
-    open_ = [name for name in changed if name not in allowed | rule_targets | hides]
-    program = allowed | {name for name in open_ if _is_requested_by_person(name, tree, changed)}
-    program |= {name for name in _subjects(tree, changed).intersection(open_) if not _judges(name, tree)}
+    excluded = allowed | _find_rule_targets(tree) | _find_hiding_files(tree, changed)
+    candidates = [name for name in changed if name not in excluded]
+    program = allowed | {name for name in candidates if _is_requested_by_person(name, tree, changed)}
+    subjects = _find_changed_subjects(tree, changed).intersection(candidates)
+    program |= {name for name in subjects if not _judges(name, tree)}
     texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
     named_paths = _paths_in_scripts(texts, tree)
     if not any(_is_test(name, text) for name, text in texts.items()):
         # No test existed before: the goal is to write them.
-        program |= {name for name in open_ if changed[name] == "new" and _is_first_test(name, tree)}
-    remaining = [name for name in open_ if name not in program and not _judges(name, tree)]
-    mentions = _Mentions([*((name, text) for name, text in texts.items()), ("command.sh", tree.command)])
-    grew = True
-    while grew:
-        grew = False
+        program |= {name for name in candidates if changed[name] == "new" and _is_first_test(name, tree)}
+    remaining = [name for name in candidates if name not in program and not _judges(name, tree)]
+    mentions = _Mentions([*texts.items(), ("command.sh", tree.command)])
+    has_grown = True
+    while has_grown:
+        has_grown = False
         for name in remaining:
             if name not in program and _is_program(name, changed, (tree, mentions, named_paths)):
                 program.add(name)
                 mentions.add(name, tree.now(name))
-                grew = True
+                has_grown = True
     return {name: how for name, how in changed.items() if name not in program}
 
 
-def _subjects(tree: CheckedTree, changed: Mapping[str, Difference]) -> set[str]:
-    """Return the changed files that the check is about. If one is gone, the check or the goal's text must
-    want that: many checks have nothing to object to without their file."""
-    look = (tree.command, tree.was.__contains__, tree.old, is_check_script)
-    unwanted = absent_files(*look) | find_removed_names(tree.goal)
-    wanted = {"new": frozenset[str](), "changed": subject_files(*look), "gone": unwanted}
+def _find_changed_subjects(tree: CheckedTree, changed: Mapping[str, Difference]) -> set[str]:
+    """Return the changed files that the check is about. A file that is gone counts only if the check or the
+    goal's text wants that, because many checks pass without their file."""
+    arguments = (tree.command, tree.was.__contains__, tree.old, is_check_script)
+    unwanted = absent_files(*arguments) | find_removed_names(tree.goal)
+    wanted = {"new": frozenset[str](), "changed": subject_files(*arguments), "gone": unwanted}
     return {name for name, how in changed.items() if name in wanted[how]}
 
 
 def find_optional_files(tree: CheckedTree, judging: Mapping[str, Difference]) -> frozenset[str]:
-    """Return the new files that scripts name; a script may need them, or only make an exception for them."""
+    """Return the new files that scripts name. A script may require such a file, or only use it if it
+    exists."""
     new = {name for name, how in judging.items() if how == "new" and not _SETTINGS.search(name)}
     if not new:
         return frozenset()
-    return (
-        _paths_in_scripts({name: text for name in sorted(tree.was) if (text := tree.old(name))}, tree) & new
-    )
+    texts = {name: text for name in sorted(tree.was) if (text := tree.old(name))}
+    return _paths_in_scripts(texts, tree) & new
 
 
 def easing_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Return the changed judging files that may have made existing tests pass; new tests are not among them.
+    """Return the changed judging files that may have made existing tests pass, so no new tests.
 
-    If there was no test, return the files that run with every program or that hide an installed module.
+    If there was no test before, return the files that run with every program or hide an installed module.
     """
     if not any(_is_test(name, tree.old(name)) for name in tree.was):
-        hides = _hiding_files(tree, changed)
-        return {name: how for name, how in changed.items() if name in hides or is_hook(name)}
+        hiding_files = _find_hiding_files(tree, changed)
+        return {name: how for name, how in changed.items() if name in hiding_files or is_hook(name)}
     return {
         name: how
         for name, how in judging_files(tree, changed).items()
@@ -150,7 +149,7 @@ def easing_files(tree: CheckedTree, changed: Mapping[str, Difference]) -> dict[s
     }
 
 
-def _hiding_files(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
+def _find_hiding_files(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
     """Return the files of new modules that hide an installed module."""
     modules: dict[str, set[str]] = {}
     for root in tree.roots:
@@ -163,8 +162,8 @@ def _hiding_files(tree: CheckedTree, changed: Iterable[str]) -> frozenset[str]:
     return frozenset(name for top in hiding for name in modules.get(top, ()))
 
 
-def _rule_targets(tree: CheckedTree) -> frozenset[str]:
-    """Return the files that make's rules build: if one exists, make skips its rule."""
+def _find_rule_targets(tree: CheckedTree) -> frozenset[str]:
+    """Return the targets of make's rules that did not exist: if such a file exists, make skips its rule."""
     paths: set[str] = set()
     for name in filter(_MAKEFILES.search, tree.was):
         folder = PurePosixPath(name).parent
@@ -174,8 +173,8 @@ def _rule_targets(tree: CheckedTree) -> frozenset[str]:
 
 
 def is_hook(name: str) -> bool:
-    """Return whether a file runs with every program of its kind, wherever it is; a copy of the workspace does
-    not help against it."""
+    """Return whether a file runs with every program of its kind, wherever it is, so that a check in a copy of
+    the workspace is not safe from it."""
     return _HOOKS.search(name) is not None
 
 
@@ -204,7 +203,8 @@ def _look_at(look: _FindFiles, command: str, workspace: Path) -> frozenset[str]:
 
 
 def is_check_script(name: str) -> bool:
-    """Return whether a file is run or read as settings, by its name, so that a check consists of it."""
+    """Return whether a file is a script, source code or settings by its name, so that a check consists of
+    it."""
     return (
         is_code(name)
         or PurePosixPath(name).suffix in (".sh", ".bash")
@@ -219,7 +219,7 @@ def is_code(name: str) -> bool:
 
 
 class _Mentions:
-    """The modules that texts import and the words of their code, by the kind of file."""
+    """The modules that files import, and the words of their code by language."""
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         self._imported: set[str] = set()
@@ -238,7 +238,8 @@ class _Mentions:
             self._words.setdefault(_list_family_keys(suffix), set()).update(_WORDS.findall(text))
 
     def has(self, name: str, *, is_new: bool = False) -> bool:
-        """Return whether a text refers to a file as a module; for a new file, in a way that requires it."""
+        """Return whether a text refers to a file as a module. A new file counts only if the text requires
+        it."""
         path = PurePosixPath(name)
         stem = path.parent.name if path.stem in _INDEX and path.parent.name else path.stem
         if path.suffix == ".py":
@@ -250,7 +251,7 @@ class _Mentions:
 
 
 def optional_imports(text: str) -> set[str]:
-    """Return the words of the imports that a Python text can do without, and only of those."""
+    """Return the words of the imports of a Python text that may fail, unless other imports have them too."""
     if not _OPTIONAL.search(text):
         return set()
     try:
@@ -292,7 +293,7 @@ def _is_program(
 
 
 def _refers(text: str, name: str, paths_before: frozenset[str]) -> bool:
-    """Return whether a file hands over to another file of the workspace, or to a test runner."""
+    """Return whether a file runs or imports another file of the workspace, or runs a test runner."""
     if mentions_runner(text):
         return True
     mentions = _Mentions([(name, text)])
@@ -358,7 +359,7 @@ def _is_requested_by_person(name: str, tree: CheckedTree, changed: Mapping[str, 
     if in_goal.isdisjoint({name, f"./{name}"}) or path.name == "conftest.py" or is_hook(name):
         return False
     if changed[name] == "gone":
-        return False  # `_subjects` decides: that the text names a file is no wish that it be removed
+        return False  # that the text names a file does not mean that it wants the file removed
     return not _is_test(name, tree.old(name)) or changed[name] == "new"
 
 
@@ -367,12 +368,12 @@ def _paths_in_scripts(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[
 
 
 def _named_paths(texts: Iterable[str], command: str) -> frozenset[str]:
-    """Return the paths that texts name, except those that they include as part of themselves."""
-    paths, taken_over = set[str](), set[str]()
+    """Return the paths that texts name, except those of files that they include."""
+    paths, included = set[str](), set[str]()
     for text in (*texts, command):
         paths |= _paths(_INCLUDES.sub("", text))
-        taken_over |= _paths("\n".join(_INCLUDES.findall(text)))
-    return frozenset(paths - taken_over)
+        included |= _paths("\n".join(_INCLUDES.findall(text)))
+    return frozenset(paths - included)
 
 
 def _paths(text: str) -> set[str]:
@@ -380,7 +381,7 @@ def _paths(text: str) -> set[str]:
 
 
 def _is_runnable(name: str, text: str) -> bool:
-    """Return whether a file is run, rather than read by people."""
+    """Return whether a file is code, a script or settings, and not prose."""
     return (
         PurePosixPath(name).suffix not in _PROSE
         or text.startswith("#!")
@@ -399,11 +400,9 @@ def _hidden_modules(tops: set[str], workspace: Path) -> set[str]:
 
 
 def installed_modules(modules: list[str], workspace: Path) -> set[str]:
-    """Return the modules that the interpreters of the search path have installed; these interpreters do not
-    see the workspace.
-
-    An interpreter inside the workspace, where commands can write, is inspected but not run.
-    """
+    """Return those of the modules that are installed for an interpreter of the search path. The interpreters
+    are run without access to the workspace's modules; one inside the workspace, where commands can write, is
+    not run: its folders are searched."""
     if not modules:
         return set()
     names: set[str] = set()
@@ -428,7 +427,7 @@ def installed_modules(modules: list[str], workspace: Path) -> set[str]:
 
 
 def _pythons() -> list[str]:
-    """Return the interpreters whose packages count; one with two names in a folder appears once."""
+    """Return the interpreters of the search path and that of this process, without duplicates in a folder."""
     paths = [path for name in ("python3", "python", sys.executable) if (path := shutil.which(name))]
-    same = {(Path(path).parent, Path(path).resolve()): path for path in reversed(paths)}
-    return list(same.values())
+    unique = {(Path(path).parent, Path(path).resolve()): path for path in reversed(paths)}
+    return list(unique.values())

@@ -1,9 +1,8 @@
-"""Judge a test run as proof: its runner must be older than the goal, and no test may be lost.
+"""Judge whether a test run proves something: its runner must be older than the goal, and no test may be lost.
 
-If the exit code of a command proves nothing (a pipe, `|| true`, an installation before it), Whet can run
-the part that runs tests again. Programs, and files that define a task, are judged by their ctime, which no
-command can set back. Removed tests are not fraud by themselves: the texts of this module are for a person
-to accept.
+If the exit code of a command proves nothing (a pipe, `|| true`, an installation before the tests), Whet can
+run the part that runs tests again. The age of programs, and of files that define a task, is their ctime,
+which no command can set. Lost tests may be legitimate, so a person can accept them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet.agent.test_runs import OwnRun, extract_test_run, names_runner, own_run, own_task
+from whet.agent.test_runs import OwnRun, extract_test_run, names_runner, parse_own_run, parse_own_task
 from whet.contract.receipts import CallEffects, TestCounts
 from whet.contract.texts import from_json
 from whet.goals.base import read_text
@@ -38,31 +37,34 @@ _VARIABLE = re.compile(r"^(?:export\s+)?(\w+)\s*[:?]?=\s*([^\n]*)", re.MULTILINE
 _USED = re.compile(r"\$[({](\w+)[)}]")
 
 
-def new_program(command: str, folder: Path, begun_s: float) -> str:
-    """Return a program, or a module that hides the runner's, that a command in `folder` runs tests with and
-    that was changed since `begun_s`, else an empty string."""
-    run = own_run(command) or own_task(command)
+def find_new_program(command: str, folder: Path, begun_s: float) -> str:
+    """Return a program or module that a command in `folder` runs tests with, or that hides the runner's, and
+    that has changed since `begun_s`. Returns an empty string if there is none."""
+    run = parse_own_run(command) or parse_own_task(command)
     if run is None:
         return ""
-    folder = run_folder(command, folder)
-    return next((str(path) for path in _programs(run, folder) if last_change_s(path) > begun_s), "")
+    for path in _list_programs(run, find_run_folder(command, folder)):
+        if read_change_time_s(path) > begun_s:
+            return str(path)
+    return ""
 
 
-def run_folder(command: str, folder: Path) -> Path:
-    """Return the folder that a command in `folder` runs tests in, or `folder` if it runs none."""
-    run = own_run(command) or own_task(command)
+def find_run_folder(command: str, folder: Path) -> Path:
+    """Return the folder in which a command that is started in `folder` runs tests, or `folder` if it runs
+    none."""
+    run = parse_own_run(command) or parse_own_task(command)
     for inner in run.folders if run is not None else ():
         folder = folder / os.path.expanduser(inner)
     return folder
 
 
-def rerunnable_part(command: str, folder: Path) -> str:
-    """Return the part of a command in `folder` that runs tests and that Whet can run from there itself, or an
-    empty string."""
+def make_test_command(command: str, folder: Path) -> str:
+    """Return a command with which Whet can run the tests of a command in `folder` itself, or an empty
+    string."""
     test_command = extract_test_run(command)
     if not test_command:
         return ""
-    task = own_task(test_command)
+    task = parse_own_task(test_command)
     if task is not None and not _tests_by_task(task, folder):
         return ""
     return f"cd {shlex.quote(str(folder))} && {test_command}"
@@ -120,32 +122,35 @@ class _Package(msgspec.Struct, frozen=True):
     scripts: dict[str, str] = {}
 
 
-def lost_tests(claimed: Sequence[TestCounts], effects: Sequence[CallEffects]) -> str:
-    """Return how the tests became fewer: fewer ran than in an earlier run, more were skipped after tests
-    changed, or test files lost lines. An empty string if none of it happened."""
+def describe_lost_tests(claimed: Sequence[TestCounts], effects: Sequence[CallEffects]) -> str:
+    """Return the line about lost tests: fewer ran than in an earlier run, more were skipped after a test file
+    had changed, or test files lost lines. Returns an empty string if no tests were lost."""
     runs = [record.tests for record in effects if record.tests is not None]
-    for runner in dict.fromkeys(record.runner for record in claimed):
-        now = sum(record.passed + record.failed for record in claimed if record.runner == runner)
-        most = max((record.passed + record.failed for record in runs if record.runner == runner), default=0)
-        if now < most:
-            return f"tests that ran: {now:,}, before: {most:,}"
-    first = next((at for at, record in enumerate(effects) if _test_lines(record)), len(effects))
+    for runner in dict.fromkeys(counts.runner for counts in claimed):
+        count = sum(counts.passed + counts.failed for counts in claimed if counts.runner == runner)
+        max_count = max(
+            (counts.passed + counts.failed for counts in runs if counts.runner == runner), default=0
+        )
+        if count < max_count:
+            return f"tests that ran: {count:,}, before: {max_count:,}"
+    gained_lines = [_count_gained_lines(record) for record in effects]
+    first = next((index for index, gains in enumerate(gained_lines) if gains), len(effects))
     before = max((record.tests.skipped for record in effects[:first] if record.tests is not None), default=0)
-    skipped = max((record.skipped for record in claimed), default=0)
+    skipped = max((counts.skipped for counts in claimed), default=0)
     if first < len(effects) and skipped > before:
         return f"tests that are skipped: {skipped:,}, before they were changed: {before:,}"
-    gone = -sum(sum(_test_lines(record)) for record in effects)
-    return f"test files lost {gone:,} lines" if gone > 0 else ""
+    lost_lines = -sum(map(sum, gained_lines))
+    return f"test files lost {lost_lines:,} lines" if lost_lines > 0 else ""
 
 
-def _test_lines(effects: CallEffects) -> list[int]:
-    """Return the number of lines that each changed test file gained in a call."""
+def _count_gained_lines(effects: CallEffects) -> list[int]:
+    """Return how many lines each changed test file gained in a call."""
     changed = (*effects.edits, *effects.touched)
     return [change.added - change.removed for change in changed if is_test_name(change.path)]
 
 
-def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
-    """Yield the programs and files that may carry out a run; they need not exist."""
+def _list_programs(run: OwnRun, folder: Path) -> Iterator[Path]:
+    """Yield the programs and files that a run may use; they need not exist."""
     if not run.runner and (task_file := _task_file(run.words[0], folder)) is not None:
         yield task_file
     modules = [folder]
@@ -164,8 +169,9 @@ def _programs(run: OwnRun, folder: Path) -> Iterator[Path]:
         yield from (module / f"{run.runner}.py", module / run.runner / "__init__.py")
 
 
-def last_change_s(path: Path) -> float:
-    """Return when a file, or its link's target, last changed (ctime in s), or 0.0 if it does not exist."""
+def read_change_time_s(path: Path) -> float:
+    """Return when a file, or the target of a link, last changed (ctime in s), or 0.0 if it does not exist or
+    is a folder."""
     try:
         return max(path.lstat().st_ctime, path.stat().st_ctime) if not path.is_dir() else 0.0
     except OSError:

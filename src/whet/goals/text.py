@@ -1,4 +1,4 @@
-"""Parse a typed goal and write its result as text, for interfaces without a display of their own."""
+"""Parse a typed goal, and write its messages and its result as text."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
 
 
 class GoalWish(msgspec.Struct, frozen=True):
-    """A request for a goal. `guard` names files besides the verifier's that must not change, `may_change`
-    judging files that may change."""
+    """A request for a goal. `guard` names files that must not change, besides those of the verifier.
+    `may_change` names files that may change although they decide over the goal."""
 
     text: str
     verify: str = ""
@@ -50,7 +50,7 @@ class GoalWish(msgspec.Struct, frozen=True):
 
 
 class GoalReport(msgspec.Struct, frozen=True):
-    """A goal with the real effects of its calls, its cost, and the claims that prove its end."""
+    """A goal with the effects of its calls, its cost, and the claims with which it ended."""
 
     goal: GoalRow
     receipt: TurnReceipt
@@ -61,8 +61,8 @@ class GoalReport(msgspec.Struct, frozen=True):
 
 
 def round_message(goal: GoalRow) -> str:
-    """Return the message that begins a round. Text that no person typed (instructions, verifier output, the
-    agent's claims) is put in a tag, so that nothing is learned from it as the person's wish."""
+    """Return the message that begins a round. Text that no person typed is put in a tag, so that memory does
+    not take it for the person's words."""
     if goal.round == 0:
         instructions = _BY_VERIFIER.format(verify=goal.verify) if goal.verify else _BY_CLAIMS
         if not goal.verify and (checks := read_checks(goal.text)):
@@ -89,24 +89,21 @@ def parse_usd(text: str) -> float:
 
 def parse_goal(text: str) -> GoalWish:
     """Parse the text after /goal. Raises ConfigError."""
-    # The goal's text is taken literally, apostrophes and quotes too; only the options are parsed like a shell
-    # command.
+    # Only the options are parsed like a shell command: the goal's text may contain apostrophes.
     first = _OPTION.search(text)
-    text_parts = (
-        [_strip_quotes(text[: first.start()].strip())] if first is not None else [_strip_quotes(text.strip())]
-    )
+    options_start = first.start() if first is not None else len(text)
+    text_parts = [_strip_quotes(text[:options_start].strip())]
     try:
-        words = shlex.split(text[first.start() :]) if first is not None else []
+        words = iter(shlex.split(text[options_start:]))
     except ValueError as error:
         raise ConfigError(f"a quote is left open: {error}", hint=USAGE) from error
     options: dict[str, list[str]] = {}
-    at = iter(words)
-    for word in at:
+    for word in words:
         name, sign, value = word.partition("=")
         if name not in _VALUED:
             text_parts.append(word)
             continue
-        value = value if sign else next(at, "")
+        value = value if sign else next(words, "")
         if not value:
             raise ConfigError(f"{name} needs a value", hint=USAGE)
         options.setdefault(name, []).append(value)
@@ -127,42 +124,37 @@ def parse_goal(text: str) -> GoalWish:
 
 
 def _strip_quotes(text: str) -> str:
-    inner = text[1:-1]
-    return (
-        inner
-        if text[:1] in ("'", '"') and text == f"{text[0]}{inner}{text[0]}" and text[0] not in inner
-        else text
-    )
+    """Return a text without the quotes around all of it, if there are any."""
+    quote, inner = text[:1], text[1:-1]
+    return inner if quote in ("'", '"') and text == f"{quote}{inner}{quote}" and quote not in inner else text
 
 
-def result_text(done: GoalReport) -> str:
+def result_text(report: GoalReport) -> str:
     """Return the result of a goal as text: its state, the effects of its calls, and the reason if it was not
     reached."""
-    goal = done.goal
-    spent = f", ${done.spent_usd:.2f}" if done.spent_usd else ""
-    lines = [f"goal {goal.state}: {goal.text}", progress_text(done) + spent]
-    if done.receipt.parts:
-        lines.append(done.receipt.line)
-    lines += claim_lines(done)
+    goal = report.goal
+    spent = f", ${report.spent_usd:.2f}" if report.spent_usd else ""
+    lines = [f"goal {goal.state}: {goal.text}", progress_text(report) + spent]
+    if report.receipt.parts:
+        lines.append(report.receipt.line)
+    lines += claim_lines(report)
     if goal.state != "achieved":
         lines += [detail for detail in (goal.note, goal.said[-_TEXT_CHARS:]) if detail]
     return "\n".join(lines)
 
 
-def claim_lines(done: GoalReport) -> list[str]:
+def claim_lines(report: GoalReport) -> list[str]:
     """Return one line for each claim that ended a goal without a verifier."""
     return [
         f"shown by {claim.kind} {short(claim.call, _SHOWN_CHARS)}: “{short(claim.shows, _SHOWN_CHARS)}”"
-        for claim in done.claims
+        for claim in report.claims
     ]
 
 
-def progress_text(done: GoalReport) -> str:
-    """Return how many rounds and steps a goal took, and how its verifier ended."""
-    counts = ((done.goal.round, "round"), (done.steps, "step"))
-    parts = [plural(number, word) for number, word in counts]
-    if done.goal.verify:
-        parts.append(
-            f"`{done.goal.verify}` {'passed' if done.goal.state == 'achieved' else 'has not passed'}"
-        )
+def progress_text(report: GoalReport) -> str:
+    """Return how many rounds and steps a goal took, and whether its verifier has passed."""
+    goal = report.goal
+    parts = [plural(goal.round, "round"), plural(report.steps, "step")]
+    if goal.verify:
+        parts.append(f"`{goal.verify}` {'passed' if goal.state == 'achieved' else 'has not passed'}")
     return ", ".join(parts)

@@ -1,8 +1,7 @@
-"""The verifier of a goal: a command that Whet runs itself in the sandbox, and its files."""
+"""Run the verifier of a goal, which is a command in the sandbox, and hash the files that it consists of."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from whet.agent.test_runs import names_runner, shows_failure, test_counts
+from whet.agent.test_runs import names_runner, read_counts, shows_failure
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.regular import open_regular
 from whet.sandbox.policy import Opening
@@ -39,12 +38,12 @@ _PIPEFAIL = "(set -o pipefail) 2>/dev/null && set -o pipefail\n"  # a plain POSI
 # Compiled files beside the sources are not trusted: the interpreter looks for them in a folder that does not
 # exist.
 _OWN_BYTECODE = {"PYTHONPYCACHEPREFIX": "/dev/null/bytecode", "PYTHONDONTWRITEBYTECODE": "1"}
-_MOVING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?\s*(?:ms|s|seconds?)\b")
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?\s*(?:ms|s|seconds?)\b")
 
 
 def hash_guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -> dict[str, str]:
-    """Return the hashes of the files that a verifier names (all files of a folder in the workspace) and of
-    the files in `more`.
+    """Return the hashes of the files that a verifier names, and of those in `more`. For a folder of the
+    workspace, all its files are hashed.
 
     Keys are paths relative to the workspace, or absolute paths outside of it.
     """
@@ -56,7 +55,7 @@ def hash_guarded_files(verify: str, workspace: Path, more: Sequence[str] = ()) -
         if not target.is_relative_to(root) and target.is_file():
             hashes[str(target)] = _hash(target)
         elif target != root and target.is_relative_to(root):
-            for path in _files(target):
+            for path in _list_files(target):
                 hashes[os.path.relpath(path, root)] = _hash(path)
     return dict(sorted(hashes.items())[:_MAX_FILES])
 
@@ -69,10 +68,10 @@ def _list_names(command: str, depth: int = 0) -> list[str]:
     except ValueError:
         words = command.split()
     names: list[str] = []
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if depth < _MAX_DEPTH and word != command and re.search(r"[\s'\"`]", word):
-            before = " ".join(words[:at])
-            names += [] if _TAKES_PROGRAM.search(before) else _list_names(word, depth + 1)
+            is_program = _TAKES_PROGRAM.search(" ".join(words[:index])) is not None
+            names += [] if is_program else _list_names(word, depth + 1)
         names += [part for part in re.split(r"[;&|<>()=`]|::", word) if part]
     return names
 
@@ -84,18 +83,18 @@ def find_changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
 
 
 async def run_verifier(
-    services: Services, workspace: Path, command: str, goal_id: str, instead: Path | None = None
+    services: Services, workspace: Path, command: str, goal_id: str, copy: Path | None = None
 ) -> ToolOutput:
-    """Run the verifier in the sandbox and return its output. `instead` is a copy of the workspace to run it
-    in. Raises ToolError if it can't be run."""
+    """Run the verifier in the sandbox, in the workspace or in a `copy` of it, and return its output. Raises
+    ToolError if it can't be run."""
     settings = services.settings
     limits = ShellLimits(
         settings.tools.terminal_timeout_s, settings.tools.output_cap_chars, settings.sandbox.variables
     )
     folder, environment = workspace, dict(os.environ)
     owner = f"goal {goal_id}"
-    if instead is not None:
-        folder, source, target = instead, str(workspace), str(instead)
+    if copy is not None:
+        folder, source, target = copy, str(workspace), str(copy)
         command = _replace_folder(command, source, target)
         environment = {name: _replace_folder(value, source, target) for name, value in environment.items()}
         owner += " as it was"
@@ -115,27 +114,25 @@ async def run_verifier(
 def is_pass(command: str, output: ToolOutput, scripts: str) -> bool:
     """Return whether the verifier passed.
 
-    The exit code must be 0. If the command or one of its scripts names a known test runner, tests must
-    have passed, because a program that ends the runner's process proves nothing. If such a command hides
-    the summary, its exit code must be able to show a failure, and no failure may be visible.
+    The exit code must be 0. If the command or one of its `scripts` names a known test runner, the output must
+    also show passed tests, because a program may end the runner's process with 0. If such a command hides the
+    summary, the exit code must not be forced to 0, and the output must not show a failure.
     """
     if output.is_error or output.exit_code != 0:
         return False
     text = f"{command}\n{scripts}"
     if not names_runner(text):
         return bool(_NEGATED.search(text)) or not shows_failure(command, output.text)
-    counts = test_counts(command, output.text)
+    counts = read_counts(command, output.text)
     if counts is None and _QUIET.search(text):
         return not _ALWAYS_ZERO.search(command) and not shows_failure(command, output.text)
     return counts is not None and counts.passed > 0 and not counts.failed
 
 
 def _may_fail_in_pipe(command: str) -> bool:
-    """Return whether a failure in a pipe of the command is a failure of the command.
-
-    This is so if tests are piped only into programs that read to the end. Others may close the pipe early
-    (`head`, `grep -q`), and in `ls x | wc -l` the exit code of `ls` is not what the person wants to know.
-    """
+    """Return whether the command fails if a program in one of its pipes fails: if it pipes tests, and only
+    into programs that read to the end. Other programs may close the pipe early (`head`, `grep -q`), and then
+    the tests' exit code means nothing."""
     pipes = [match["other"] is None for match in _READS_ALL.finditer(command)]
     return bool(pipes) and all(pipes) and names_runner(command)
 
@@ -145,22 +142,21 @@ def output_end(output: ToolOutput) -> str:
     return output.text[-_OUTPUT_CHARS:]
 
 
-def output_hash(text: str) -> str:
-    """Return a hash of an output without durations and addresses: an equal hash means nothing new."""
-    return hashlib.sha256(_MOVING.sub("", text).encode("utf-8", "replace")).hexdigest()[:16]
+def hash_output(text: str) -> str:
+    """Return a hash of an output, ignoring durations and addresses."""
+    return hashlib.sha256(_VARYING.sub("", text).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 async def _give_no_answer(question: str, choices: Sequence[str]) -> str | None:
-    await asyncio.sleep(0)
     return None
 
 
 def _replace_folder(text: str, source: str, target: str) -> str:
     """Replace paths below one folder by paths below another in a text."""
-    return re.sub(re.escape(source) + r"(?![\w.-])", lambda found: target, text)
+    return re.sub(re.escape(source) + r"(?![\w.-])", lambda _: target, text)
 
 
-def _files(root: Path) -> list[Path]:
+def _list_files(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
     if not root.is_dir():
@@ -175,7 +171,7 @@ def _files(root: Path) -> list[Path]:
 
 def _hash(path: Path) -> str:
     try:
-        with open_regular(path) as file:  # a pipe in its place would never end
+        with open_regular(path) as file:  # reading a pipe would never end
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""

@@ -19,8 +19,8 @@ _MAX_TEXT_BYTES = 400_000
 
 
 class HookFile(msgspec.Struct, frozen=True):
-    """A file that a hook runs, as it was read once: its path in the workspace, what stands for its content in
-    a hash, and its text, or None if it is too large to show or not text."""
+    """A file that a hook runs. `name` is its path in the workspace, and `seal` represents its content in a
+    hash. `text` is None if it is too large to show or not text."""
 
     name: str
     seal: bytes
@@ -29,7 +29,7 @@ class HookFile(msgspec.Struct, frozen=True):
 
 
 def read_files(workspace: Path, commands: list[str]) -> list[HookFile]:
-    """Read every file that the commands run. After 200 MB, files count by size and times."""
+    """Read every file that the commands run. After 200 MB in total, a file's seal is its size and times."""
     files: list[HookFile] = []
     left_bytes, left_text_bytes = _MAX_HASHED_BYTES, _MAX_TEXT_BYTES
     for path in sorted(find_run_files(workspace, commands)):
@@ -45,7 +45,9 @@ def read_files(workspace: Path, commands: list[str]) -> list[HookFile]:
                 else:
                     data = file.read()
                     left_text_bytes -= len(data)
-                    seal, text = hashlib.sha256(data).digest(), _decode(data)
+                    seal = hashlib.sha256(data).digest()
+                    with suppress(UnicodeDecodeError):
+                        text = data.decode()
         except OSError:
             files.append(HookFile(name, b"unreadable"))
         else:

@@ -1,9 +1,9 @@
-"""A repository's own hooks: `.whet/hooks.json`, run only after the owner has accepted exactly these.
+"""A repository's own hooks (`.whet/hooks.json`), which run only after the owner has accepted them.
 
-The owner accepts a hash of the file and of every workspace file that its commands are known to run, so a
-change of either asks again, also during a session. Since a command can run files that no reader finds, these
-hooks run in the sandbox only, and write the workspace only if the owner has accepted that they do.
-Acceptances are stored in Whet's home, out of the repository's reach.
+The owner accepts a hash of the file and of every workspace file that its commands are known to run. If one of
+them changes, even during a session, the owner must accept again. A command can run files that are not found,
+so these hooks run only in the sandbox, and write to the workspace only if the owner has accepted that.
+Acceptances are stored in Whet's home, which the repository can't change.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class RepositoryHooks(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """The hash of the file and of the files that its commands run, as they are at the first use of it."""
+        """The hash of the file and of the files that its commands run, computed once."""
         return hashlib.sha256(self.data + hash_files(self.files).encode()).hexdigest()
 
     @cached_property
     def files(self) -> list[HookFile]:
-        """The files that the commands run, as they are at the first use of this."""
+        """The files that the commands run, read once."""
         return read_files(self.workspace, [hook.command for hook in self.hooks.values()])
 
 
 def read_repository_hooks(workspace: Path) -> RepositoryHooks | None:
-    """Read a workspace's hooks, but not yet the files that they run; None if it has none. Raises ConfigError
-    if the file can't be read."""
+    """Read a workspace's hooks, but not yet the files that they run. Returns None if there are no hooks.
+    Raises ConfigError if the file can't be read."""
     path = workspace / HOOKS_PATH
     if not path.is_file():
         return None
@@ -74,8 +74,8 @@ def is_accepted(home: Home, repository: RepositoryHooks) -> bool:
     return accepted is not None and accepted == repository.digest
 
 
-def was_accepted(home: Home, repository: RepositoryHooks) -> bool:
-    """Return whether the owner has accepted hooks of this folder, these or earlier ones."""
+def has_acceptance(home: Home, repository: RepositoryHooks) -> bool:
+    """Return whether the owner has accepted hooks of this folder, possibly earlier ones."""
     return str(repository.workspace) in _read_acceptances(home)
 
 
@@ -90,10 +90,10 @@ def refuse(home: Home, workspace: Path) -> bool:
     """Withdraw an acceptance. Returns False if there was none."""
     with lock_folder(home.root):
         acceptances = _read_acceptances(home)
-        was = acceptances.pop(str(workspace.resolve()), None) is not None
-        if was:
+        was_accepted = acceptances.pop(str(workspace.resolve()), None) is not None
+        if was_accepted:
             _store_acceptances(home, acceptances)
-    return was
+    return was_accepted
 
 
 def _store_acceptances(home: Home, acceptances: Mapping[str, str]) -> None:

@@ -1,11 +1,10 @@
 """Run one shell hook: JSON on its input, an exit code and optionally JSON on its output.
 
 The format is that of Claude Code's hooks. The hook runs in the sandbox of the session's workspace, without
-secrets in its environment and with a time limit. Exit code 2 blocks the action, with the error output as
-the reason; so does `{"decision": "block", "reason": ...}`, and every other decision that is not a yes: a hook
-that answers in the format of another agent, or in a later one, must not let through what it refuses. A hook
-that runs before an action must succeed: if it can't be started, takes too long or fails, the action is
-blocked as well.
+secrets in its environment and with a time limit. Exit code 2 blocks the action, with the error output as the
+reason. So does a decision in the output that is not a yes, even an unknown one: a hook may answer in the
+format of another agent or a later version. If a hook before an action can't be started, takes too long or
+fails, the caller blocks the action as well.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ MakeJail = Callable[[], "Jail | None"]
 
 
 class HookVerdict(msgspec.Struct, frozen=True):
-    """The result of a hook: `blocked` is its reason to block, `output` the text that it printed, `trouble`
-    says why it failed."""
+    """The result of a hook: its reason to block the action, its output, and why it failed; each may be
+    empty."""
 
-    blocked: str = ""
+    block_reason: str = ""
     output: str = ""
-    trouble: str = ""
+    failure: str = ""
 
 
 class _Specific(msgspec.Struct, frozen=True):
@@ -78,49 +77,51 @@ async def run_hook(
     make_jail: MakeJail,
     pool: Executor | None = None,
 ) -> HookVerdict:
-    """Run a hook with `facts` as JSON on its input, on a thread of `pool` (None: the loop's own). Raises only
-    CancelledError, after ending the hook; those of the pool that have not begun never run."""
+    """Run a hook with `facts` as JSON on its input, on a thread of `pool` (None: the loop's own).
+
+    Raises only CancelledError, after the hook was killed; hooks that still wait for a thread are dropped.
+    """
     running = _Running()
     try:
         stdin = msgspec.json.encode(facts)
     except UnicodeEncodeError:
-        return HookVerdict(trouble=f"the hook {name} can't be given half a character")
+        return HookVerdict(failure=f"the hook {name} can't be given half a character")
     loop = asyncio.get_running_loop()
-    work = loop.run_in_executor(pool, _run, hook, stdin, workspace, make_jail, running)
+    future = loop.run_in_executor(pool, _run, hook, stdin, workspace, make_jail, running)
     try:
-        code, out, err = await asyncio.shield(work)
+        code, out, err = await asyncio.shield(future)
     except asyncio.CancelledError:
-        if pool is not None:  # a thread that the end of this hook frees must not begin another one
+        if pool is not None:  # the thread that becomes free must not begin another hook
             pool.shutdown(wait=False, cancel_futures=True)
         running.cancel()
-        await asyncio.wait([work])
-        if not work.cancelled():
-            work.exception()  # otherwise asyncio reports an exception that was never retrieved
+        await asyncio.wait([future])
+        if not future.cancelled():
+            future.exception()  # otherwise asyncio reports an exception that was never retrieved
         raise
     except (OSError, ToolError, ValueError) as error:
-        return HookVerdict(trouble=f"the hook {name} could not be run: {error}")
+        return HookVerdict(failure=f"the hook {name} could not be run: {error}")
     return _read_verdict(name, hook, (code, out.strip(), err.strip()), facts.get("tool_input") or {})
 
 
 class _Running:
-    """The process of one hook, which a cancel ends, also if it comes before the process has started."""
+    """The process of one hook, which can be cancelled from another thread, even before it has started."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._group = 0
-        self.cancelled = False
+        self.is_cancelled = False
 
-    def started(self, group: int) -> None:
-        """Record the process group, and end it if the hook was cancelled meanwhile."""
+    def set_group(self, group: int) -> None:
+        """Record the process group, and kill it if the hook was cancelled meanwhile."""
         with self._lock:
             self._group = group
-            if self.cancelled:
+            if self.is_cancelled:
                 self._kill()
 
     def cancel(self) -> None:
-        """End the process, or keep it from starting."""
+        """Kill the process, or keep it from starting."""
         with self._lock:
-            self.cancelled = True
+            self.is_cancelled = True
             self._kill()
 
     def _kill(self) -> None:
@@ -130,28 +131,29 @@ class _Running:
 
 
 def _read_verdict(
-    name: str, hook: HookSettings, ended: tuple[int | None, str, str], tool_input: Mapping[str, Any]
+    name: str, hook: HookSettings, result: tuple[int | None, str, str], tool_input: Mapping[str, Any]
 ) -> HookVerdict:
-    code, out, err = ended
+    code, out, err = result
     if code is None:
-        return HookVerdict(trouble=f"the hook {name} passed its limit of {hook.timeout_s:g} s")
+        return HookVerdict(failure=f"the hook {name} passed its limit of {hook.timeout_s:g} s")
     if code == BLOCKS:
-        return HookVerdict(blocked=clip(err or out, _REASON_CHARS) or f"the hook {name} said no")
+        return HookVerdict(block_reason=clip(err or out, _REASON_CHARS) or f"the hook {name} said no")
     if code:
-        return HookVerdict(trouble=f"the hook {name} failed with exit {code}: {clip(err or out, 300)}")
+        return HookVerdict(failure=f"the hook {name} failed with exit {code}: {clip(err or out, 300)}")
     try:
         answers = [from_foreign_json(text, _Printed) for text in _find_objects(out)]
     except (msgspec.ValidationError, RecursionError, UnicodeError):
-        return HookVerdict(trouble=f"the hook {name} printed JSON that can't be read: {clip(out, 300)}")
+        return HookVerdict(failure=f"the hook {name} printed JSON that can't be read: {clip(out, 300)}")
     for printed in answers:
         if reason := _find_objection(printed, tool_input):
-            return HookVerdict(blocked=clip(reason, _REASON_CHARS).replace("the hook", f"the hook {name}", 1))
+            reason = clip(reason, _REASON_CHARS).replace("the hook", f"the hook {name}", 1)
+            return HookVerdict(block_reason=reason)
     return HookVerdict(output="\n".join(printed.specific.context for printed in answers) if answers else out)
 
 
 def _find_objects(out: str) -> list[str]:
-    """Return the answers in a hook's output: the object that it begins with, and later ones that decide. What
-    a hook starts may print, too."""
+    """Return the answers in a hook's output: the JSON object that it begins with, and later ones that contain
+    a decision. Other objects may be the output of programs that the hook has started."""
     objects: list[str] = []
     decoder, end = json.JSONDecoder(), 0
     for match in _OBJECT.finditer(out):
@@ -166,7 +168,7 @@ def _find_objects(out: str) -> list[str]:
 
 
 def _find_objection(printed: _Printed, tool_input: Mapping[str, Any]) -> str:
-    """Return why a hook's answer is a no, or an empty string."""
+    """Return why a hook's answer blocks the action, or an empty string."""
     specific = printed.specific
     decisions = (printed.decision, printed.permission_decision, specific.permission_decision)
     if not _YES.issuperset(decisions) or not printed.goes_on:
@@ -179,28 +181,28 @@ def _run(
     hook: HookSettings, stdin: bytes, workspace: Path, make_jail: MakeJail, running: _Running
 ) -> tuple[int | None, str, str]:
     """Return the exit code (None after a timeout or a cancel) and the text of both outputs. Blocks."""
-    if running.cancelled:
+    if running.is_cancelled:
         return None, "", ""
     with _memory_file() as into, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         into.write(stdin)
         into.seek(0)
-        started = _start(hook.command, workspace, make_jail(), (into, out, err))
-        running.started(started.pid)
+        process = _start(hook.command, workspace, make_jail(), (into, out, err))
+        running.set_group(process.pid)
         code: int | None
         try:
-            code = started.wait(hook.timeout_s)
+            code = process.wait(hook.timeout_s)
         except subprocess.TimeoutExpired:
             code = None
         with contextlib.suppress(OSError):
-            os.killpg(started.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
         if code is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                started.wait(5.0)
+                process.wait(5.0)
         return code, _read(out), _read(err)
 
 
 def _memory_file() -> BinaryIO:
-    """Return a file in memory if the system has them: one on a disk takes .4 ms of CPU."""
+    """Return a temporary file, in memory if the system allows: one on a disk takes .4 ms of CPU."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("hook"), "w+b")
     return tempfile.TemporaryFile()

@@ -1,8 +1,8 @@
 """Run the owner's shell hooks, and a repository's accepted ones, around a session's calls and turns.
 
-PreToolUse runs before the gate and can only deny: a hook's approval allows nothing. Hooks before an action
-(PreToolUse, UserPromptSubmit) fail closed. The hooks of one event run at the same time. This module does not
-know how a hook is run.
+PreToolUse runs before the gate and can only deny: a hook's approval does not allow a call. If a hook before
+an action (PreToolUse, UserPromptSubmit) fails, the action is blocked. The hooks of one event run at the same
+time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from whet.contract.messages import Message
 from whet.contract.protocols import Decision, Gate, GateCall
 from whet.contract.tools import Tool, ToolContext, ToolOutput, clip, error_output
 from whet.foreign_regex import RegexTooSlow, regex_matches
-from whet.hooks.repository import RepositoryHook, is_accepted, read_repository_hooks, was_accepted
+from whet.hooks.repository import RepositoryHook, has_acceptance, is_accepted, read_repository_hooks
 from whet.hooks.runs import HookVerdict, MakeJail, run_hook
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ _NOT_ACCEPTED = (
 
 
 class ShellHooks:
-    """The hooks of one session. `is_accepted` says whether the repository's are still those that the owner
-    accepted."""
+    """The hooks of one session. `is_accepted` returns whether the repository's hooks are still those that the
+    owner accepted."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ShellHooks:
         self._is_accepted = is_accepted
 
     def find_idle(self, names: Collection[str]) -> list[str]:
-        """Return the hooks for tools that are for none of these names, nor for a server's tools."""
+        """Return the tool hooks that apply to none of these tools, except those for tools of MCP servers."""
         return [
             name
             for name, hook in self._hooks.items()
@@ -78,7 +78,7 @@ class ShellHooks:
     async def run(self, event: HookEvent, tool: str = "", **facts: Any) -> HookVerdict:
         """Run the hooks of an event at the same time, and join their results in the order of the settings.
 
-        One hook that blocks is enough, and so is a failed one before an action.
+        One hook that blocks is enough to block the action. Before an action, so is one that fails.
         """
         hooks = {
             name: hook
@@ -90,23 +90,22 @@ class ShellHooks:
         base_facts = {"hook_event_name": event, "session_id": self._session_id, "cwd": str(self._workspace)}
         tool_facts = {"tool_name": tool} if tool else {}
         verdicts = await self._run_together(hooks, {**base_facts, **tool_facts, **facts})
-        failures = [verdict.trouble for verdict in verdicts if verdict.trouble]
-        reasons = [
-            reason
-            for verdict in verdicts
-            if (reason := verdict.blocked or (verdict.trouble if event in _GUARDS else ""))
-        ]
-        if reasons:
-            return HookVerdict(blocked="\n".join(dict.fromkeys(reasons)))
+        failures = [verdict.failure for verdict in verdicts if verdict.failure]
+        reasons = [verdict.block_reason or verdict.failure for verdict in verdicts]
+        if event not in _GUARDS:
+            reasons = [verdict.block_reason for verdict in verdicts]
+        if any(reasons):
+            return HookVerdict(block_reason="\n".join(dict.fromkeys(filter(None, reasons))))
         output = "\n".join(verdict.output for verdict in verdicts if verdict.output)
-        return HookVerdict(output=output, trouble="; ".join(dict.fromkeys(failures)))
+        return HookVerdict(output=output, failure="; ".join(dict.fromkeys(failures)))
 
     def has(self, event: HookEvent) -> bool:
         """Return whether there is a hook for an event."""
         return any(hook.event == event for hook in self._hooks.values())
 
     def wrap_tool(self, tool: Tool) -> Tool:
-        """Return the tool with the PostToolUse hooks after each call; the model reads their objections."""
+        """Return the tool with the PostToolUse hooks after each call. Their remarks are added to its
+        result."""
         if not any(
             hook.event == "PostToolUse" and applies_to(hook.tools, tool.name) for hook in self._hooks.values()
         ):
@@ -126,25 +125,25 @@ class ShellHooks:
     async def _run_after_tool(self, name: str, arguments: dict[str, Any], text: str) -> str:
         response = clip(text, _RESPONSE_CHARS)
         verdict = await self.run("PostToolUse", name, tool_input=arguments, tool_response=response)
-        if verdict.blocked:
-            return f"[A hook objects: {verdict.blocked}]"
+        if verdict.block_reason:
+            return f"[A hook objects: {verdict.block_reason}]"
         lines = [
             f"[A hook says: {verdict.output}]" if verdict.output else "",
-            verdict.trouble and f"[{verdict.trouble}]",
+            verdict.failure and f"[{verdict.failure}]",
         ]
         return "\n".join(filter(None, lines))
 
     async def _run_together(
         self, hooks: Mapping[str, HookSettings], facts: Mapping[str, Any]
     ) -> list[HookVerdict]:
-        """Run hooks on threads of their own, because a slow one must not hold a thread that others need. A
-        cancel waits until all have ended."""
+        """Run hooks on their own threads, because a slow hook would occupy a shared one. A cancel waits until
+        all have ended."""
         pool = ThreadPoolExecutor(min(len(hooks), _MAX_AT_ONCE), thread_name_prefix="hook")
         try:
             loop = asyncio.get_running_loop()
             jails = await loop.run_in_executor(pool, self._prepare, hooks)
             runs = [self._run_hook(name, hook, facts, jails[name], pool) for name, hook in hooks.items()]
-            # Without return_exceptions, a cancel would wait for the first one that ends, not for all.
+            # Without return_exceptions, a cancel would wait only for the first hook that ends.
             results = await asyncio.gather(*runs, return_exceptions=True)
         finally:
             pool.shutdown(wait=False)
@@ -154,18 +153,21 @@ class ShellHooks:
         return [result for result in results if isinstance(result, HookVerdict)]
 
     def _prepare(self, hooks: Mapping[str, HookSettings]) -> dict[str, MakeJail | None]:
-        """Return how each hook gets its sandbox, None for one of the repository that may not run. Choosing a
-        sandbox costs as much as starting a hook in it, so it is chosen once for all."""
-        accepted = not any(isinstance(hook, RepositoryHook) for hook in hooks.values()) or self._is_accepted()
+        """Return the function that makes each hook's sandbox, or None for a repository's hook that may not
+        run. Hooks share sandboxes, because making one costs as much as starting a hook."""
+        has_foreign = any(isinstance(hook, RepositoryHook) for hook in hooks.values())
+        may_run_foreign = has_foreign and self._is_accepted()
         own = cache(self._jail)
         foreign = {writes: cache(partial(self._foreign_jail, writes)) for writes in (False, True)}
         jails: dict[str, MakeJail | None] = {}
         for name, hook in hooks.items():
-            jails[name] = make_jail = own
+            make_jail: MakeJail | None = own
             if isinstance(hook, RepositoryHook):
-                jails[name] = make_jail = foreign[hook.writes] if accepted else None
-            with suppress(WhetError, OSError):  # the hook's result says so
-                _ = make_jail and make_jail()
+                make_jail = foreign[hook.writes] if may_run_foreign else None
+            if make_jail is not None:
+                with suppress(WhetError, OSError):  # the hook's result reports it
+                    make_jail()
+            jails[name] = make_jail
         return jails
 
     async def _run_hook(
@@ -177,14 +179,14 @@ class ShellHooks:
         pool: Executor,
     ) -> HookVerdict:
         if make_jail is None:
-            return HookVerdict(trouble=_CHANGED)
+            return HookVerdict(failure=_CHANGED)
         return await run_hook(name, hook, facts, self._workspace, make_jail, pool)
 
     def _jail(self) -> Jail | None:
         return self._confinement.get().jail(self._workspace, self._session_id)
 
     def _foreign_jail(self, writes: bool) -> Jail:
-        """Return the sandbox for a repository's hook. Raises ToolDenied if there is none."""
+        """Return the sandbox for a repository's hook. Raises ToolDenied if commands are not confined here."""
         jail = self._confinement.get().jail(self._workspace, self._session_id, read_only=not writes)
         if jail is None:
             raise ToolDenied("a repository's hook runs in the sandbox only, and there is none here")
@@ -192,7 +194,7 @@ class ShellHooks:
 
 
 class ShellHookGate:
-    """Lets PreToolUse hooks refuse a call, then asks `gate`."""
+    """Denies calls that a PreToolUse hook blocks; other calls are decided by `gate`."""
 
     def __init__(self, gate: Gate, hooks: ShellHooks) -> None:
         self._gate = gate
@@ -201,8 +203,8 @@ class ShellHookGate:
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Decide, as the Gate contract requires."""
         verdict = await self._hooks.run("PreToolUse", call.tool.name, tool_input=call.arguments)
-        if verdict.blocked:
-            reason = f"A hook refused this, so nothing was run: {verdict.blocked}"
+        if verdict.block_reason:
+            reason = f"A hook refused this, so nothing was run: {verdict.block_reason}"
             emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
             return Decision("deny", "rule", reason)
         return await self._gate.decide(call, emit)
@@ -213,7 +215,7 @@ class ShellHookGate:
 
 
 class ShellHookObserver(TurnObserver):
-    """Calls UserPromptSubmit before a message is stored, and Stop after a turn."""
+    """Runs the UserPromptSubmit hooks before a message is stored, and the Stop hooks after a turn."""
 
     def __init__(self, hooks: ShellHooks) -> None:
         self._hooks = hooks
@@ -224,9 +226,11 @@ class ShellHookObserver(TurnObserver):
         if not self._hooks.has("UserPromptSubmit"):
             return message
         verdict = await self._hooks.run("UserPromptSubmit", prompt=message.text)
-        if verdict.blocked:
-            raise WhetError(f"a hook refused this message: {verdict.blocked}", hint="whet hooks lists them")
-        self._failures += filter(None, [verdict.trouble])
+        if verdict.block_reason:
+            raise WhetError(
+                f"a hook refused this message: {verdict.block_reason}", hint="whet hooks lists them"
+            )
+        self._failures += filter(None, [verdict.failure])
         note = "\n\n".join(filter(None, (message.note, verdict.output)))
         return msgspec.structs.replace(message, note=note) if verdict.output else message
 
@@ -234,10 +238,10 @@ class ShellHookObserver(TurnObserver):
         """Notify the hooks that the turn has ended."""
         if self._hooks.has("Stop"):
             verdict = await self._hooks.run("Stop", reason=end.reason, text=clip(end.text, _RESPONSE_CHARS))
-            self._failures += filter(None, [verdict.trouble])
+            self._failures += filter(None, [verdict.failure])
 
     def take_notices(self) -> Sequence[str]:
-        """Return the failures of hooks since the last call."""
+        """Return the hooks' failures since the last call."""
         failures, self._failures = self._failures, []
         return failures
 
@@ -250,8 +254,8 @@ def load_session_hooks(
     session_id: str,
     note: Callable[[str], None],
 ) -> ShellHooks | None:
-    """Return a session's hooks, the owner's `hooks` first; None if there are none. `note` receives a line
-    about hooks that don't run."""
+    """Return the owner's `hooks` and a repository's accepted ones, or None if there are none. `note` receives
+    a line about hooks that don't run."""
     hooks = dict(hooks)
     try:
         repository = read_repository_hooks(workspace)
@@ -259,9 +263,9 @@ def load_session_hooks(
         note(error.message)
         repository = None
     if repository is not None and repository.hooks:
-        if not was_accepted(home, repository):
+        if not has_acceptance(home, repository):
             note(_NOT_ACCEPTED)
-        else:  # if they changed since, they refuse what they guard
+        else:  # if they have changed since, they fail, which blocks the actions that they guard
             hooks |= {f"{workspace.name}/{name}": hook for name, hook in repository.hooks.items()}
             if not is_accepted(home, repository):
                 note(_CHANGED)
@@ -285,8 +289,8 @@ def _is_still_accepted(home: Home, workspace: Path) -> bool:
 
 
 def applies_to(tools: str, name: str) -> bool:
-    """Return whether a hook applies to a tool. If its expression can't be decided, it applies to all: a guard
-    that runs too often is safer than one that is skipped."""
+    """Return whether a hook applies to a tool. A hook whose expression is invalid or too slow applies to all
+    tools, because a guard that runs too often is safer than one that is skipped."""
     if tools in ("", "*", name):
         return True
     try:

@@ -1,8 +1,8 @@
-"""Checks whether a call repeats untrusted text, and removes talk from a call before it is kept.
+"""Check whether a call repeats untrusted text, and remove talk from a call before it is stored.
 
-A command that repeats earlier untrusted text is treated as that text. So is a line of a file that another
-session wrote from untrusted text. Text that a command only prints or only writes into a file is the
-assistant's own talk and is dropped from the kept call.
+A command that repeats earlier untrusted text is untrusted too. So is a line of a file that another session
+wrote from untrusted text. Text that a command only prints or only writes into a file is the assistant's own
+talk.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from whet.shell.reading import read
 from whet.store import calls, sessions
 
 _CARRIED_WORDS = 3
+_MIN_NAME_CHARS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
 _TO_FILE = re.compile(r"(?<![\d&])>{1,2}\s*[^&\s]")
@@ -33,11 +34,8 @@ _LITERAL = re.compile(r"(['\"])(?:(?!\1)[^\n()])*\1")
 
 
 def fetches_only_known(ran: SourceText, transcript: QuotableTranscript) -> bool:
-    """Return whether a command fetches only from known sources.
-
-    Those are addresses and repositories that the person typed before, and packages that the person or a
-    local tool named before.
-    """
+    """Return whether a command fetches only from known sources: addresses and repositories that the person
+    has typed, or packages that the person or a local tool has named."""
     addresses, packages = find_fetch_sources(ran.call), find_fetched_packages(ran.call)
     before = [s for s in transcript.sources if s.seq < ran.seq]
     typed = "\n".join(s.folded for s in before if s.tier == "user")
@@ -50,10 +48,8 @@ def fetches_only_known(ran: SourceText, transcript: QuotableTranscript) -> bool:
 
 
 def why_not_own(ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Return why a call is not the assistant's own: it contains talk, or it repeats earlier untrusted text.
-
-    Returns an empty string if neither is so.
-    """
+    """Return why a call can't be trusted (it contains talk, or repeats earlier untrusted text), or an empty
+    string."""
     if any(map(units.is_talk, strip_talk(ran).splitlines())):
         return "its command holds sentences of the assistant's own"
     return _why_repeats(ran.call if ran.is_command else ran.about, ran, transcript)
@@ -62,8 +58,8 @@ def why_not_own(ran: SourceText, transcript: QuotableTranscript) -> str:
 def why_foreign_line(connection: apsw.Connection, session_id: str, passage: Passage) -> str:
     """Return why a line does not originate in this workspace, or an empty string.
 
-    Either a file that it names (as a search hit does) came from elsewhere, or another session wrote the
-    line into the file: copied from untrusted text, or in the assistant's own words.
+    A file that a search hit names may have come from elsewhere, or another session may have written the line
+    into the file, copied from untrusted text or in the assistant's own words.
     """
     session, own_key = sessions.get(connection, session_id), sessions.key_of(connection, session_id)
     ran = passage.source
@@ -72,11 +68,9 @@ def why_foreign_line(connection: apsw.Connection, session_id: str, passage: Pass
         return why
     for path in (*hits, *(read(ran.call).files if ran.is_command else [ran.call])):
         name = path.rpartition("/")[2]
-        for past in (
-            calls.find_calls_naming(connection, session.workspace, name)
-            if len(name) >= _CARRIED_WORDS
-            else ()
-        ):
+        if len(name) < _MIN_NAME_CHARS:
+            continue
+        for past in calls.find_calls_naming(connection, session.workspace, name):
             if past.key == own_key or "edits" not in tags_of(past.name):
                 continue
             texts = collect_texts(parse_arguments(past.arguments))
@@ -91,8 +85,7 @@ def why_foreign_line(connection: apsw.Connection, session_id: str, passage: Pass
 
 
 def strip_talk(ran: SourceText) -> str:
-    """Return the call as it is kept: without lines that it only prints and text that it only writes into a
-    file."""
+    """Return the call without lines that it only prints and text that it only writes into a file."""
     if not ran.is_command:
         return ran.about
     lines = map(fold, ran.text.splitlines())
@@ -113,7 +106,7 @@ def strip_talk(ran: SourceText) -> str:
 
 
 def _strip_string(call: str, start: int, end: int, printed: Collection[str], *, is_document: bool) -> str:
-    """Return a string or here-document of a call without the lines that only speak. A string's first line is
+    """Return a string or here-document of a call without lines of talk. The first line of a string is
     kept."""
     before, lines = call[:start].rstrip("\n").rpartition("\n")[2], call[start:end].split("\n")
     if is_document and _TO_FILE.search(before) and any(map(units.has_prose, lines)):
@@ -128,10 +121,8 @@ def _strip_string(call: str, start: int, end: int, printed: Collection[str], *, 
 
 
 def _why_repeats(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Return which words of a text repeat untrusted text that came before the call, or an empty string.
-
-    Words that the person typed or a local tool printed before are not counted.
-    """
+    """Return the reason if a text repeats untrusted text from before the call, or an empty string. Words that
+    the person typed or a local tool printed do not count."""
     before = [s for s in transcript.sources if s.seq < ran.seq]
     foreign = _join_words(s.folded for s in before if s.tier == "untrusted")
     each: list[tuple[str, str]] = []
@@ -151,11 +142,8 @@ def _join_words(texts: Iterable[str]) -> str:
 
 
 def _runs(text: str, *, is_command: bool) -> Iterable[str]:
-    """Yield the parts of a call that are unlikely to occur twice by chance: runs of words, values and their
-    parts.
-
-    Names of programs that it calls are left out.
-    """
+    """Yield the parts of a call that are unlikely to occur twice by chance: runs of words, and values with
+    their parts, except the names of programs."""
     words = _WORDS.findall(fold(text))
     for at in range(len(words) - _CARRIED_WORDS + 1):
         run = " ".join(words[at : at + _CARRIED_WORDS])

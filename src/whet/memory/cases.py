@@ -1,8 +1,8 @@
-"""A skill's test cases: the sessions that its steps came from, replayed from their records.
+"""Test a skill against the sessions that its steps came from, without running anything.
 
-A case is the request and the commands that ran, with the outcome of each. Replaying a procedure runs
-nothing. Each step must be a command that succeeded in the session, in the procedure's order; steps that no
-session shows, or that failed when last used, are reported. A case disappears when its session is deleted.
+A case is the request of a session and the commands that ran there, with their outcomes. In a replay each step
+of the procedure must be a command that succeeded in the session, in the procedure's order. A case disappears
+when its session is deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STEP = re.compile(r"(?m)^\d+\. (`+)(.+?)\1(?!`)")
 
 
 class SkillCase(msgspec.Struct, frozen=True):
-    """One session as a recorded test: the request, and its commands in order, each with whether it failed."""
+    """One session as a recorded test. `commands` are in order, each with whether it failed."""
 
     session_id: str
     request: str
@@ -29,8 +29,8 @@ class SkillCase(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """The result of replaying a procedure on a case: the steps that succeeded in order, and those that
-    failed."""
+    """The result of replaying a procedure on a case: the steps that succeeded in order, and those that failed
+    when last used."""
 
     case: SkillCase
     shown: tuple[str, ...]
@@ -67,15 +67,14 @@ def load_cases(
         except NotFound:
             continue
         # A call that repeats untrusted text may have worked, but is not a step of a procedure.
-        done = session.results()
         results = [
             source
-            for source in done
+            for source in session.results()
             if source.failed or (source.ran_well and not why_not_own(source, session))
         ]
-        ran = tuple((" ".join(strip_talk(source).split()), source.failed) for source in results)
+        commands = tuple((" ".join(strip_talk(source).split()), source.failed) for source in results)
         request = next((source.text for source in session.sources if source.tier == "user"), "")
-        cases.append(SkillCase(session_id, units.sentences(request)[0] if request else "", ran))
+        cases.append(SkillCase(session_id, units.sentences(request)[0] if request else "", commands))
     return cases
 
 
@@ -83,17 +82,17 @@ def replay(steps: Sequence[str], case: SkillCase) -> Replay:
     """Replay a procedure on a case's recorded commands."""
     succeeded: list[str] = []
     failed: list[str] = []
-    at = 0
+    position = 0
     for step in steps:
-        fits = [
-            n
-            for n, (ran, _) in enumerate(case.commands)
-            if ran == step or entries.restore_placeholders(step, ran)
+        matches = [
+            index
+            for index, (command, _) in enumerate(case.commands)
+            if command == step or entries.restore_placeholders(step, command)
         ]
-        good = [n for n in fits if not case.commands[n][1] and n >= at]
-        if good:
+        successes = [index for index in matches if not case.commands[index][1] and index >= position]
+        if successes:
             succeeded.append(step)
-            at = good[0] + 1
-        elif fits and case.commands[fits[-1]][1]:
+            position = successes[0] + 1
+        elif matches and case.commands[matches[-1]][1]:
             failed.append(step)
     return Replay(case, tuple(succeeded), tuple(failed))

@@ -1,9 +1,7 @@
-"""One change to the notes or to a skill: planned from the current state, judged, and entered in one
-transaction.
+"""Plan a change to the notes or to a skill, have it judged, and enter it in the ledger in one transaction.
 
-If the item changes between reading and writing, the whole change is planned again. If the same call
-already made a row, that row is returned. Files are written later (`journal.py`); evidence is judged in
-`gate.py`.
+If the item changes meanwhile, the change is planned again. If the same call has already made a row, that row
+is returned. Files are written later (`journal.py`); evidence is judged in `gate.py`.
 """
 
 from __future__ import annotations
@@ -41,12 +39,12 @@ _TRIES = 5
 
 
 class _Planned(NamedTuple):
-    """A planned row: the state it was planned from, how to read that state again, and the texts of its
-    files."""
+    """A planned row. `base` is the state from which it was planned, `read_base` reads that state again, and
+    `texts` are those of its files."""
 
     row: NewRow
     base: object = None
-    there: Callable[[apsw.Connection], object] | None = None
+    read_base: Callable[[apsw.Connection], object] | None = None
     texts: Sequence[bytes] = ()
 
 
@@ -77,14 +75,13 @@ class Changes:
         return self._enter_planned_row(lambda: self._plan_skill(request, origin), f"the skill {request.name}")
 
     def keep_refusal(self, request: MemoryRequest | SkillRequest, origin: Origin, error: Refused) -> None:
-        """Store a refused change of a review, so that the person can look at it and accept a note by hand."""
-        is_claim = request.content and request.evidence and not isinstance(error, Repeated)
-        if origin.write_origin != "review" or not is_claim or not origin.tool_call_id:
+        """Store a refused change of a review, so that the person can read it and accept a note by hand."""
+        has_evidence = request.content and request.evidence and not isinstance(error, Repeated)
+        if origin.write_origin != "review" or not has_evidence or not origin.tool_call_id:
             return
+        edit = EntryChange("", mask(request.content))
         row = msgspec.structs.replace(
-            self._build_row(
-                request, origin, GateVerdict("untrusted"), EntryChange("", mask(request.content))
-            ),
+            self._build_row(request, origin, GateVerdict("untrusted"), edit),
             action="add" if isinstance(request, MemoryRequest) else request.action,
             state="refused",
             hash="",
@@ -98,11 +95,11 @@ class Changes:
             planned = plan()
 
             def work(connection: apsw.Connection, planned: _Planned = planned) -> LedgerRow | None:
-                by = planned.row.origin
-                if existing := ledger.find_by_call(connection, by.session_id, by.tool_call_id):
+                origin = planned.row.origin
+                if existing := ledger.find_by_call(connection, origin.session_id, origin.tool_call_id):
                     return existing
-                if planned.there and planned.there(connection) != planned.base:
-                    return None  # it changed between being read and being written
+                if planned.read_base and planned.read_base(connection) != planned.base:
+                    return None  # the item has changed since it was read
                 for content in planned.texts:
                     learned.store_text(connection, content)
                 row = ledger.insert_row(connection, planned.row, self._reader.now())
@@ -162,28 +159,29 @@ class Changes:
     def _keep_old_if_doubtful(
         self, request: MemoryRequest, verdict: GateVerdict, base: str
     ) -> tuple[MemoryRequest, str]:
-        """Return an addition and the old entry if the new text doesn't clearly take that entry's place."""
+        """Return the request and an empty string. If a replacement is not clearly a newer version of its
+        entry, return it as an addition, with the entry."""
         if request.action != "replace" or not verdict.text:
             return request, ""
         from whet.memory.removal import takes_place  # noqa: PLC0415 - loads what reads sessions
 
         old = notes.find_entry(base, request.old_text).statement
-        if takes_place(old, verdict.text) or settling.is_persons_entry(
-            _list_rows(self._reader, request), old
-        ):
+        if takes_place(old, verdict.text):
+            return request, ""
+        if settling.is_persons_entry(_list_rows(self._reader, request), old):
             return request, ""
         return msgspec.structs.replace(request, action="add", old_text=""), old
 
     def _hold_removal(self, row: NewRow) -> NewRow:
-        """Let the person decide on a conversation's change that takes a note away without clear evidence."""
+        """Return the row, put into the inbox for the person if it removes text without clear evidence."""
         if self.judge_override or row.origin.write_origin != "foreground" or row.state != "active":
             return row
         doubt = self._database.read_now(lambda db: settling.find_doubt(db, row))
         return msgspec.structs.replace(row, state="inbox", reason=doubt) if doubt else row
 
     def _resolve_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
-        """Return the request with the entry's real text, if the model named the entry by its own earlier
-        wording."""
+        """Return the request. If the model names an entry by the words in which it proposed it, replace these
+        by the entry's text."""
         part = notes.fold(request.old_text)
         if not part or any(part in notes.fold(entry) for entry in existing):
             return request
@@ -235,7 +233,7 @@ class Changes:
         )
         by_hand = origin.write_origin in ("user", "import")
         plan = skill_changes.plan(files, request, by_hand=by_hand)
-        is_persons = self._check_owner(request, origin)
+        is_persons_own = self._check_owner(request, origin)
         verdict = self._judge_skill(request, origin, plan)
         if verdict.name not in ("", request.name):
             return self._plan_skill(_rename(request, verdict.name), origin)
@@ -251,9 +249,10 @@ class Changes:
             base_hash=skill_changes.hash_tree(hashes),
             hash=skill_changes.hash_tree({**hashes, **after}),
         )
-        takes_lines = self._hold_removal(row).state == "inbox"
-        if (is_persons or takes_lines) and not request.confirmed:
-            raise NeedsYes(_question(request, skill_changes.describe_change(files, plan), is_persons))
+        removes_lines = self._hold_removal(row).state == "inbox"
+        if (is_persons_own or removes_lines) and not request.confirmed:
+            change_text = skill_changes.describe_change(files, plan)
+            raise NeedsYes(_question(request, change_text, is_persons_own=is_persons_own))
         texts = [content for content in plan.files.values() if content is not None]
         return _Planned(row, hashes, read_base, texts)
 
@@ -267,8 +266,7 @@ class Changes:
             return self.judge_override(claim, origin)
         if not claim.text:
             return GateVerdict("user")
-        # Imported at the first change: the gate takes longer to import than all other modules used here
-        # together.
+        # The gate takes longer to import than all other modules used here together.
         from whet.memory.gate import judge_direct, judge_from_sessions  # noqa: PLC0415
 
         if origin.write_origin in ("user", "import"):
@@ -285,7 +283,8 @@ class Changes:
             raise Refused(f"{request.name} is {origin}; it is not changed here", hint=_OWN_SKILL)
 
     def _check_owner(self, request: SkillRequest, origin: Origin) -> bool:
-        """Return whether a conversation changes a person's own skill. Raises Refused for a pinned one."""
+        """Return whether a conversation changes a person's own skill. Raises Refused if the skill is
+        pinned."""
         mark = self._database.read_now(lambda db: learned.get_mark(db, self._profile, request.name))
         if origin.write_origin in ("user", "import") or request.action == "create":
             return False
@@ -294,10 +293,10 @@ class Changes:
         return mark.owner == "person" and origin.write_origin == "foreground"
 
 
-def _question(request: SkillRequest, shown: str, is_persons: bool) -> str:
-    if is_persons:
-        return f"May I {request.action} your own skill '{request.name}'?\n{shown}"
-    return f"May I {request.action} the skill '{request.name}'? It takes lines away.\n{shown}"
+def _question(request: SkillRequest, change_text: str, *, is_persons_own: bool) -> str:
+    if is_persons_own:
+        return f"May I {request.action} your own skill '{request.name}'?\n{change_text}"
+    return f"May I {request.action} the skill '{request.name}'? It takes lines away.\n{change_text}"
 
 
 def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:
@@ -316,13 +315,15 @@ def _find_similar(text: str, existing: Sequence[str]) -> str:
     """Return an entry that makes the same statement with other values or words, or an empty string."""
     from whet.memory.removal import takes_place  # noqa: PLC0415 - loads what reads sessions
 
-    matches = (entry for entry in existing if subjects.may_be_update(entry, text) or takes_place(entry, text))
-    return next(matches, "")
+    for entry in existing:
+        if subjects.may_be_update(entry, text) or takes_place(entry, text):
+            return entry
+    return ""
 
 
 def _list_entries(reader: MemoryReader, text: str, origin: Origin) -> tuple[str, ...]:
-    """Return the entries that hold where a change comes from: another folder's are neither repeated nor
-    replaced by it."""
+    """Return the entries that apply in the folder of a change's session, so that the change is not compared
+    with those of other folders."""
     folder = ""
     if origin.write_origin in ("review", "foreground"):
         folder = reader.database.read_now(
@@ -340,10 +341,8 @@ def _rename(request: SkillRequest, name: str) -> SkillRequest:
 
 
 def _apply_verdict(request: MemoryRequest, verdict: GateVerdict, existing: Sequence[str]) -> MemoryRequest:
-    """Return the request with the text that the gate wrote from the sources.
-
-    An addition replaces the existing entry if there is exactly one that it certainly updates.
-    """
+    """Return the request with the text that the gate wrote from the sources. If an addition certainly updates
+    exactly one existing entry, it becomes a replacement of that entry."""
     if not verdict.text:
         return request
     updated = msgspec.structs.replace(request, content=verdict.text)

@@ -1,9 +1,8 @@
-"""Accepts learned changes: judges them, enters them in the ledger and writes the files.
+"""The learning service: judge learned changes, enter them in the ledger, and write the files.
 
-One service per profile. `submit` plans a lesson on the current state, has it judged (`changes.py`,
-`gate.py`) and enters it as one ledger row in one transaction; the files are written afterwards
-(`reader.py`, `journal.py`, `disk.py`). A review's changes are staged and become active together, in the
-transaction that completes its job (`settle`). This module does not know the tools or who requests reviews.
+There is one service per profile. `submit` has a change judged (`changes.py`, `gate.py`) and enters it as one
+ledger row in one transaction; the files are written afterwards (`reader.py`, `journal.py`, `disk.py`). A
+review's changes are staged, and decided together (`settle`) in the transaction that completes its job.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ class LearningService:
         """Make one change to the notes or a skill. On return it is durable, and its file is written or
         queued.
 
-        A repeated call with the same session and call id returns the stored outcome. Mistakes that the
-        model can correct are returned as an outcome, not raised. Raises StoreError.
+        A repeated call with the same session and call id returns the stored outcome. If the change is
+        refused, the outcome says why, for the model to correct. Raises StoreError.
         """
         try:
             return await asyncio.to_thread(self._enter, request, origin)
@@ -79,11 +78,12 @@ class LearningService:
     def settle(
         self, connection: apsw.Connection, task_id: str, doubts: Mapping[int, str] | None = None
     ) -> list[LedgerRow]:
-        """Settle a review's staged rows inside the caller's transaction, and return all rows of the review.
+        """Decide on a review's staged rows inside the caller's transaction, and return all rows of the
+        review.
 
-        Each row becomes active, quarantined or refused, or waits in the inbox. A row with an entry in
-        `doubts` goes to the inbox instead of becoming active; a row that no longer fits the current state is
-        refused with the reason. Call `apply` to write the files.
+        A row becomes active, quarantined or refused, or goes to the inbox. It goes to the inbox instead of
+        becoming active if `doubts` has a reason for it, and is refused if it can't be applied to the current
+        state. Call `apply` to write the files.
         """
         return settling.settle(connection, self.reader, task_id, doubts or {})
 
@@ -102,7 +102,7 @@ class LearningService:
         return await self.database.read(lambda db: ledger.get(db, row_id, self.profile))
 
     async def describe_whole(self, row: LedgerRow) -> str:
-        """Return the full text of everything that accepting a change would write or remove."""
+        """Return all text that would be written or removed if the change was accepted."""
         from whet.memory.whole_change import describe_whole  # noqa: PLC0415 - only when a person decides
 
         new = {change.path: change.after for change in row.changes if change.after}
@@ -119,7 +119,7 @@ class LearningService:
         return (await self.accept_all([row_id]))[0]
 
     async def accept_all(self, row_ids: Sequence[int]) -> list[LedgerRow]:
-        """Make waiting changes active in this order: all of them or none. Raises NotFound, CannotUndo."""
+        """Make waiting changes active in this order. If one fails, none is. Raises NotFound, CannotUndo."""
 
         def work(connection: apsw.Connection) -> list[LedgerRow]:
             return [
@@ -136,8 +136,8 @@ class LearningService:
         return await self._decide(row_id, lambda db, row: undo.reject(db, row, reason))
 
     async def forget(self, session_id: str, origin: Origin, *, dry_run: bool) -> list[ForgetStep]:
-        """Undo every change learned from a session and return the steps, newest change first. A change that
-        can't be undone is kept, and its step says why. With `dry_run`, only return the steps."""
+        """Undo every change that was learned from a session, the newest first, and return the steps. If a
+        change can't be undone, its step says why. With `dry_run`, only return the steps."""
         if dry_run:
             await asyncio.to_thread(self.reader.sync_files)
             return await self.database.read(lambda db: undo.plan_forgetting(db, self.profile, session_id))
@@ -155,9 +155,9 @@ class LearningService:
         Raises StoreBusy if another process is using the database; it is safe to call again.
         """
         await asyncio.to_thread(self.reader.sync_files)
-        done = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))
+        purged = await self.database.write(lambda db: undo.purge_words(db, self.profile, session_id))
         await asyncio.to_thread(erase, self.database)
-        return done
+        return purged
 
     async def _decide(
         self, row_id: int, decide: Callable[[apsw.Connection, LedgerRow], LedgerRow]

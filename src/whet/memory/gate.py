@@ -1,8 +1,8 @@
-"""Judges every learned write: which text it points at, whose words those are, and whether they may be kept.
+"""Judge every learned change: find the texts that it quotes, who wrote them, and whether they may be stored.
 
-The model's own words are never evidence: the stored text is written from the sources (`entries.py`). A
-refusal carries a reason that helps the model point better. Text from untrusted sources, and prose of files
-and programs, waits for the person. This module knows neither files nor the ledger.
+The model's own words are never evidence: the stored text is written from the sources (`entries.py`). The
+reason of a refusal helps the model to quote better. Text from untrusted sources, and sentences of files and
+programs, wait for the person. This module knows neither files nor the ledger.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
 def judge_direct(claim: Claim, *, is_brought: bool) -> GateVerdict:
-    """Judge a text of the person's own, or one `is_brought` from another program's memory.
+    """Judge a text that the person wrote, or that `is_brought` from another program's memory.
 
-    Brought text waits for the person. Raises Refused for text that may not be kept whoever wrote it, and
-    for brought text that reads like orders to the assistant: a person who accepts many entries at once may
-    not notice it.
+    Brought text waits for the person. Raises Refused for text that may never be stored, and for brought text
+    that reads like orders to the assistant, because a person who accepts many entries at once may overlook
+    it.
     """
     finding = scan(claim.text)
     if not finding and is_brought and (order := find_orders(claim.text)):
         finding = f"it reads like orders to the assistant: {order!r}"
     if finding:
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
-    mine, *known_texts = (
+    folded, *existing = (
         fold(text).removeprefix("pitfall: ").rstrip(".") for text in (claim.text, *claim.existing)
     )
-    if mine and mine in known_texts:
-        raise _repeat_error(claim.existing[known_texts.index(mine)])
+    if folded and folded in existing:
+        raise _repeat_error(claim.existing[existing.index(folded)])
     if is_brought:
         host = find_outside_host(claim.text)
         return GateVerdict("untrusted", why=f"it was written elsewhere{f' and names {host}' if host else ''}")
@@ -69,57 +69,54 @@ def judge_from_sessions(
     *,
     foreground: bool,
 ) -> GateVerdict:
-    """Judge a claim by the session, of these, that holds most of its quotes. Quotes from other sessions are
-    left out.
+    """Judge a claim by the session that contains most of its quotes. Other quotes are dropped.
 
     Raises Refused, NotFound.
     """
-    best: tuple[tuple[str, ...], QuotableTranscript] | None = None
+    best: QuotableTranscript | None = None
+    best_quotes: tuple[str, ...] = ()
     for session_id in session_ids:
-        if database.read_now(lambda db, one=session_id: sessions.get(db, one)).private:
+        if database.read_now(lambda db, id_=session_id: sessions.get(db, id_)).private:
             raise Refused("This session is private: nothing is learned from it", hint="Go on without saving.")
-        candidate = database.read_now(lambda db, one=session_id: load_transcript(db, one, trusted_tools))
-        matches = tuple(
-            quote for quote in claim.quotes if candidate.find_passage(quote, is_step=claim.kind == "skill")
-        )
-        if best is None or len(matches) > len(best[0]):
-            best = matches, candidate
-        if matches == claim.quotes:
+        transcript = database.read_now(lambda db, id_=session_id: load_transcript(db, id_, trusted_tools))
+        is_step = claim.kind == "skill"
+        quotes = tuple(quote for quote in claim.quotes if transcript.find_passage(quote, is_step=is_step))
+        if best is None or len(quotes) > len(best_quotes):
+            best, best_quotes = transcript, quotes
+        if quotes == claim.quotes:
             break
     assert best is not None  # a lesson always belongs to a session
-    matches, transcript = best
-    transcript.why_foreign_line = lambda one: database.read_now(
-        lambda db: why_foreign_line(db, transcript.session_id, one)
+    chosen = best
+    chosen.why_foreign_line = lambda passage: database.read_now(
+        lambda db: why_foreign_line(db, chosen.session_id, passage)
     )
-    if matches and len(session_ids) > 1:
-        claim = msgspec.structs.replace(claim, quotes=matches)
-    return judge(claim, transcript, foreground=foreground)
+    if best_quotes and len(session_ids) > 1:
+        claim = msgspec.structs.replace(claim, quotes=best_quotes)
+    return judge(claim, chosen, foreground=foreground)
 
 
 def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> GateVerdict:
-    """Return the verdict with the text to store for a claim. Raises Refused with a hint on how to make it
-    acceptable."""
+    """Return the verdict on a claim, with the text to store. Raises Refused, with a hint for a better
+    claim."""
     if claim.is_verbatim:
         return _judge_file(claim, transcript)
     passages = _find_passages(claim, transcript, foreground=foreground)
     if claim.kind == "skill":
         passages += _find_named_calls(claim.text, passages, transcript)
     passages += [reply for item in passages for reply in transcript.find_replies(item)]
-    usable = _add_remedy([_check_passage(item, claim, transcript) for item in passages], transcript)
-    is_pitfall = any(item.source.failed for item in usable)
-    passages = [_drop_prose(item, claim, transcript, is_pitfall=is_pitfall) for item in usable]
-    passages += _find_suggested_calls(usable, transcript)
+    checked = _add_remedy([_check_passage(item, claim, transcript) for item in passages], transcript)
+    is_pitfall = any(item.source.failed for item in checked)
+    passages = [_drop_prose(item, claim, transcript, is_pitfall=is_pitfall) for item in checked]
+    passages += _find_suggested_calls(checked, transcript)
     _refuse_off_topic(claim, passages, transcript)
     _refuse_repeats(claim, passages)
     # Show commands with the placeholders that error messages of local programs use.
     errors = (item for item in transcript.results() if item.failed and item.tier == "observed")
     forms = [form for item in errors for form in units.find_quoted_commands(item.text)]
-    lines = (
-        [entries.write_note(passages, forms)]
-        if claim.kind == "memory"
-        else entries.write_steps(passages, forms)
-    )
-    text = "\n".join(lines)
+    if claim.kind == "memory":
+        text = entries.write_note(passages, forms)
+    else:
+        text = "\n".join(entries.write_steps(passages, forms))
     if finding := scan(text):
         raise Refused(f"Not kept: {finding}", hint="Point at another statement.")
     if claim.target == "user" and not any(item.tier == "user" for item in passages):
@@ -139,21 +136,20 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
 def _judge_file(claim: Claim, transcript: QuotableTranscript) -> GateVerdict:
     """Accept a file if the person typed each of its lines or a local tool printed it. Raises Refused
     otherwise."""
-    quoted: dict[int, Passage] = {}
+    passages: dict[int, Passage] = {}
     for line in filter(str.strip, claim.text.splitlines()):
         passage = transcript.find_passage(line, is_exact=True)
-        is_good = passage is not None and passage.tier in ("user", "observed") and not passage.source.failed
-        if passage is None or not is_good or _why_unconfirmed([passage], transcript):
+        is_usable = passage is not None and passage.tier in ("user", "observed") and not passage.source.failed
+        if passage is None or not is_usable or _why_unconfirmed([passage], transcript):
             raise Refused(
                 f"Nobody typed this line, and no local tool showed it: {_short(line)}",
                 hint="A file keeps what stands in the session; SKILL.md is written for you.",
             )
-        quoted.setdefault(id(passage.source), passage)
+        passages.setdefault(id(passage.source), passage)
     if finding := scan(claim.text):
         raise Refused(f"Not kept: {finding}", hint="Leave it out.")
-    return GateVerdict(
-        "observed", tuple(_build_quote(passage, transcript.session_id) for passage in quoted.values())
-    )
+    quotes = tuple(_build_quote(passage, transcript.session_id) for passage in passages.values())
+    return GateVerdict("observed", quotes)
 
 
 def _find_request(passages: Sequence[Passage], transcript: QuotableTranscript) -> str:
@@ -164,8 +160,8 @@ def _find_request(passages: Sequence[Passage], transcript: QuotableTranscript) -
 
 
 def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Passage]:
-    """Return the passages that the quotes point at. In a conversation without quotes, return the sentences
-    typed this turn."""
+    """Return the passages that the quotes point at. If a conversation's claim has no quotes, return sentences
+    that the person typed this turn. Raises Refused if there is no usable passage."""
     if not claim.quotes and foreground:
         return _find_turn_passages(claim, transcript)
     quotes = list(dict.fromkeys(claim.quotes[:_MAX_QUOTES])) or [claim.text]
@@ -180,7 +176,7 @@ def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: 
         if passage is None:
             hint = "Copy it letter by letter from the person or from a result, one message per quote."
             raise Refused(f"This quote does not stand in the session: {_short(quote)}", hint=hint)
-        if _means_something(quote, passage):
+        if _is_long_enough(quote, passage):
             passages.append(passage)
     if not passages:
         raise Refused(
@@ -196,7 +192,8 @@ def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: 
 
 
 def _find_turn_passages(claim: Claim, transcript: QuotableTranscript) -> list[Passage]:
-    """Return the sentences typed this turn that share words with the claim, or all of them if none does."""
+    """Return the sentences typed this turn that share words with the claim, or all sentences if none does.
+    Raises Refused if there are none."""
     words = set(content_words(claim.text))
     messages = [item for item in transcript.sources if item.turn == transcript.turn and item.tier == "user"]
     sentences = [sentence for item in messages for sentence in units.sentences(item.text)]
@@ -212,7 +209,8 @@ def _find_turn_passages(claim: Claim, transcript: QuotableTranscript) -> list[Pa
     return [item for item in passages if not units.is_question(item.unit)] or passages
 
 
-def _means_something(quote: str, passage: Passage) -> bool:
+def _is_long_enough(quote: str, passage: Passage) -> bool:
+    """Return whether a quote is long enough to point at a passage."""
     folded = fold(quote)
     if folded == fold(passage.unit) or not passage.unit or _PACKED.search(folded):
         return len(folded) >= 2
@@ -223,8 +221,7 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
     """Return the passage, marked untrusted if it repeats untrusted text.
 
     Raises Refused for a question, a statement that was taken back later, and a text that is too long. A
-    command that fetches only sources that the project names may be a step or a failure, but without its
-    output.
+    command that fetches only from known sources is trusted as a step or a failure, without its output.
     """
     if passage.tier == "user" and _is_question(passage):
         raise Refused(
@@ -240,7 +237,7 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
     if claim.kind == "skill" and ran.is_done and passage.unit:
         is_look = not ran.is_command and passage.tier == "observed"
         if len(passage.unit) > _MAX_LINE_CHARS or (is_look and not _is_confirmed(passage, transcript)):
-            # the call is a step because it ran; its output does not matter
+            # The call is a step because it ran; its output is not needed.
             passage = msgspec.structs.replace(passage, unit="")
     if len(passage.unit) > _MAX_LINE_CHARS:
         raise Refused(
@@ -260,7 +257,7 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
 
 
 def _is_question(passage: Passage) -> bool:
-    """Return whether the passage is a question. A statement followed by a short question is not."""
+    """Return whether the quoted sentence is a question, also if its message contains statements."""
     quote = fold(passage.quote)
     return units.is_question(passage.unit) and not any(
         quote in fold(part) for part in units.find_statements(passage.unit)
@@ -270,14 +267,15 @@ def _is_question(passage: Passage) -> bool:
 def _drop_prose(
     passage: Passage, claim: Claim, transcript: QuotableTranscript, *, is_pitfall: bool
 ) -> Passage:
-    """Drop a command's output in words if the claim is about the command, or if it failed."""
+    """Return the passage without its output if that is prose and the claim is about the command, or if it is
+    the unconfirmed output of a failed command."""
     if passage.tier != "observed" or not passage.source.is_command:
         return passage
     if passage.source.failed:
         return passage if _is_confirmed(passage, transcript) else msgspec.structs.replace(passage, unit="")
-    about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, passage.source.call)
+    is_about_call = is_pitfall or claim.kind == "skill" or _names_call(claim.text, passage.source.call)
     is_prose = units.is_prose(passage.unit) or not _is_confirmed(passage, transcript)
-    return msgspec.structs.replace(passage, unit="") if about_call and is_prose else passage
+    return msgspec.structs.replace(passage, unit="") if is_about_call and is_prose else passage
 
 
 def _names_call(text: str, call: str) -> bool:
@@ -288,7 +286,7 @@ def _names_call(text: str, call: str) -> bool:
 def _find_named_calls(
     text: str, passages: Sequence[Passage], transcript: QuotableTranscript
 ) -> list[Passage]:
-    """Return the successful calls whose commands the claim spells out exactly."""
+    """Return the successful calls of the passages' turns whose complete command the claim contains."""
     folded = fold(text)
     source_ids = {id(item.source) for item in passages}
     turns = {item.source.turn for item in passages}
@@ -302,18 +300,19 @@ def _find_named_calls(
 
 
 def _add_remedy(passages: list[Passage], transcript: QuotableTranscript) -> list[Passage]:
-    """Add the call that worked to passages that failed. Raises Refused if no call worked."""
-    failed = [one for one in passages if one.source.failed]
-    if not failed or any(one.source.seq > failed[-1].source.seq for one in passages):
+    """Return passages of failed calls with the call that worked afterwards. Raises Refused if there is
+    none."""
+    failed = [passage for passage in passages if passage.source.failed]
+    if not failed or any(passage.source.seq > failed[-1].source.seq for passage in passages):
         return passages
     last = failed[-1].source
-    mine = set(last.call.split())
-    later = [one for one in transcript.results() if one.seq > last.seq and one.ran_well]
-    nearest = max(later, key=lambda one: len(mine & set(one.call.split())), default=None)
+    words = set(last.call.split())
+    later = [result for result in transcript.results() if result.seq > last.seq and result.ran_well]
+    nearest = max(later, key=lambda result: len(words & set(result.call.split())), default=None)
     if nearest is not None:
-        shared = len(mine & set(nearest.call.split())) * 2
-        # Half of a long command is often only its item.
-        if shared > len(mine) or shared == len(mine) <= 2:
+        doubled_shared = len(words & set(nearest.call.split())) * 2
+        # More than half of the words must be the same; half is enough for a command of two.
+        if doubled_shared > len(words) or doubled_shared == len(words) <= 2:
             return [*passages, _point_at_call(nearest, transcript)]
     steps = _find_suggested_calls(failed, transcript)
     if any(_is_settled(failed[-1], step.source, transcript) for step in steps):
@@ -325,19 +324,18 @@ def _add_remedy(passages: list[Passage], transcript: QuotableTranscript) -> list
 
 
 def _point_at_call(ran: SourceText, transcript: QuotableTranscript) -> Passage:
-    """Return the passage for a call that worked. It is untrusted if the call repeats untrusted text."""
+    """Return the passage for a call that worked, untrusted if the call repeats untrusted text."""
     why = why_not_own(ran, transcript)
     return Passage(ran.call, ran, "", "untrusted" if why else "observed", why)
 
 
 def _is_settled(failed: Passage, step: SourceText, transcript: QuotableTranscript) -> bool:
-    """Return whether the failed call was run again after the step its error asks for, without the same
-    error."""
-    error, mine = fold(failed.unit), set(failed.source.call.split())
-    again = [result for result in transcript.results() if result.seq > step.seq and result.tier == "observed"]
+    """Return whether a similar call ran without the error after the step that the error asks for."""
+    error, words = fold(failed.unit), set(failed.source.call.split())
+    later = [result for result in transcript.results() if result.seq > step.seq and result.tier == "observed"]
     return any(
-        len(mine & set(result.call.split())) * 2 >= len(mine) and error not in result.folded
-        for result in again
+        len(words & set(result.call.split())) * 2 >= len(words) and error not in result.folded
+        for result in later
     )
 
 
@@ -355,7 +353,7 @@ def _find_suggested_calls(passages: Sequence[Passage], transcript: QuotableTrans
 
 
 def _why_unconfirmed(passages: Sequence[Passage], transcript: QuotableTranscript) -> str:
-    """Return why the person has to decide about words of a file or a program, or an empty string."""
+    """Return why the person must decide about words of a file or a program, or an empty string."""
     for passage in passages:
         if passage.tier == "observed" and passage.unit and not _is_confirmed(passage, transcript):
             label = passage.source.call[:60] or "a result"
@@ -364,10 +362,10 @@ def _why_unconfirmed(passages: Sequence[Passage], transcript: QuotableTranscript
 
 
 def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
-    """Return whether the lines hold no sentence: settings, values, commands that ran.
+    """Return whether a passage contains no sentence, only settings, values and commands that ran.
 
-    Words of a file or a program have no authority, whatever of them the person typed or a call tried: a
-    stranger's sentence can name both.
+    A sentence of a file or a program may be a stranger's, even if the person typed a part of it or a call
+    tried it.
     """
     if any(units.has_prose(line) or units.has_short_sentence(line) for line in passage.unit.splitlines()):
         return False
@@ -380,19 +378,21 @@ def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
 
 
 def _refuse_off_topic(claim: Claim, passages: Sequence[Passage], transcript: QuotableTranscript) -> None:
-    """Refuse quotes that contain none of the values that the claim is about.
+    """Raise Refused if the quotes contain none of the values in the claim.
 
     Words are not compared, because the claim may be in another language. Two words joined by a dash or a
-    slash are not a value. A skill's step may name values from anywhere in the session except untrusted
-    text.
+    slash are not a value. The values of a skill may be anywhere in the session except in untrusted text.
     """
     values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.edited_text)
     subjects = {value for value in values if not _TWO_WORDS.fullmatch(value)}
-    there = fold(" ".join(f"{item.unit} {item.source.call} {item.source.text[:4_000]}" for item in passages))
     if claim.kind == "skill":
-        there = " ".join(item.folded for item in transcript.sources if item.tier != "untrusted")
+        text = " ".join(item.folded for item in transcript.sources if item.tier != "untrusted")
+    else:
+        text = fold(
+            " ".join(f"{item.unit} {item.source.call} {item.source.text[:4_000]}" for item in passages)
+        )
     parts = {part for value in subjects for part in re.findall(r"\w{3,}|\d+", value)}
-    if subjects and not any(value in there for value in (*subjects, *parts)):
+    if subjects and not any(value in text for value in (*subjects, *parts)):
         raise Refused(
             f"The quotes are about something else: they don't hold {_short(', '.join(sorted(subjects)[:4]))}",
             hint="Quote the statement that does.",
@@ -406,10 +406,12 @@ def _repeat_error(text: str) -> Repeated:
 
 
 def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
-    """Refuse a claim if one existing entry already contains all its lines and calls."""
+    """Raise Repeated if one existing entry already contains all lines and calls of the passages."""
     lines = [fold(line) for passage in passages for line in passage.unit.splitlines()]
+    if not lines:
+        return
     calls = [fold(strip_talk(passage.source)) for passage in passages if not passage.unit]
-    for existing in claim.existing if lines else ():
+    for existing in claim.existing:
         if all(has_part(fold(existing), part) for part in (*lines, *calls)):
             raise _repeat_error(existing)
 

@@ -1,8 +1,7 @@
-"""Installs a skill from elsewhere: checks that it is valid, looks for suspicious parts, and enters it in the
+"""Install a skill from elsewhere: check that it is valid, search it for suspicious lines, and enter it in the
 ledger.
 
-Findings do not reject it: the skill is quarantined until a person has looked at it. Nothing in it is run.
-The caller provides the folder.
+A skill with suspicious lines is quarantined until a person has read it. Nothing in it is run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MAX_FINDINGS = 10
 
 
 class SkillIntake(msgspec.Struct, frozen=True):
-    """A foreign skill that was read: its files, and the findings that a person should look at first."""
+    """A skill from elsewhere. `findings` are its suspicious lines, which a person should read first."""
 
     name: str
     description: str
@@ -66,10 +65,8 @@ def read_folder(folder: Path) -> SkillIntake:
 def enter(
     connection: apsw.Connection, intake: SkillIntake, source: str, *, profile: str, now: str
 ) -> LedgerRow:
-    """Enter a skill inside the caller's transaction; its files are written later.
-
-    It takes the place of older versions that wait. Raises Refused if the name is in use.
-    """
+    """Enter a skill in the ledger inside the caller's transaction; its files are written later. Waiting older
+    versions are dropped. Raises Refused if there is an active skill of that name."""
     root = f"skills/{intake.name}/"
     if any(state.wanted for state in learned.list_file_states(connection, profile, root)):
         hint = f"to install it again: whet undo, or rm -r the folder skills/{intake.name}"

@@ -1,7 +1,7 @@
-"""MEMORY.md and USER.md as text: entries, the section for pitfalls, single edits, and how two texts differ.
+"""Parse and edit the text of MEMORY.md and USER.md: their entries, and the section for pitfalls.
 
-A file is a person's Markdown: an entry is a list item or a paragraph, and an edit touches its lines only,
-so that everything else stays as it was typed. Nothing here reads or writes a file.
+A file is a person's Markdown: an entry is a list item or a paragraph, and an edit changes only its lines.
+This module reads and writes no files.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from itertools import accumulate, dropwhile, zip_longest
+from itertools import dropwhile, zip_longest
 
 import msgspec
 
@@ -24,13 +24,13 @@ PITFALL_PREFIX = "Pitfall: "
 _PITFALL = re.compile(r"\s*(?:[-*]\s+)?pitfall\s*:\s*", re.IGNORECASE)
 _BULLET = re.compile(r"^[-*+]\s+")
 _MAX_ENTRY_CHARS = 700
-# The end of an entry that rests on a file's or a command's text and not on words of the person.
+# The end of an entry whose evidence is a file's or a command's text and not the person's words.
 _SEEN = re.compile(r"\((?:checked )?\d{4}-\d\d-\d\d\)$")
 
 
 class NoteEntry(msgspec.Struct, frozen=True):
-    """One entry: its text without the bullet, its section's heading in lower case, and its first and last
-    line."""
+    """One entry: its text without the bullet, its section's heading in lower case, and the indexes of its
+    first and last line."""
 
     text: str
     section: str
@@ -44,7 +44,7 @@ class NoteEntry(msgspec.Struct, frozen=True):
 
     @property
     def statement(self) -> str:
-        """The entry as `add` takes it: a pitfall begins with the prefix "Pitfall: "."""
+        """The entry's text. A pitfall begins with the prefix "Pitfall: "."""
         return f"{PITFALL_PREFIX}{self.text}" if self.is_pitfall else self.text
 
 
@@ -142,24 +142,26 @@ def diff_entries(before: str, after: str) -> list[EntryChange]:
     old = [entry.statement for entry in parse_entries(before)]
     new = [entry.statement for entry in parse_entries(after)]
     edits: list[EntryChange] = []
-    for tag, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, old_start, old_end, new_start, new_end in difflib.SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
         if tag == "equal":
             continue
-        gone = [text for text in old[i:j] if text not in new]
-        come = [text for text in new[k:m] if text not in old]
-        edits += [EntryChange(*pair) for pair in zip_longest(gone, come, fillvalue="")]
+        removed = [text for text in old[old_start:old_end] if text not in new]
+        added = [text for text in new[new_start:new_end] if text not in old]
+        edits += [EntryChange(*pair) for pair in zip_longest(removed, added, fillvalue="")]
     return edits
 
 
 def apply_changes(text: str, target: Target, edits: Sequence[EntryChange]) -> tuple[str, list[EntryChange]]:
-    """Apply the changes to the text too. Returns the new text and the changes that no longer fit."""
-    lost: list[EntryChange] = []
+    """Apply changes to the text. Returns the new text and the changes that could not be applied."""
+    failed: list[EntryChange] = []
     for edit in edits:
         try:
             text = apply_change(text, target, edit)
         except Refused:
-            lost.append(edit)
-    return text, lost
+            failed.append(edit)
+    return text, failed
 
 
 def check_room(text: str, after: str, target: Target, limit_chars: int) -> None:
@@ -177,15 +179,12 @@ def check_room(text: str, after: str, target: Target, limit_chars: int) -> None:
 
 
 def append_entry(text: str, target: Target, statement: str) -> str:
-    """Return the text with exactly this entry added at the end of its section.
-
-    The entry is not checked: a restored entry was in the file before, and a person's own entries have no
-    limits.
-    """
+    """Return the text with this entry added at the end of its section. Neither the entry nor the file's size
+    is checked."""
     is_pitfall = target == "memory" and statement.startswith(PITFALL_PREFIX)
     entry = statement.removeprefix(PITFALL_PREFIX) if is_pitfall else statement
     lines = (text.rstrip("\n") or f"{_TITLES[target]}\n").split("\n")
-    if is_pitfall and not any(_is_pitfalls(line) for line in lines):
+    if is_pitfall and not any(map(_is_pitfalls_heading, lines)):
         lines += ["", _PITFALLS_LINE, ""]
     index = _find_end(lines, is_pitfall=is_pitfall)
     bullet = _format_entry(entry)
@@ -197,7 +196,7 @@ def append_entry(text: str, target: Target, statement: str) -> str:
 
 
 def _remove_entry(text: str, entry: NoteEntry) -> str:
-    """Return the text without this entry. The heading of the pitfalls is removed with the last pitfall."""
+    """Return the text without this entry. The last pitfall is removed together with the section's heading."""
     lines = text.split("\n")
     head, tail = lines[: entry.first], lines[entry.last + 1 :]
     if entry.is_pitfall:
@@ -206,12 +205,12 @@ def _remove_entry(text: str, entry: NoteEntry) -> str:
 
 
 def _remove_empty_heading(head: list[str], tail: list[str]) -> list[str]:
-    """Remove the heading that `append_entry` writes from the end of `head` if its section is now empty."""
+    """Remove the pitfalls' heading from the end of `head` if its section is now empty."""
     next_line = next((line for line in tail if line.strip()), "")
-    above = _strip_end(head)
-    if above[-1:] != [_PITFALLS_LINE] or (next_line and not re.match(r"#+\s", next_line)):
+    lines = _strip_end(head)
+    if lines[-1:] != [_PITFALLS_LINE] or (next_line and not re.match(r"#+\s", next_line)):
         return head
-    return [*_strip_end(above[:-1]), *([""] if tail and tail[0].strip() else [])]
+    return [*_strip_end(lines[:-1]), *([""] if tail and tail[0].strip() else [])]
 
 
 def _strip_end(lines: Sequence[str]) -> list[str]:
@@ -220,8 +219,8 @@ def _strip_end(lines: Sequence[str]) -> list[str]:
 
 
 def find_entry(text: str, part: str) -> NoteEntry:
-    """Return the only entry that contains `part` (white space folded). Raises Refused if none or several
-    do."""
+    """Return the entry that contains `part`, ignoring case and white space. Raises Refused if none or several
+    entries do."""
     folded = fold(part)
     if not folded:
         raise Refused("old_text is empty", hint="Give a unique part of the entry.")
@@ -233,7 +232,7 @@ def find_entry(text: str, part: str) -> NoteEntry:
     if matches:
         listing = "; ".join(short(entry.text) for entry in matches[:4])
         raise Refused(f"old_text fits {len(matches)} entries: {listing}", hint="Give a longer part of one.")
-    near = _nearest(folded, [entry.text for entry in all_entries])
+    near = _find_nearest(folded, [entry.text for entry in all_entries])
     raise Refused(
         "No entry holds that old_text",
         hint=f"The nearest entry is: {short(near, 200)}" if near else "There is no entry yet.",
@@ -246,8 +245,8 @@ def fold(text: str) -> str:
 
 
 def clean(content: str) -> str:
-    """Return an entry's text as it is kept: no bullet, no blank lines, no surrounding blanks. Raises
-    Refused."""
+    """Return an entry's text as it is stored, without bullet, blank lines and surrounding blanks. Raises
+    Refused if it is empty, too long or a heading."""
     text = _entry_text([line.strip() for line in content.splitlines() if line.strip()] or [""])
     if not text:
         raise Refused("The content is empty", hint="Say in one or two lines what to remember.")
@@ -267,11 +266,12 @@ def describe_use(text: str, limit_chars: int) -> str:
 
 
 def choose_entries(text: str, limit_chars: int) -> list[NoteEntry]:
-    """Return the entries that a session begins with: all of a file within the limit, otherwise those that
-    fit, in the file's order. Pitfalls get half of the limit, and what they leave is for the others.
+    """Return the entries for a new session's prompt, in the file's order: all if the file is within the
+    limit, else those that fit.
 
-    A person's own words come before what a file or command showed, since no word of a message may be in a
-    rule; of both the later ones, which hold if two differ.
+    Pitfalls get half of the limit, and other entries the remaining space. A person's own words take
+    precedence over the text of files and commands, and later entries over earlier ones, which they may
+    contradict.
     """
     entries = parse_entries(text)
     if len(text.strip()) <= limit_chars:
@@ -288,7 +288,8 @@ def choose_entries(text: str, limit_chars: int) -> list[NoteEntry]:
 
 
 def shorten_notes(target: Target, text: str, limit_chars: int) -> str:
-    """Return a file's text for another program's model: whole, or the entries that fit and how many don't."""
+    """Return a file's text for another program's model. If it is too long, return the entries that fit and
+    the number of the others."""
     chosen = choose_entries(text, limit_chars)
     hidden_count = len(parse_entries(text)) - len(chosen)
     if not hidden_count:
@@ -298,7 +299,7 @@ def shorten_notes(target: Target, text: str, limit_chars: int) -> str:
 
 
 def describe_left_out(target: Target, text: str, prompt_chars: int) -> str:
-    """Return a line for people and models about entries that are not in every prompt; "" if all are."""
+    """Return the line about entries that are not in every session's prompt, or "" if there are none."""
     total = len(parse_entries(text))
     read_count = len(choose_entries(text, prompt_chars))
     if read_count == total:
@@ -310,7 +311,7 @@ def describe_left_out(target: Target, text: str, prompt_chars: int) -> str:
 
 
 def describe_overfull(target: Target, text: str, limit_chars: int) -> str:
-    """Return a line for people about a file over its limit; "" if it is not."""
+    """Return the line for people about a file that is over its limit, or "" if it is not."""
     size = len(text.strip())
     if size <= limit_chars:
         return ""
@@ -321,23 +322,30 @@ def describe_overfull(target: Target, text: str, limit_chars: int) -> str:
 
 
 def find_droppable(text: str, wanted_chars: int) -> list[str]:
-    """Return the longest entries, as few as are needed to free `wanted_chars`."""
-    longest = sorted((entry.text for entry in parse_entries(text)), key=len, reverse=True)[:4]
-    before = accumulate((len(entry) + 3 for entry in longest), initial=0)
-    return [entry for entry, chars in zip(longest, before, strict=False) if chars < wanted_chars]
+    """Return up to four of the longest entries, no more than are needed to free `wanted_chars`."""
+    droppable: list[str] = []
+    freed_chars = 0
+    for entry in sorted((entry.text for entry in parse_entries(text)), key=len, reverse=True)[:4]:
+        if freed_chars >= wanted_chars:
+            break
+        droppable.append(entry)
+        freed_chars += len(entry) + 3
+    return droppable
 
 
 def _find_end(lines: Sequence[str], *, is_pitfall: bool) -> int:
     """Return the index of the line before which a new entry is inserted."""
     if is_pitfall:
-        start = next(number for number, line in enumerate(lines) if _is_pitfalls(line)) + 1
+        start = next(index for index, line in enumerate(lines) if _is_pitfalls_heading(line)) + 1
     else:
         start = 1 if lines and lines[0].startswith("# ") else 0
-    end = next((n for n in range(start, len(lines)) if re.match(r"#+\s", lines[n])), len(lines))
+    end = start
+    while end < len(lines) and not re.match(r"#+\s", lines[end]):
+        end += 1
     return max(start, len(_strip_end(lines[:end])))
 
 
-def _is_pitfalls(line: str) -> bool:
+def _is_pitfalls_heading(line: str) -> bool:
     return re.match(r"##+\s+pitfalls\s*$", line, re.IGNORECASE) is not None
 
 
@@ -356,7 +364,8 @@ def _join(lines: Sequence[str]) -> str:
     return text + "\n" if text.strip() else ""
 
 
-def _nearest(part: str, texts: Sequence[str]) -> str:
+def _find_nearest(part: str, texts: Sequence[str]) -> str:
+    """Return the text that shares most words with `part`, or an empty string."""
     words = set(part.split())
     best = max(texts, key=lambda text: len(words & set(fold(text).split())), default="")
     return best if words & set(fold(best).split()) else ""

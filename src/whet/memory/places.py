@@ -1,8 +1,8 @@
-"""Where notes hold: a note of MEMORY.md that was learned in a session holds in that session's repository or
-folder, and below it; one that the person wrote by hand, or changed, holds everywhere.
+"""Decide in which folders a note applies.
 
-The place is read from the ledger, so the file stays as the person sees and edits it. USER.md is about the
-person and holds everywhere.
+A note of MEMORY.md that was learned in a session applies in that session's repository or folder, and below
+it. A note that the person wrote or changed by hand applies everywhere, and so do those of USER.md. The
+folders are read from the ledger; the file does not name them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from whet.contract.texts import flat
 from whet.store import ledger
 
 Places = Mapping[str, frozenset[str]]
-"""The folders in which a note was learned, by its statement; "" is everywhere."""
+"""The folders in which a note applies, by its statement. A note that applies everywhere is not included."""
 
 
 def read_places(connection: apsw.Connection, profile: str) -> Places:
-    """Return the places of the notes that are in force. Notes without an entry hold everywhere."""
+    """Return the folders of the active notes."""
     rows = ledger.list_note_folders(connection, profile)
     roots = {folder: _find_root(folder) for folder in {folder for _, folder in rows}}
     folders: dict[str, frozenset[str]] = {}
@@ -31,13 +31,15 @@ def read_places(connection: apsw.Connection, profile: str) -> Places:
 
 
 def holds_in(places: Places, statement: str, folder: str) -> bool:
-    """Return whether a note holds in a folder; in an unknown one (empty) all do."""
-    known = places.get(statement)
-    return not folder or known is None or any(_is_below(folder, place) for place in known)
+    """Return whether a note applies in a folder. All notes apply in an unknown one (empty)."""
+    note_folders = places.get(statement)
+    if not folder or note_folders is None:
+        return True
+    return any(_is_below(folder, note_folder) for note_folder in note_folders)
 
 
 def group_by_folder(places: Places, statements: Iterable[str]) -> dict[str, list[str]]:
-    """Return the statements that hold only in some folders, by folder."""
+    """Return the statements that apply only in some folders, by folder."""
     groups: dict[str, list[str]] = {}
     for statement in statements:
         for folder in sorted(places.get(statement, ())):
@@ -46,7 +48,7 @@ def group_by_folder(places: Places, statements: Iterable[str]) -> dict[str, list
 
 
 def describe_groups(groups: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return lines that say which notes hold only in which folder; empty if all hold everywhere."""
+    """Return lines about the notes that apply only in some folders, or an empty list."""
     lines: list[str] = []
     for folder, statements in groups.items():
         lines += [f"Only in {folder} and below:", *(f"- {flat(text)}" for text in statements)]
@@ -54,9 +56,9 @@ def describe_groups(groups: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _find_root(folder: str) -> str:
-    """Return this user's repository that a folder belongs to, or the folder itself; "" for "", everywhere."""
+    """Return the repository that a folder belongs to, or the folder itself. "" means everywhere and stays."""
     return str(list_project_folders(Path(folder))[0]) if folder else ""
 
 
-def _is_below(folder: str, place: str) -> bool:
-    return folder == place or folder.startswith(place.rstrip("/") + "/")
+def _is_below(folder: str, parent: str) -> bool:
+    return folder == parent or folder.startswith(parent.rstrip("/") + "/")

@@ -1,9 +1,9 @@
-"""The origin of a result's bytes: this machine's own work, or somewhere else.
+"""Find out whether the bytes of a file or result are this machine's own work or came from elsewhere.
 
-Trust follows bytes. The sandbox counts the bytes that arrive from the network, so it is known which calls
-received any. The text of a command matters only if no sandbox counted. A file is foreign if a call that
-received such bytes, or that read a foreign file, was running when the file was written or moved; the store
-knows when each call of every session ran. Vendored and installed folders are recognised by their path.
+The sandbox counts the bytes that a call receives from the network; without a sandbox, the command's text
+decides. A file is foreign if it was written or moved while a call ran that received such bytes or read a
+foreign file. The store has the times of all calls of all sessions. Vendored and installed folders are
+recognised by their path.
 """
 
 from __future__ import annotations
@@ -36,21 +36,19 @@ _SCRIPT_BYTES = 20_000
 
 
 def may_have_received(command: str, received: bool | None) -> bool:
-    """Return whether a command may have received bytes from the network: by the sandbox's count, else by its
-    text."""
+    """Return whether a command may have received bytes from the network. `received` is the sandbox's answer,
+    or None if there was no sandbox."""
     return reaches_out(command) if received is None else received
 
 
 def is_installed(path: str) -> bool:
-    """Return whether a path lies in a folder of other people's code or downloads."""
+    """Return whether a path is in a folder of other people's code or of downloads."""
     return _INSTALLED.search(path) is not None
 
 
 def names_installed_path(command: str) -> bool:
-    """Return whether a command names a path of other people's code or downloads.
-
-    Programs that it runs from a `bin` folder, and options that set a cache folder, are not counted.
-    """
+    """Return whether a command names a path of other people's code or of downloads. Programs that it runs
+    from a `bin` folder, and options that set a cache folder, do not count."""
     command = re.sub(r"\s--?[\w-]*cache[\w-]*[=\s]\S+", " ", command)
     for word in read(command).programs:
         if re.search(r"/\.?bin/[^/]+$", word):
@@ -59,8 +57,7 @@ def names_installed_path(command: str) -> bool:
 
 
 class FileOrigins:
-    """Finds out where files' bytes came from, by the disk and the store. Used inside a transaction; only
-    reads."""
+    """Finds out where the bytes of files came from. Reads the disk and the store, inside a transaction."""
 
     def __init__(self, connection: apsw.Connection, workspace: str) -> None:
         self._connection = connection
@@ -73,16 +70,19 @@ class FileOrigins:
     def why_any_foreign(self, words: Iterable[str]) -> str:
         """Return why one of the files that these words may name is from elsewhere, or an empty string.
 
-        Words are also looked up below the folders that other words name.
+        Words are also looked up in the folders that other words name.
         """
         paths = list(dict.fromkeys(filter(None, words)))[:_MAX_WORDS]
         folders = [word for word in paths if os.path.isdir(self._resolve(word))][:_MAX_FOLDERS]
-        below = (f"{folder}/{word}" for folder in folders for word in paths if not os.path.isabs(word))
-        return next((why for word in (*paths, *below) if (why := self.why_foreign(word))), "")
+        inside = [f"{folder}/{word}" for folder in folders for word in paths if not os.path.isabs(word)]
+        for path in (*paths, *inside):
+            if reason := self.why_foreign(path):
+                return reason
+        return ""
 
     def why_foreign(self, path: str, depth: int = 0) -> str | None:
         """Return why a file's bytes are from elsewhere, an empty string if they are local, or None if there
-        is no file. `depth` is the number of calls that lead to it from the file in question."""
+        is no file. `depth` is the number of calls through which the search has reached it."""
         if re.search(r"[*?\[]", path) and "\0" not in path:
             matches = islice(glob.iglob(str(self._resolve(path))), _MAX_WORDS)
             return next((why for file in matches if (why := self.why_foreign(file, depth))), None)
@@ -118,26 +118,23 @@ class FileOrigins:
         return self._workspace / os.path.expanduser(path)
 
     def _why_output_foreign(self, call: PastCall, path: str, key: str, depth: int) -> str:
-        """Return why the output of a call is from elsewhere: it received bytes, or read a foreign file."""
+        """Return why the output of a call is from elsewhere (it received bytes, or read a foreign file), or
+        an empty string."""
         if "command" not in tags_of(call.name):
             return ""
-        words = (
-            []
-            if depth >= _MAX_DEPTH
-            else [w for w in _list_words(call) if w and str(self._resolve(w)) != key]
-        )
-        inner_words = () if depth else (w for word in words for w in self._paths_in_script(word))
-        input_why = next(
-            (why for word in (*words, *inner_words) if (why := self.why_foreign(word, depth + 1))), ""
-        )
+        inputs: list[str] = []
+        if depth < _MAX_DEPTH:
+            inputs = [word for word in _list_words(call) if word and str(self._resolve(word)) != key]
+        if not depth:
+            inputs += [path for word in inputs for path in self._paths_in_script(word)]
         command = str(parse_arguments(call.arguments).get("command", ""))
-        if not input_why and not may_have_received(command, call.effects.received):
+        is_foreign = any(self.why_foreign(word, depth + 1) for word in inputs)
+        if not is_foreign and not may_have_received(command, call.effects.received):
             return ""
         return f"{path} came with `{' '.join(command.split())[:80]}`"
 
     def _paths_in_script(self, path: str) -> list[str]:
-        """Return the paths inside a file that a call may have run: a script opens files that its command does
-        not name."""
+        """Return the paths that a file names which a call may have run as a script."""
         if path not in self._script_paths:
             text = ""
             with suppress(OSError, ValueError):
@@ -149,8 +146,8 @@ class FileOrigins:
         return self._script_paths[path]
 
     def _why_by_name(self, path: str, key: str, depth: int) -> str:
-        """Return why a file that was deleted or changed since is from elsewhere, judged by the earlier calls
-        that name it."""
+        """Return why a file that may be gone or changed is from elsewhere, judged by the calls that name it,
+        or an empty string."""
         for call in calls.find_calls_naming(self._connection, self._named_workspace, os.path.basename(path)):
             changed = (*call.effects.edits, *call.effects.touched)
             names = (*(change.path for change in changed), *_list_words(call))
@@ -163,8 +160,6 @@ class FileOrigins:
 def _list_words(call: PastCall) -> Sequence[str]:
     """Return the words of a call that may name files."""
     arguments = parse_arguments(call.arguments)
-    return (
-        read(str(arguments["command"])).files
-        if arguments.get("command")
-        else [str(arguments.get("path", ""))]
-    )
+    if command := arguments.get("command"):
+        return read(str(command)).files
+    return [str(arguments.get("path", ""))]

@@ -342,13 +342,13 @@ class Inherited:
             from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
 
             self._repair = HistoryRepair([self._replaced.get(id(message), message) for message in self._list])
-        changed = self._repair.refused(refusal, emit, may_shorten=may_shorten)
+        changed = self._repair.choose_replacements(refusal, emit, may_shorten=may_shorten)
         return self._show(changed) if changed else None
 
     async def answered(self, emit: Emit) -> None:
         """Keep out what was left out of the list that was answered."""
         if self._repair is not None:
-            changed = self._repair.replaced()
+            changed = self._repair.build_replacements()
             for message in self._list:
                 if (left := changed.get(id(self._replaced.get(id(message), message)))) is not None:
                     self._replaced[id(message)] = left

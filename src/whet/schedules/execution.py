@@ -1,8 +1,8 @@
-"""One run of a schedule: its session, its unattended turn, and the delivery of its answer.
+"""Run a schedule once: open its session, run its unattended turn, and deliver its answer.
 
-The app is built for each run from the current settings. After a kill the turn resumes at its last step:
-calls without a result are "interrupted, outcome unknown" to the model and do not run again. This module
-does not know leases.
+The program is built for each run from the current settings. After a kill the turn resumes at its last step:
+calls without a result are not run again, and the model reads "interrupted, outcome unknown". This module does
+not know leases.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from whet.contract.protocols import NobodyPresent
 from whet.schedules import timing
 from whet.store import chats, schedules, sessions, turns
 from whet.store.jobs import QueuedJob
-from whet.store.schedules import RunEnd, Schedule, ScheduleGoal, ScheduleRun
+from whet.store.schedules import RunEnd, Schedule, ScheduleRun
 
 SOURCE = "cron"
 NOTIFY = "notify"
 _KEPT_CHARS = 2_000
-_ALONE = (
+_UNATTENDED = (
     "This message comes from the schedule {name!r}. Nobody is there: a question gets no answer, and what"
     " would need an approval is denied unless a rule allows it."
 )
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """The result of a run: how its turn ended, a line on what went wrong, the answer."""
+    """The result of a run: how its turn ended, a line about a problem, and the answer."""
 
     result: RunEnd
     note: str = ""
@@ -58,31 +58,32 @@ class RunResult(msgspec.Struct, frozen=True):
 
     @property
     def row(self) -> tuple[RunEnd, str, str]:
-        """The values to store, secrets masked in the note and both texts cut."""
+        """The values to store: the note is masked, and both texts are cut."""
         return self.result, log.mask(self.note)[:500], self.text[:_KEPT_CHARS]
 
 
 async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunResult:
     """Run a schedule's run to its end and deliver its answer.
 
-    Raises StoreError, and CancelledError after ending the turn as cancelled. Other failures are returned
-    as a failed result.
+    Raises StoreError, and CancelledError after the turn was ended as cancelled. A missing folder, session or
+    setting is returned as a failed result.
     """
     log.start_logging(home.logs)
     try:
-        settings = _settings(home, schedule)
+        settings = _load_settings(home, schedule)
         workspace = Path(schedule.workspace)
         if not workspace.is_dir():
             raise ConfigError(f"the folder {workspace} is gone")
         secrets = load_secrets(home, os.environ)
         app = await App.start(home, settings, secrets, NobodyPresent(), workspace, source=SOURCE)
     except (ConfigError, NotFound) as error:
-        return _failure(error)
+        return _make_failure(error)
     try:
         if schedule.goal is not None:
-            return await _deliver(
-                app.services, schedule, await _run_goal(app.sessions, schedule, schedule.goal, run)
-            )
+            from whet.schedules import goals  # noqa: PLC0415 - few schedules are goals
+
+            goal_end = await goals.pursue(app.sessions, schedule, schedule.goal, run, _extras(schedule))
+            return await _deliver(app.services, schedule, RunResult(*goal_end))
         session = await _open_session(app.sessions, schedule, run)
         outcome = await _run_turn(app.sessions, session, schedule, run)
         if lines := await list_unmerged(app.sessions.helpers, session):
@@ -90,13 +91,13 @@ async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunR
             outcome = RunResult(outcome.result, note, text)
         return await _deliver(app.services, schedule, outcome)
     except (ConfigError, NotFound) as error:
-        return _failure(error)
+        return _make_failure(error)
     finally:
         await app.aclose()
 
 
-def target_path(schedule: Schedule, now: datetime) -> Path | None:
-    """Return the file for the answer, with {date} and {time} filled in, or None for other targets."""
+def _target_path(schedule: Schedule, now: datetime) -> Path | None:
+    """Return the file for the answer, with {date} and {time} replaced, or None for other targets."""
     if schedule.target in ("", NOTIFY) or is_chat(schedule.target):
         return None
     local = now.astimezone(timing.find_zone(schedule.time_zone))
@@ -104,7 +105,7 @@ def target_path(schedule: Schedule, now: datetime) -> Path | None:
     return Path(schedule.workspace) / Path(name.replace("{time}", local.strftime("%H%M"))).expanduser()
 
 
-def _settings(home: Home, schedule: Schedule) -> Settings:
+def _load_settings(home: Home, schedule: Schedule) -> Settings:
     settings = load(home, {}, environ=os.environ).settings
     if not schedule.toolsets:
         return settings
@@ -112,29 +113,20 @@ def _settings(home: Home, schedule: Schedule) -> Settings:
     return msgspec.structs.replace(settings, tools=tools)
 
 
-async def _run_goal(
-    opener: SessionOpener, schedule: Schedule, aim: ScheduleGoal, run: ScheduleRun
-) -> RunResult:
-    from whet.schedules import goals  # noqa: PLC0415 - few schedules are goals
-
-    return RunResult(*await goals.pursue(opener, schedule, aim, run, _extras(schedule)))
-
-
 def _extras(schedule: Schedule) -> SessionExtras:
-    return SessionExtras(note=_ALONE.format(name=schedule.name), turn_s=schedule.timeout_s)
+    return SessionExtras(note=_UNATTENDED.format(name=schedule.name), turn_s=schedule.timeout_s)
 
 
 async def _open_session(opener: SessionOpener, schedule: Schedule, run: ScheduleRun) -> Session:
-    """Open the run's session, or create one for the run."""
+    """Open the run's session, or the schedule's, or create one for the run."""
     extras = _extras(schedule)
     if run.session_id:
-        session = await opener.open_session(run.session_id, extras=extras)
+        return await opener.open_session(run.session_id, extras=extras)
+    if schedule.session_id:
+        session = await opener.open_session(schedule.session_id, extras=extras)
     else:
-        if schedule.session_id:
-            session = await opener.open_session(schedule.session_id, extras=extras)
-        else:
-            session = await opener.new_session(title=schedule.name, extras=extras)
-        await opener.services.database.write(lambda db: schedules.set_run_session(db, run.job_id, session.id))
+        session = await opener.new_session(title=schedule.name, extras=extras)
+    await opener.services.database.write(lambda db: schedules.set_run_session(db, run.job_id, session.id))
     return session
 
 
@@ -149,15 +141,15 @@ async def _run_turn(
         schedules.record_prompt(connection, run.job_id, sessions.key_of(connection, session.id))
         return ()
 
-    return _run_result(
-        await run_with_followups(
-            opener.helpers, session, session.user_message(schedule.prompt), show_nothing, record_prompt
-        )
+    message = session.user_message(schedule.prompt)
+    return _make_result(
+        await run_with_followups(opener.helpers, session, message, show_nothing, record_prompt)
     )
 
 
 async def _finish_turn(opener: SessionOpener, session: Session, run: ScheduleRun) -> RunResult:
-    """Finish the run's own turn, or return how it ended; the session may have continued since."""
+    """Resume the run's turn. If it has already ended, return its result; later turns of the session do not
+    count."""
 
     def read(connection: apsw.Connection) -> tuple[str, str, str]:
         key = sessions.key_of(connection, session.id)
@@ -167,55 +159,56 @@ async def _finish_turn(opener: SessionOpener, session: Session, run: ScheduleRun
     match reason:
         case "":
             try:
-                return _run_result(await run_with_followups(opener.helpers, session, None, show_nothing))
-            except NotFound as busy:
-                raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from busy
+                return _make_result(await run_with_followups(opener.helpers, session, None, show_nothing))
+            except NotFound as error:
+                raise StoreBusy(f"somebody goes on with the turn in session {session.id}") from error
         case "answered" | "budget" | "failed" | "refused" | "crashed":
             return RunResult(reason, error, text)
         case _:
             return RunResult("stopped", "its worker was stopped", text)
 
 
-def _failure(error: WhetError) -> RunResult:
+def _make_failure(error: WhetError) -> RunResult:
     return RunResult("failed", f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
-def _run_result(end: TurnEnd) -> RunResult:
+def _make_result(end: TurnEnd) -> RunResult:
     return RunResult(end.reason if end.reason != "cancelled" else "stopped", end.error, end.text)
 
 
 async def _deliver(services: Services, schedule: Schedule, outcome: RunResult) -> RunResult:
-    if outcome.result == "answered" and (path := target_path(schedule, services.clock.now())) is not None:
+    """Write the answer to the target's file, or notify the person. Returns the result, with a note if that
+    failed. The worker sends answers to chats."""
+    if outcome.result == "answered" and (path := _target_path(schedule, services.clock.now())) is not None:
+        writable = (schedule.workspace, *services.settings.sandbox.write)
+        folders = [Path(folder).expanduser() for folder in writable]
+        text = outcome.text if outcome.text.endswith("\n") else outcome.text + "\n"
         try:
-            folders = [
-                Path(one).expanduser() for one in (schedule.workspace, *services.settings.sandbox.write)
-            ]
-            text = outcome.text if outcome.text.endswith("\n") else outcome.text + "\n"
             await asyncio.to_thread(replace_file, path, text.encode(), folders)
         except OSError as error:
-            why = explain_failure(error)
-            return msgspec.structs.replace(outcome, note=f"{path} can't be written ({why})")
+            note = f"{path} can't be written ({explain_failure(error)})"
+            return msgspec.structs.replace(outcome, note=note)
     if schedule.target == NOTIFY:
         loaded = None if services.plugins is None else services.plugins.loaded
-        bell = plugin_parts.make_notifier_group(loaded, services.settings.notify)
-        if bell is None:
+        notifiers = plugin_parts.make_notifier_group(loaded, services.settings.notify)
+        if notifiers is None:
             return msgspec.structs.replace(outcome, note=outcome.note or "no plugin that notifies is enabled")
-        bell.notify(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)
-        await bell.aclose()
+        notifiers.notify(f"Whet: {schedule.name} ({outcome.result})", outcome.text or outcome.note)
+        await notifiers.aclose()
     return outcome
 
 
-# A file target is stored as an absolute path, which begins with a slash, so it never matches this.
+# The path of a file target is absolute, so it begins with a slash and never matches.
 _CHAT = re.compile(r"([a-z0-9][a-z0-9-]{0,31}):(\S+)")
 _PIECE_CHARS = 1_900  # every platform accepts this many in one message
 
 
 def is_chat(target: str) -> bool:
-    """Return whether a target is a chat with its channel's name, such as telegram:12345678."""
+    """Return whether a target is a chat, such as telegram:12345678."""
     return _CHAT.fullmatch(target) is not None
 
 
-def check(connection: apsw.Connection, target: str) -> None:
+def check_target(connection: apsw.Connection, target: str) -> None:
     """Raise ConfigError if the target is a chat that the gateway does not know."""
     if is_chat(target) and _find_chat(connection, target) is None:
         raise ConfigError(
@@ -224,8 +217,8 @@ def check(connection: apsw.Connection, target: str) -> None:
         )
 
 
-def post(connection: apsw.Connection, target: str, text: str, now_ms: int) -> None:
-    """Queue a text, split into as many messages as it needs, inside the caller's transaction."""
+def queue_text(connection: apsw.Connection, target: str, text: str, now_ms: int) -> None:
+    """Queue a text for a chat, inside the caller's transaction. A long text becomes several messages."""
     chat = _find_chat(connection, target)
     if chat is not None:
         parts = split_message(log.mask(text), _PIECE_CHARS)

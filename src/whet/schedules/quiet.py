@@ -1,4 +1,4 @@
-"""Quiet hours: parse them, find their end, and combine the answers held back during them."""
+"""Quiet hours: parse them, find their end, and combine the answers that were held during them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,18 @@ def find_end(quiet: str, zone: str, now: datetime) -> datetime | None:
         return None
     first, last = (time.fromisoformat(part) for part in quiet.split("-"))
     local = now.astimezone(timing.find_zone(zone))
-    at = local.time().replace(tzinfo=None)
-    is_quiet = first <= at < last if first < last else at >= first or at < last
-    if not is_quiet:
+    local_time = local.time().replace(tzinfo=None)
+    is_within_day = first < last
+    if is_within_day and not first <= local_time < last:
+        return None
+    if not is_within_day and last <= local_time < first:
         return None
     end = local.replace(hour=last.hour, minute=last.minute, second=0, microsecond=0)
     return end if end > local else end + timedelta(days=1)
 
 
 def format_digest(answers: Sequence[HeldAnswer]) -> str:
-    """Return one message with the answers held back during quiet hours."""
+    """Return one message with the answers that were held during quiet hours."""
     parts = [f"While it was quiet: {plural(len(answers), 'result')}."]
     for answer in answers:
         text = (answer.text or answer.note).strip()

@@ -1,8 +1,8 @@
-"""Run due schedules: lease a schedule's job, queue its next time, run it beside a heartbeat, settle it.
+"""Run due schedules: lease a schedule's job, queue its next time, run it, and store its result.
 
-Several workers may run at once. A job is leased by one of them, and the next worker continues the runs of
-one that died. A run whose session is busy waits for it. A clean shutdown ends the run as stopped for good;
-the schedule's next time stays queued.
+Several workers may run at once. Each job is leased by one of them; if that one dies, another continues the
+run. A run whose session is busy waits for it. A worker that is stopped ends its runs as stopped; the next
+times of their schedules stay queued.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.clock import Clock, iso
 from whet.config.paths import Home
 from whet.contract.errors import StoreBusy, StoreError
 from whet.schedules import quiet, timing
-from whet.schedules.execution import RunResult, is_chat, post, run_schedule
+from whet.schedules.execution import RunResult, is_chat, queue_text, run_schedule
 from whet.store import claims, digests, goals, jobs, schedules
 from whet.store.database import StateDatabase, read_time
 from whet.store.leases import LEASE_S, LeaseLost, run_with_lease
@@ -33,7 +33,7 @@ log: logging.Logger = logging.getLogger("whet.schedules")
 KINDS = (schedules.KIND, digests.KIND)
 LANES = 3
 _POLL_S = 15.0
-_AFTER_OWN_S = 2.0
+_BLOCKED_S = 2.0
 _BUSY_S = 60.0
 _MAX_BUSY_S = 3600.0
 _MAX_BEGUN = 3
@@ -47,18 +47,20 @@ class FinishedRun(msgspec.Struct, frozen=True):
 
 
 class _LeasedRun(msgspec.Struct, frozen=True):
+    """A run that this worker has leased. `is_new`: no worker has begun it before."""
+
     job: jobs.Job
     schedule: Schedule
     run: ScheduleRun
     is_new: bool
 
 
-async def run_together(*works: Coroutine[Any, Any, object]) -> None:
-    """Run `works` concurrently. The first failure cancels the others and is raised unwrapped."""
+async def run_together(*coroutines: Coroutine[Any, Any, object]) -> None:
+    """Run coroutines concurrently. The first failure cancels the others and is raised unwrapped."""
     try:
         async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(work)
+            for coroutine in coroutines:
+                group.create_task(coroutine)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
 
@@ -90,8 +92,10 @@ class ScheduleWorker:
         while True:
             await run_together(*(self._drain_lane() for _ in range(LANES)))
             left_s = await self._database.read(lambda db: jobs.seconds_until_due(db, KINDS, self._clock))
-            wait_s = left_s if left_s is None or left_s > 0 else _AFTER_OWN_S
-            if wait_s is None or self._clock.monotonic_s() + wait_s > until_s:
+            if left_s is None:
+                return
+            wait_s = left_s if left_s > 0 else _BLOCKED_S
+            if self._clock.monotonic_s() + wait_s > until_s:
                 return
             await asyncio.sleep(wait_s)
 
@@ -100,19 +104,21 @@ class ScheduleWorker:
 
         Raises CancelledError, with the run marked as stopped, and StoreError.
         """
-        while (begun := await self._take(job_id)) is not None:
-            stop = partial(self._stop, begun)
+        while (leased := await self._take(job_id)) is not None:
+            stop = partial(self._stop, leased)
             try:
-                outcome = await run_with_lease(self._database, self._clock, begun.job, self._run(begun), stop)
+                outcome = await run_with_lease(
+                    self._database, self._clock, leased.job, self._run(leased), stop
+                )
             except LeaseLost:
-                log.info("the run %s was taken over by another worker", begun.run.job_id)
+                log.info("the run %s was taken over by another worker", leased.run.job_id)
                 continue
             except StoreBusy as error:
                 # A person waits for a run that was requested by id, so the failure is reported at once.
-                if not job_id and await self._postpone(begun, error):
+                if not job_id and await self._postpone(leased, error):
                     continue
                 outcome = RunResult("failed", error.message)
-            if (finished := await self._settle(begun, outcome)) is not None:
+            if (finished := await self._finish(leased, outcome)) is not None:
                 return finished
         return None
 
@@ -136,11 +142,12 @@ class ScheduleWorker:
         left_s = await self._database.read(lambda db: jobs.seconds_until_due(db, KINDS, self._clock))
         if left_s is None:
             return _POLL_S
-        # A due job that was not leased waits for another run of its schedule, which may take long.
-        return min(max(left_s, 0.05), _POLL_S) if left_s > 0 else _AFTER_OWN_S
+        # A job that is due but was not leased waits for another run of its schedule, which may take long.
+        return min(max(left_s, 0.05), _POLL_S) if left_s > 0 else _BLOCKED_S
 
     async def _take(self, job_id: str) -> _LeasedRun | None:
-        """Lease a job and begin its run, with the schedule's next time queued in the same transaction."""
+        """Lease a due job, begin its run and queue the schedule's next time, in one transaction. Returns None
+        if no job is due; a digest that is due is sent meanwhile."""
         owner = claims.owner_name(self._clock.new_id())
 
         def work(connection: apsw.Connection) -> _LeasedRun | bool:
@@ -163,84 +170,85 @@ class ScheduleWorker:
                 schedules.set_next_run(connection, schedule.id, _iso_after(schedule, after), self._clock)
             return _LeasedRun(job, schedule, run, is_new)
 
-        while (begun := await self._write(work)) is True:
+        while (leased := await self._write(work)) is True:
             pass
-        return begun or None
+        return leased or None
 
-    async def _run(self, begun: _LeasedRun) -> RunResult:
-        run, schedule = begun.run, begun.schedule
+    async def _run(self, leased: _LeasedRun) -> RunResult:
+        run, schedule = leased.run, leased.schedule
         note = ""
-        if begun.is_new and not run.by_hand:
+        if leased.is_new and not run.by_hand:
             due, now = datetime.fromisoformat(run.due), datetime.fromisoformat(run.started)
-            judged = await asyncio.to_thread(timing.judge, schedule, due, now, self._catch_up_s)
-            if not judged.may_run:
-                more = f" and {judged.missed} after it" if judged.missed else ""
+            window = await asyncio.to_thread(timing.judge, schedule, due, now, self._catch_up_s)
+            if not window.may_run:
+                more = f" and {window.missed_count} after it" if window.missed_count else ""
                 return RunResult("missed", f"nothing ran at {run.due}{more}, and it is too late to make up")
             if timing.is_late(due, now):
-                more = f", and for {judged.missed} later ones" if judged.missed else ""
+                more = f", and for {window.missed_count} later ones" if window.missed_count else ""
                 note = f"made up for {run.due}{more}"
         if run.begun >= _MAX_BEGUN:
             return RunResult("failed", f"it was begun {run.begun} times and never came to an end")
         outcome = await run_schedule(self._home, schedule, run)
         return outcome if outcome.note or not note else msgspec.structs.replace(outcome, note=note)
 
-    async def _stop(self, begun: _LeasedRun) -> None:
-        await finish_shielded(self._settle(begun, RunResult("stopped", "its worker was stopped")))
+    async def _stop(self, leased: _LeasedRun) -> None:
+        await finish_shielded(self._finish(leased, RunResult("stopped", "its worker was stopped")))
 
-    async def _settle(self, begun: _LeasedRun, outcome: RunResult) -> FinishedRun | None:
-        """Complete the run. Returns None if another worker has taken it."""
+    async def _finish(self, leased: _LeasedRun, outcome: RunResult) -> FinishedRun | None:
+        """Store the run's result, queue its answer and notify. Returns None if another worker has taken the
+        run."""
 
         def work(connection: apsw.Connection) -> ScheduleRun | None:
-            if not schedules.finish(connection, begun.job, outcome.row, self._clock):
+            if not schedules.finish(connection, leased.job, outcome.row, self._clock):
                 return None
             if outcome.result != "stopped":
-                self._post(connection, begun, outcome)
-            if begun.schedule.goal is not None and begun.schedule.goal.until_achieved:
-                self._pause_after_goal(connection, begun)
-            return schedules.get_run(connection, begun.job.id)
+                self._queue_answer(connection, leased, outcome)
+            if leased.schedule.goal is not None and leased.schedule.goal.until_achieved:
+                self._pause_after_goal(connection, leased)
+            return schedules.get_run(connection, leased.job.id)
 
         run = await self._write(work)
         if run is None:
             return None
-        log.info("schedule %s: %s %s", begun.schedule.name, run.result, run.note)
-        finished = FinishedRun(begun.schedule, msgspec.structs.replace(run, text=outcome.text))
+        log.info("schedule %s: %s %s", leased.schedule.name, run.result, run.note)
+        finished = FinishedRun(leased.schedule, msgspec.structs.replace(run, text=outcome.text))
         self._notify(finished)
         return finished
 
-    def _post(self, connection: apsw.Connection, begun: _LeasedRun, outcome: RunResult) -> None:
+    def _queue_answer(self, connection: apsw.Connection, leased: _LeasedRun, outcome: RunResult) -> None:
         """Queue a run's answer for its chat, or hold it until the quiet hours end."""
-        schedule = begun.schedule
+        schedule = leased.schedule
         until = quiet.find_end(schedule.quiet, schedule.time_zone, read_time(connection, self._clock))
         if until is not None and is_chat(schedule.target):
-            digests.hold_answer(connection, begun.run.job_id, schedule.target, iso(until), self._clock)
+            digests.hold_answer(connection, leased.run.job_id, schedule.target, iso(until), self._clock)
             return
         text = outcome.text or f"{schedule.name}: {outcome.result}. {outcome.note}"
-        post(connection, schedule.target, text, self._clock.unix_ms())
+        queue_text(connection, schedule.target, text, self._clock.unix_ms())
 
     def _send_digest(self, connection: apsw.Connection, job: jobs.Job) -> None:
         """Queue one message with the answers held for a chat."""
         if answers := digests.take_answers(connection, job.subject):
-            post(connection, job.subject, quiet.format_digest(answers), self._clock.unix_ms())
+            queue_text(connection, job.subject, quiet.format_digest(answers), self._clock.unix_ms())
         jobs.complete(connection, job, self._clock)
 
-    def _pause_after_goal(self, connection: apsw.Connection, begun: _LeasedRun) -> None:
+    def _pause_after_goal(self, connection: apsw.Connection, leased: _LeasedRun) -> None:
         """Pause the schedule if its goal is proven."""
-        run = schedules.get_run(connection, begun.run.job_id)
-        goal = (
-            goals.find_last_goal(connection, run.session_id) if run is not None and run.session_id else None
-        )
+        run = schedules.get_run(connection, leased.run.job_id)
+        if run is None or not run.session_id:
+            return
+        goal = goals.find_last_goal(connection, run.session_id)
         if goal is not None and goal.state == "achieved":
-            schedules.pause(connection, begun.schedule.id)
+            schedules.pause(connection, leased.schedule.id)
 
-    async def _postpone(self, begun: _LeasedRun, error: StoreBusy) -> bool:
+    async def _postpone(self, leased: _LeasedRun, error: StoreBusy) -> bool:
         """Postpone a run until its session is free. Returns False if it has already waited too long."""
 
         def work(connection: apsw.Connection) -> bool:
             now = read_time(connection, self._clock)
-            if (now - datetime.fromisoformat(begun.run.started)).total_seconds() > _MAX_BUSY_S:
+            if (now - datetime.fromisoformat(leased.run.started)).total_seconds() > _MAX_BUSY_S:
                 return False
             until = iso(now + timedelta(seconds=_BUSY_S))
-            schedules.postpone_run(connection, begun.job, error.message, until)
+            schedules.postpone_run(connection, leased.job, error.message, until)
             return True
 
         return await self._write(work)

@@ -74,6 +74,6 @@ class PlanCalls:
 
 def _plan_object(state: planning.PlanState) -> dict[str, object]:
     steps = [
-        {"text": mask(step.text), "status": step.status, "done": mask(step.done)} for step in state.steps
+        {"text": mask(step.text), "status": step.status, "done": mask(step.effects)} for step in state.steps
     ]
-    return {"planning": state.planning, "steps": steps}
+    return {"planning": state.is_planning, "steps": steps}

@@ -144,7 +144,7 @@ class TeamTurns(Turns):
                 and orders.send_message(connection, session_id, queued_turn.text)
             ):
                 return False
-            turn_input.writes.stored(connection)
+            turn_input.writes.on_stored(connection)
             self._queue.ask(connection, queued_turn)
             return True
 
@@ -156,7 +156,7 @@ class TeamTurns(Turns):
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._team_feeds.follow(turn.session_id, turn.id, turn.after, events.put_nowait)
         try:
-            turn_input.writes.begun()
+            turn_input.writes.on_begin()
             end = await self._pass_on_events(turn, events, emit)
         except asyncio.CancelledError:
             if not self._is_ending:
@@ -167,7 +167,7 @@ class TeamTurns(Turns):
         if turn.trace is not None and self.hosted.services.tracing is not None:
             self.hosted.services.tracing.end_request(turn.trace, turn.session_id, end)
         record = TurnRecord(end.turn_id, turn.session_id, 0, "", end.steps, end.usage)
-        work = turn_input.writes.ended(record, end.reason, end.text)
+        work = turn_input.writes.on_end(record, end.reason, end.text)
         await self._database.append(ScopedWrite(turn.session_id, work), scope=turn.session_id)
         emit(end)
         return end

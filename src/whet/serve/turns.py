@@ -137,8 +137,8 @@ class Turns:
         row = await self.hosted.services.database.append(
             lambda db: turns.accept_message(db, session_id, message)
         )
-        stored = turns.remove_at_end((row,), turn_input.writes.stored)
-        writes = msgspec.structs.replace(turn_input.writes, row=row, stored=stored)
+        on_stored = turns.remove_at_end((row,), turn_input.writes.on_stored)
+        writes = msgspec.structs.replace(turn_input.writes, row=row, on_stored=on_stored)
         return msgspec.structs.replace(turn_input, writes=writes)
 
     async def _forget(self, row: int) -> None:

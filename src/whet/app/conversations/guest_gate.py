@@ -1,4 +1,4 @@
-"""A gate for a team's guests: they may run commands only if a sandbox confines these, because all share the
+"""A gate for a team's guests: they may run commands only in a sandbox, because all of them share the
 worker."""
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ _REASON = (
 
 
 class GuestGate:
-    """Refuses a guest's commands if no sandbox confines them, else asks `gate`. `status` describes the
-    sandbox of this worker."""
+    """Denies a guest's commands if no sandbox confines them; other calls are decided by `gate`. `status`
+    returns the state of this worker's sandbox."""
 
     def __init__(self, gate: Gate, status: Callable[[], EngineStatus]) -> None:
         self._gate = gate
-        self._standing = status
+        self._status = status
 
     async def decide(self, call: GateCall, emit: Emit) -> Decision:
         """Decide, as the Gate contract requires."""
-        if "execute" in call.tool.effects and not (status := self._standing()).holds:
-            reason = _REASON.format(why=status.line)
-            emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
-            return Decision("deny", "rule", reason)
-        return await self._gate.decide(call, emit)
+        if "execute" not in call.tool.effects:
+            return await self._gate.decide(call, emit)
+        status = self._status()
+        if status.holds:
+            return await self._gate.decide(call, emit)
+        reason = _REASON.format(why=status.line)
+        emit(ApprovalDecided(call.call.id, "deny", "rule", reason))
+        return Decision("deny", "rule", reason)
 
     async def report(self, call: GateCall, output: ToolOutput, emit: Emit) -> None:
         """Pass the result on to the gate."""

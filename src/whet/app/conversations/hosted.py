@@ -1,5 +1,5 @@
-"""Host many conversations in one process: open a session when a message arrives, run one turn at a time,
-close it when idle.
+"""Host many conversations in one process: open a session when a message arrives, run its turns one at a time,
+and close it when it is idle.
 
 For interfaces that serve several people or programs at once. This module does not know where messages come
 from or where answers go.
@@ -25,7 +25,7 @@ from whet.app.conversations.sessions import SessionOpener
 from whet.app.services import Services
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
-from whet.contract.messages import ImagePart, Message, Usage
+from whet.contract.messages import ImagePart, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import sessions, turns
@@ -42,22 +42,23 @@ def no_begin() -> None:
 
 
 def no_end(turn: TurnRecord, reason: EndReason, text: str) -> TransactionWork:
-    """Add nothing to a turn's last transaction."""
+    """Add no writes to a turn's last transaction."""
     return queue_nothing
 
 
 class TurnWrites(msgspec.Struct, frozen=True):
     """Extra writes for a turn, made in its own transactions.
 
-    `stored` runs together with the person's message, `ended` together with the end marker (`text` is the
-    answer). So an inbox entry is removed exactly when the transcript has the message, and an answer is in
-    an outbox exactly when the turn has ended. `begun` is called when the turn runs, so that messages can
-    be sent to it. `row` is the message's number among the accepted messages, if it is one of them.
+    `on_stored` runs in the transaction that stores the person's message, so an inbox entry is removed exactly
+    when the transcript has the message. `on_end` receives the turn, its reason and the answer, and returns
+    the writes for the transaction that stores the end marker, so an answer is in an outbox exactly when the
+    turn has ended. `on_begin` is called when the turn runs and can take messages. `row` is the message's
+    number if it is an accepted message, else 0.
     """
 
-    stored: TransactionWork = queue_nothing
-    ended: Callable[[TurnRecord, EndReason, str], TransactionWork] = no_end
-    begun: Callable[[], None] = no_begin
+    on_stored: TransactionWork = queue_nothing
+    on_end: Callable[[TurnRecord, EndReason, str], TransactionWork] = no_end
+    on_begin: Callable[[], None] = no_begin
     row: int = 0
 
 
@@ -77,15 +78,15 @@ class TurnWritesObserver(TurnObserver):
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         """Return the extra writes of the session's turn."""
-        return self.by_session.get(session.id, NO_WRITES).ended(turn, reason, session.last_answer)
+        return self.by_session.get(session.id, NO_WRITES).on_end(turn, reason, session.last_answer)
 
 
 class SessionHost:
     """The conversations of one process. `people` is the Person that the program was started with.
 
-    At most `max_turns` turns run at a time and at most `max_open` sessions are open; further requests
-    wait. A session is closed `idle_after_s` after its last use. `furnish` returns the parts that the
-    interface adds to each session when it is opened, new or stored. Used on one event loop.
+    At most `max_turns` turns run at a time; further requests wait. A session is closed `idle_after_s` after
+    its last use, or earlier if more than `max_open` are open. `furnish` returns the parts that the interface
+    adds to each session when it is opened, new or stored. Used on one event loop.
     """
 
     def __init__(
@@ -112,17 +113,17 @@ class SessionHost:
 
     def add_tools(self, tools_for: Callable[[str], Sequence[Tool]]) -> None:
         """Add another interface's tools to the sessions that are opened from now on."""
-        furnish_before = self._furnish
+        furnish_others = self._furnish
 
         def furnish(session_id: str) -> SessionExtras:
-            extras = furnish_before(session_id)
+            extras = furnish_others(session_id)
             return msgspec.structs.replace(extras, tools=(*extras.tools, *tools_for(session_id)))
 
         self._furnish = furnish
 
     @property
     def is_closing(self) -> bool:
-        """Whether the program ends and takes no more messages."""
+        """Whether the program is ending and takes no more messages."""
         return self._closing
 
     @property
@@ -132,7 +133,7 @@ class SessionHost:
 
     @property
     def running(self) -> list[str]:
-        """The sessions that are running a turn."""
+        """The ids of the sessions that are running a turn."""
         return [slot.session_id for slot in self._pool if slot.turn is not None]
 
     async def new_session(  # noqa: PLR0913 - each option is independent
@@ -150,10 +151,10 @@ class SessionHost:
     ) -> str:
         """Store a new session and return its id.
 
-        With `leaving` (an id) it belongs to the same conversation and takes over its context engine, and
-        the old session is closed. `profile` is the person whose memory it reads and writes ("" for the
-        owner), `source` the interface, `tools` are additional tools, `session_id` is a new id from the
-        interface. Raises WhetError.
+        If `leaving` is a session's id, the new session belongs to the same conversation and takes over its
+        context engine, and the old session is closed. `profile` is the person whose memory it reads and
+        writes ("" for the owner), `source` is the interface, `tools` are additional tools, and `session_id`
+        is a new id from the interface. Raises WhetError.
         """
         self._refuse_if_closing()
         principal = Principal(profile, source, workspace, tools)
@@ -191,20 +192,20 @@ class SessionHost:
     ) -> TurnEnd | None:
         """Run a turn and return its end, or None if the running turn took the text.
 
-        If `text` is None, an unfinished turn is resumed. Messages for one session are handled in the order
-        of the calls. Messages that a running turn took but did not read before its end get a turn of their
-        own after it. `person` answers the turn's questions. If the caller is cancelled, the turn is
-        cancelled; after `cancel`, the end's reason is "cancelled". Raises NotFound if the session does not
-        exist or there is nothing to resume, WhetError if a turn is running and `busy` is "refuse", and
-        StoreError.
+        If `text` is None, an unfinished turn is resumed. Messages for one session are handled in the order of
+        the calls. A message that a running turn took but did not read gets a turn of its own after it.
+        `person` answers the turn's questions. If the caller is cancelled, the turn is cancelled; after a call
+        of `cancel` the end's reason is "cancelled". Raises NotFound if the session does not exist or there is
+        nothing to resume, WhetError if a turn is running and `busy` is "refuse", and StoreError.
         """
         self._refuse_if_closing()
         slot = self._pool.get(session_id)
         if slot is not None and slot.turn is not None and busy != "queue":
             if busy == "refuse" or text is None or slot.session is None:
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
-            message = _message(slot.session, text, images)
-            slot.session.inbox.add(InboxEntry(message, writes.stored, row=writes.row))
+            # without the note on time and folder, which the turn's first message has
+            message = msgspec.structs.replace(slot.session.user_message(text, images), note="")
+            slot.session.inbox.add(InboxEntry(message, writes.on_stored, row=writes.row))
             return None
         async with self._pool.acquire(session_id) as slot, self._turns:
             self._refuse_if_closing()
@@ -217,8 +218,10 @@ class SessionHost:
             try:
                 incoming = None
                 if text is not None:
-                    stored = writes.stored if session.log.session.title else _titled(session_id, text, writes)
-                    incoming = InboxEntry(session.user_message(text, images), stored)
+                    on_stored = writes.on_stored
+                    if not session.log.session.title:
+                        on_stored = _add_title_write(session_id, text, on_stored)
+                    incoming = InboxEntry(session.user_message(text, images), on_stored)
                 return await self._run(slot, session, incoming, emit, is_fresh=True)
             finally:
                 del self._writes.by_session[session_id]
@@ -305,8 +308,8 @@ class SessionHost:
             session.inbox.take_back()
 
     def _drop(self, entries: Sequence[InboxEntry]) -> None:
-        """Forget messages that a cancelled turn did not read, unless the program ends: then they are read by
-        the session's next turn."""
+        """Remove accepted messages that a cancelled turn did not read. If the program is ending, keep them
+        for the session's next turn."""
         ids = [entry.row for entry in entries if entry.row]
         if ids and not self._closing:
             self.services.database.submit(lambda db: turns.remove_accepted(db, ids))
@@ -320,7 +323,7 @@ class SessionHost:
         turn = slot.turn = asyncio.create_task(
             run_turn(session, message, emit, on_stored=on_stored, is_fresh=is_fresh)
         )
-        self._writes.by_session.get(session.id, NO_WRITES).begun()
+        self._writes.by_session.get(session.id, NO_WRITES).on_begin()
         try:
             return await wait_for_end(turn, session, began_s, emit)
         finally:
@@ -341,26 +344,20 @@ class SessionHost:
             raise WhetError("the program is ending and takes no more messages", hint="try again shortly")
 
 
-def _titled(session_id: str, text: str, writes: TurnWrites) -> TransactionWork:
-    """Return the work for when a message is stored, extended to title the session by its first message."""
+def _add_title_write(session_id: str, text: str, on_stored: TransactionWork) -> TransactionWork:
+    """Return writes that also title the session by its first message."""
 
     def work(connection: apsw.Connection) -> Sequence[QueuedJob]:
-        jobs = writes.stored(connection)
+        jobs = on_stored(connection)
         turns.title_session(connection, session_id, sessions.make_title(text))
         return jobs
 
     return work
 
 
-def _message(session: Session, text: str, images: Sequence[ImagePart]) -> Message:
-    """Build a message for a running turn: without the note on time and folder, which is in the turn's first
-    message."""
-    return msgspec.structs.replace(session.user_message(text, images), note="")
-
-
 async def wait_for_end(turn: asyncio.Task[TurnEnd], session: Session, began_s: float, emit: Emit) -> TurnEnd:
-    """Wait for a turn's end and return it; a cancelled turn has an end too. If the caller is cancelled, the
-    turn is cancelled."""
+    """Wait for a turn's end and return it. For a cancelled turn, emit and return an end with that reason. If
+    the caller is cancelled, cancel the turn."""
     try:
         await asyncio.wait({turn})
     except asyncio.CancelledError:
@@ -385,7 +382,7 @@ async def wait_for_end(turn: asyncio.Task[TurnEnd], session: Session, began_s: f
 
 
 async def _wait_for_task(turn: asyncio.Task[TurnEnd]) -> None:
-    """Wait until a cancelled turn has stored its end, however often the waiter is cancelled meanwhile."""
+    """Wait until a cancelled turn has stored its end, even if the waiter is cancelled meanwhile."""
     while not turn.done():
         try:
             await asyncio.wait({turn})

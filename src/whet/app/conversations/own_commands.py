@@ -2,8 +2,7 @@
 
 `commands/review.md` is /review, `commands/git/pr.md` is /git:pr. The home's files take precedence over the
 workspace's, and built-in commands over both. A file's text is sent in a tag after the typed text, so that
-memory never mistakes a repository's words for the person's. Files are read when they are used; this module
-does not know who typed.
+memory never takes a repository's words for the person's. Files are read when they are used.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MAX_BYTES = 100_000
 _MAX_FILES = 500
 _ABOUT_CHARS = 60
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,3}")
-# An amount ($1.2M, $10) is no placeholder, and neither is one after a backslash.
+# $1.2M and $10 are amounts of money; a backslash escapes a placeholder.
 _PLACEHOLDER = re.compile(r"(\\?)\$(?:ARGUMENTS\b|\{ARGUMENTS\}|([1-9])(?!\w|[.,]\d))")
 
 
@@ -40,7 +39,7 @@ class _Sender(Protocol):
 class PromptCommand(msgspec.Struct, frozen=True):
     """A prompt file.
 
-    `inside` is the repository that its file must really be in whenever it is read; None for the home's files.
+    `inside` is the repository that the file must be in after links are resolved; None for the home's files.
     """
 
     name: str
@@ -57,7 +56,7 @@ class PromptCommand(msgspec.Struct, frozen=True):
         return f"/{self.name} {arguments}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
 
     def as_slash(self) -> SlashCommand[Any]:
-        """Return it as an entry of the command table."""
+        """Return the entry of the command table that sends its message."""
 
         async def run(chat: _Sender, arguments: str) -> None:
             chat.send(self.message(arguments))
@@ -66,21 +65,17 @@ class PromptCommand(msgspec.Struct, frozen=True):
 
 
 def list_prompt_commands(root: Path | None, workspace: Path) -> list[PromptCommand]:
-    """Return the commands of a home (None: skip it) and of a workspace, sorted by name. Those of a folder
-    nearer to the workspace replace those above it, up to its repository's root. The description of a broken
-    file is its error."""
+    """Return the commands of a home (None: skip it) and of a workspace, sorted by name. A folder nearer to
+    the workspace takes precedence over those above it, up to the repository's root. The description of a
+    broken file is its error."""
     commands: dict[str, PromptCommand] = {}
-    home_folders = [(root / "commands", None)] if root else []
-    above = list_project_folders(workspace)
-    for folder, inside in (
-        *home_folders,
-        *(
-            (folder / ".whet" / "commands", above[0])
-            for folder in reversed(above)
-            if folder == workspace.absolute() or folder != Path.home()  # ~/.whet is the person's own
-        ),
-    ):
-        for name, path in _files(folder, inside):
+    folders: list[tuple[Path, Path | None]] = [(root / "commands", None)] if root else []
+    project_folders = list_project_folders(workspace)
+    for project in reversed(project_folders):
+        if project == workspace.absolute() or project != Path.home():  # ~/.whet is the person's own
+            folders.append((project / ".whet" / "commands", project_folders[0]))
+    for folder, inside in folders:
+        for name, path in _list_files(folder, inside):
             commands.setdefault(name, _read_command(name, path, inside))
     return [commands[name] for name in sorted(commands)]
 
@@ -94,15 +89,15 @@ def find_prompt_command(name: str, root: Path | None, workspace: Path) -> Prompt
 
 def expand_command(text: str, root: Path | None, workspace: Path) -> str:
     """Return the message for a text that calls a prompt file; any other text is returned unchanged."""
-    typed = re.match(r"/(\S+)(.*)", text, re.DOTALL)
-    command = find_prompt_command(typed[1].lower(), root, workspace) if typed else None
-    return command.message(typed[2].strip()) if typed and command else text
+    match = re.match(r"/(\S+)(.*)", text, re.DOTALL)
+    command = find_prompt_command(match[1].lower(), root, workspace) if match else None
+    return command.message(match[2].strip()) if match and command else text
 
 
 def refuse_typo(name: str, root: Path | None, workspace: Path, *, is_alone: bool) -> None:
-    """Raise NotFound if `/name`, which calls no prompt file, is written like a call of one: it is close to an
-    existing name, has a colon between two words, or is the whole text. Other texts begin with a path or an
-    address (`/api returns 500`)."""
+    """Raise NotFound if `/name`, which no prompt file has, looks like a command: it resembles an existing
+    name, has a colon between two words, or is the whole text (`is_alone`). Otherwise it is the beginning of a
+    sentence, such as `/api returns 500`."""
     names = [command.name for command in list_prompt_commands(root, workspace)]
     close = difflib.get_close_matches(name, names, 1, 0.7)
     if not (close or is_alone or (":" in name and _NAME.fullmatch(name))):
@@ -115,11 +110,11 @@ def refuse_typo(name: str, root: Path | None, workspace: Path, *, is_alone: bool
     )
 
 
-def _files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
-    """Yield the names and paths of the prompt files in a folder.
+def _list_files(folder: Path, inside: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield the command names and paths of the prompt files in a folder.
 
-    A file whose links lead out of `inside` is skipped, so that a repository can't send another file of the
-    person to the model.
+    Skips files that are outside of `inside` after links are resolved: a repository must not send other files
+    of the person to the model.
     """
     count = 0
     for current, folders, files in os.walk(folder):
@@ -174,23 +169,24 @@ def _read_file(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
 
 
 def _fill_placeholders(body: str, arguments: str) -> str:
-    """Replace the placeholders by the arguments, once: inserted text is not scanned again. One for which the
-    call has no argument stays, and so does one after a backslash, which is removed."""
+    """Replace the placeholders by the arguments; inserted text is not scanned again. A placeholder without an
+    argument is kept. One after a backslash is kept too, without the backslash. If nothing was replaced, the
+    arguments are appended."""
     try:
         words = shlex.split(arguments)
     except ValueError:  # an apostrophe is not a quotation mark
         words = arguments.split()
-    used = False
+    is_replaced = False
 
     def replace_match(match: re.Match[str]) -> str:
-        nonlocal used
+        nonlocal is_replaced
         if match[1]:
             return match[0][1:]
         number = int(match[2] or 0)
         if number > len(words):
             return match[0]
-        used = True
+        is_replaced = True
         return words[number - 1] if number else arguments
 
     text = _PLACEHOLDER.sub(replace_match, body)
-    return text if used or not arguments else f"{text}\n\n{arguments}"
+    return text if is_replaced or not arguments else f"{text}\n\n{arguments}"

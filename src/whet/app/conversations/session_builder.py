@@ -1,6 +1,6 @@
-"""Build one session: its row, its engine's host, its model link, and the observers of its turns.
+"""Build one session: its row, its context engine, its model link, its tools, and the observers of its turns.
 
-`app/conversations/sessions.py` chooses the contents of a new session. This module does not know turns.
+`app/conversations/sessions.py` chooses the contents of a new session.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _CODE_ENDINGS = (".py", ".pyi", ".go", ".mod", ".rs", ".toml", ".ts", ".tsx", ".
 
 
 def zone_of(person: Person) -> str:
-    """Return a person's time zone, or an empty string if it is the owner's."""
+    """Return a person's time zone, or an empty string for the owner's."""
     return str(getattr(person, "time_zone", ""))
 
 
-def rule_finder(services: Services, workspace: Path) -> FindRule:
-    """Return a function that finds the deny rule which forbids to read a file."""
+def make_rule_finder(services: Services, workspace: Path) -> FindRule:
+    """Return a function that finds the deny rule against reading a file."""
     deny = services.settings.approval.deny
     if not deny:
         return allow_every_file
@@ -74,8 +74,9 @@ def rule_finder(services: Services, workspace: Path) -> FindRule:
     return partial(read_path_rules(deny).find, workspace=workspace, writes=False)
 
 
-def code_tools(services: Services, workspace: Path) -> dict[str, Tool]:
-    """Return the tools that ask language servers; none if the workspace has no code or no server is found."""
+def list_code_tools(services: Services, workspace: Path) -> dict[str, Tool]:
+    """Return the tools that ask language servers, or an empty dict if the workspace has no code or no server
+    is installed."""
     settings, configured = services.settings, services.settings.lsp.servers
     if not settings.lsp.enabled or "code" not in settings.tools.toolsets:
         return {}
@@ -92,7 +93,7 @@ def code_tools(services: Services, workspace: Path) -> dict[str, Tool]:
 
 
 def check_edits(tools: Mapping[str, Tool], check: EditCheck, settings: Settings) -> Mapping[str, Tool]:
-    """Return the tools with `check` behind those that edit files: it may add to the result of an edit."""
+    """Return the tools, with `check` called after each edit of a file: it may add to the edit's result."""
     if not settings.lsp.enabled or "code" not in settings.tools.toolsets:
         return tools
 
@@ -108,7 +109,7 @@ def check_edits(tools: Mapping[str, Tool], check: EditCheck, settings: Settings)
 
 
 async def _check_edit(services: Services, context: ToolContext, output: ToolOutput) -> ToolOutput:
-    """Return the result of an edit with the errors that it brought, if a language server knows its files."""
+    """Return the result of an edit with the errors that it caused, if a language server checks its files."""
     from whet.lsp.kinds import list_kinds  # noqa: PLC0415 - with the first edit
     from whet.sandbox.engine_cache import read_status  # noqa: PLC0415 - as above
 
@@ -120,7 +121,7 @@ async def _check_edit(services: Services, context: ToolContext, output: ToolOutp
 
 
 def _may_have_code(workspace: Path) -> bool:
-    """Return whether the names in a folder show that it is of a project."""
+    """Return whether a folder is a repository or contains a source file."""
     try:
         names = os.listdir(workspace)
     except OSError:
@@ -131,23 +132,24 @@ def _may_have_code(workspace: Path) -> bool:
 def _add_instructions(
     services: Services, tools: Mapping[str, Tool], workspace: Path, log: Transcript, runner: EngineRunner
 ) -> dict[str, Tool]:
-    """Return the tools with the instructions of folders, without those that a deny rule protects."""
+    """Return the tools, which add a folder's instructions when they first read in it, unless a deny rule
+    protects these."""
     notify = partial(runner.add_notice, must_show=True)
-    return add_instructions(tools, workspace, lambda: log.messages, rule_finder(services, workspace), notify)
+    find_rule = make_rule_finder(services, workspace)
+    return add_instructions(tools, workspace, lambda: log.messages, find_rule, notify)
 
 
-def _skills_note(services: Services, profile: str, tools: Mapping[str, Tool]) -> Callable[[str], str]:
+def _make_skills_note(services: Services, profile: str, tools: Mapping[str, Tool]) -> Callable[[str], str]:
     """Return the function that notes which skills of a profile a message names."""
 
     def note(text: str) -> str:
         if "$" not in text and "/" not in text:
             return ""
+        if not any("loads-skills" in tags_of(name) for name in tools):
+            return ""
         from whet.memory.named_skills import note_named_skills  # noqa: PLC0415 - few messages name one
 
-        library = services.learning.service_of(profile).library
-        return (
-            note_named_skills(library, text) if any("loads-skills" in tags_of(name) for name in tools) else ""
-        )
+        return note_named_skills(services.learning.service_of(profile).library, text)
 
     return note
 
@@ -198,7 +200,7 @@ def _open_link(services: Services, stored: StoredPrefix) -> SwitchableLink:
 
 
 class SessionBuilder:
-    """Builds sessions from the services of one process. `helpers` have results for their inboxes."""
+    """Builds sessions from the services of one process. The results of `helpers` arrive in their inboxes."""
 
     def __init__(self, services: Services, helpers: LatePart[HelperRuns]) -> None:
         self._services = services
@@ -229,8 +231,8 @@ class SessionBuilder:
     ) -> EngineRunner:
         """Start a context engine for a session.
 
-        The engine of the session that it follows is closed first, because it may hold resources that the
-        new one needs, and reset if the session `is_new`. A shared engine is reused instead.
+        The engine of `leaving`, the session that it follows, is closed first, because it may hold resources
+        that the new one needs; if the session `is_new`, that engine is reset. A shared engine is reused.
         """
         contexts = self._services.contexts
         if leaving is not None:
@@ -249,8 +251,8 @@ class SessionBuilder:
         leaving: Session | None = None,
         start: SessionStart | None = None,
     ) -> Session:
-        """Build a session that can take turns from a stored one: the same prefix, with the tools that exist
-        now. `start` is set if it was just stored."""
+        """Build a session from a stored one, with the same prefix and the tools that exist now. `start` is
+        set if the session was just created."""
         services, row, profile = self._services, stored.log.session, stored.profile
         person = extras.person or services.person
         workspace, lines = choose_workspace(row.workspace, services.workspace)
@@ -258,10 +260,10 @@ class SessionBuilder:
         if profile:
             services.learning.bind(row.id, Origin("foreground", platform=row.source), profile)
         link = _open_link(services, stored)
-        self._add_news(stored.specs, runner)
+        self._add_notices(stored.specs, runner)
         prefix = (stored.prompt, msgspec.json.encode(stored.specs).decode(), stored.prime)
-        left_host = services.contexts.host(leaving.context) if leaving else None
-        host = await self._begin(stored, runner, link, prefix, left_host)
+        old_host = services.contexts.host(leaving.context) if leaving else None
+        host = await self._begin(stored, runner, link, prefix, old_host)
         for line in (*lines, *(start.notices if start is not None else ())):
             host.runner.add_notice(line, must_show=True)
         if host.runner is not runner:
@@ -281,8 +283,8 @@ class SessionBuilder:
 
         def note() -> str:
             now = local_time(services.clock.now(), zone_of(person))
-            usual = volatile_note(now, workspace, limits.steps, shell_folder(stored.log))
-            return "\n".join(filter(None, (usual, extras.note, _plan_note(services.gate, row.id))))
+            state = volatile_note(now, workspace, limits.steps, shell_folder(stored.log))
+            return "\n".join(filter(None, (state, extras.note, _plan_note(services.gate, row.id))))
 
         return Session(
             log=stored.log,
@@ -295,13 +297,13 @@ class SessionBuilder:
             clock=services.clock,
             workspace=workspace,
             note=note,
-            text_note=_skills_note(services, profile, tools),
+            text_note=_make_skills_note(services, profile, tools),
             observers=(*self._observers(row, warm, hooks, profile), *shell, *extras.observers),
             buffers=extras.buffers,
-            inbox=Inbox(lambda: self._arrival(row.id)),
+            inbox=Inbox(lambda: self._next_helper_result(row.id)),
         )
 
-    def _arrival(self, session_id: str) -> InboxEntry | None:
+    def _next_helper_result(self, session_id: str) -> InboxEntry | None:
         helpers = self._helpers.created
         return None if helpers is None else helpers.next_result(session_id)
 
@@ -332,7 +334,7 @@ class SessionBuilder:
         prefix: Sequence[str],
         old_host: EngineHost | None,
     ) -> EngineHost:
-        """Begin a session with its engine. An engine that fails is replaced once by a new instance."""
+        """Begin a session with its engine. If the engine fails, start another one once."""
         services = self._services
         scope = services.plugins.loaded.scope if services.plugins else no_scope
         host = services.contexts.open_host(stored.log, runner, lambda: link.info, prefix, scope=scope)
@@ -350,9 +352,8 @@ class SessionBuilder:
     ) -> list[TurnObserver]:
         """Return the observers of a session's turns, in order.
 
-        A warm start is decided by the message as the person wrote it, before plugins and memories add to
-        it. The engine is notified of a turn's end before people, plugins and memories. The interface's
-        observers come after all of these.
+        The warm start is first, because it depends on the message before others add to it. The engine is
+        notified about a turn's end before people, plugins and memories.
         """
         services = self._services
         observers: list[TurnObserver] = [] if warm is None else [warm]
@@ -365,9 +366,10 @@ class SessionBuilder:
         observers.append(LateObserver(lambda: _make_review_observer(services)))
         observers.append(EngineObserver(services.contexts))
         if (plugins := services.plugins) is not None and hooks is not None:
-            alone = profile or session.private or session.kind != "chat"
-            memories = None if alone else plugins.memories
-            observers += [item for item in (plugins.bell, hooks.observer, memories) if item is not None]
+            is_owners_chat = not (profile or session.private) and session.kind == "chat"
+            memories = plugins.memories if is_owners_chat else None
+            candidates = (plugins.bell, hooks.observer, memories)
+            observers += [observer for observer in candidates if observer is not None]
         observers.append(LateObserver(lambda: WarmLabelObserver(services.warm_starts, session.tool_calls)))
         if services.settings.rewind.record:
             observers.append(LateObserver(lambda: _make_recording_observer(services), only_tests=True))
@@ -400,9 +402,9 @@ class SessionBuilder:
     async def _tools(
         self, specs: Sequence[ToolSpec], runner: EngineRunner, workspace: Path
     ) -> Mapping[str, Tool]:
-        """Return the tools of a stored list that exist now, with the engine's and the workspace's."""
+        """Return the tools of a stored list that exist now, including the engine's and the workspace's."""
         services = self._services
-        program_tools = {**services.tools.by_name, **code_tools(services, workspace)}
+        program_tools = {**services.tools.by_name, **list_code_tools(services, workspace)}
         engine_tools = {tool.name: tool for tool in await services.contexts.tools(runner, program_tools)}
         by_name = {**engine_tools, **program_tools}
         tools = {spec.name: tool for spec in specs if (tool := by_name.get(spec.name))}
@@ -414,10 +416,11 @@ class SessionBuilder:
             )
         return check_edits(tools, partial(_check_edit, services), services.settings)
 
-    def _add_news(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> None:
+    def _add_notices(self, specs: Sequence[ToolSpec], runner: EngineRunner) -> None:
+        """Pass failures of plugins and changes of MCP servers to the session's notices."""
         if self._services.plugins is not None:
             for line in self._services.plugins.loaded.take_news():
-                runner.add_notice(line, must_show=True)  # it may have been a safeguard
+                runner.add_notice(line, must_show=True)  # the failed plugin may have been a safeguard
         if self._services.mcp is not None:
             self._services.mcp.attach_board(specs, runner)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """The person and place of a new session; missing values are the process's own.
+    """The person, interface and workspace of a new session; empty values mean those of the process.
 
     `profile`: whose memory it uses, empty for the owner's. `source`: the interface. `tools`: additional
     tools, with names that no other tool has.
@@ -60,7 +60,7 @@ NO_EXTRAS = SessionExtras()
 
 class SessionStart(msgspec.Struct, frozen=True):
     """The contents of a new session. `steps` 0 means the limit from the settings. `notices` are shown to its
-    person, wherever that is."""
+    person."""
 
     prompt: str = ""
     tools: Sequence[Tool] = ()
@@ -78,8 +78,8 @@ class SessionStart(msgspec.Struct, frozen=True):
 class NewSessionOptions(TypedDict, total=False):
     """The options of a new session.
 
-    With `leaving`, it continues the same conversation (/new) and takes over that session's context engine.
-    `warm` is a template's name, "auto" or "off"; if empty, the settings decide when the first message
+    If `leaving` is set, the session continues its conversation (/new) and takes over its context engine.
+    `warm` is a template's name, "auto" or "off"; if it is empty, the settings decide when the first message
     arrives. Templates are mined from the owner's sessions, so sessions of other people never use one.
     `extras` are parts that the caller adds.
     """
@@ -95,7 +95,7 @@ class NewSessionOptions(TypedDict, total=False):
 class StoredPrefix(msgspec.Struct, frozen=True):
     """A stored session: its log, and the prefix of every request (`prompt`, `specs`).
 
-    `prime` has the examples that it was started with, as JSON, or is empty. `profile` is the person whose
+    `prime` is the JSON of the examples that it was started with, or empty. `profile` is the person whose
     memory it uses.
     """
 
@@ -107,7 +107,7 @@ class StoredPrefix(msgspec.Struct, frozen=True):
 
 
 class LateGate(msgspec.Struct, frozen=True):
-    """The process's gate, which is created for the first call."""
+    """The process's gate, created at the first call."""
 
     part: LatePart[PolicyGate]
 

@@ -1,7 +1,7 @@
 """Keep sessions in memory while they are used: load them on demand, release them after some idle time.
 
-A released session costs no memory: its next use reads it from the store. The pool never starts or ends a
-turn; it only holds the task of a running one for its user.
+The next use of a released session reads it from the store. The pool never starts or ends a turn; it only
+holds the task of a running one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SessionPool:
 
     @asynccontextmanager
     async def acquire(self, session_id: str) -> AsyncGenerator[SessionSlot]:
-        """Lock a session's slot; when its last user leaves, its expiry starts."""
+        """Lock a session's slot inside the context. Its expiry starts when the last user has left."""
         slot = self._slots.setdefault(session_id, SessionSlot(session_id))
         slot.users += 1
         _stop_expiry(slot)
@@ -86,7 +86,7 @@ class SessionPool:
         return slot.session
 
     async def make_room(self) -> None:
-        """Release the sessions that have been idle for longest, if one more would exceed the limit."""
+        """Release the sessions that have been idle for longest, so that one more stays within the limit."""
         open_count = sum(slot.session is not None for slot in self)
         idle_slots = (slot for slot in self if not slot.users and slot.session is not None)
         for slot in list(islice(idle_slots, max(0, open_count + 1 - self._max_open))):
@@ -102,7 +102,7 @@ class SessionPool:
         """Release the session of a locked slot; the next use opens it again."""
         if slot.session is not None:
             try:
-                await self._opener.let_go(slot.session)
+                await self._opener.close_session(slot.session)
             finally:
                 slot.session = None
 

@@ -1,4 +1,4 @@
-"""The sessions of one process: start, reopen, start helpers, read their context status.
+"""Create, open and close the sessions of one process, and those of their helpers.
 
 This module chooses the contents of a new session; `app/conversations/session_builder.py` builds it.
 """
@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from whet.agent.session import Session
-from whet.app.conversations.session_builder import SessionBuilder, code_tools, rule_finder
+from whet.app.conversations.session_builder import SessionBuilder, list_code_tools, make_rule_finder
 from whet.app.conversations.session_parts import (
     NO_EXTRAS,
     OWNERS,
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from whet.store.trail import OpeningState
 
 
-_MAX_ELSEWHERE = 500
+_MAX_RECENT = 500
 
 
 class SessionOpener:
-    """Opens and closes the sessions of one process. `helpers` are the helpers that they have started."""
+    """Opens and closes the sessions of one process. `helpers` are the helpers that these have started."""
 
     def __init__(self, services: Services, helpers: LatePart[HelperRuns]) -> None:
         self.services = services
@@ -84,8 +84,8 @@ class SessionOpener:
         tools = {name: tool for name, tool in services.tools.by_name.items() if not tool.tags & left_out}
         tools |= {tool.name: tool for tool in principal.tools}
         workspace = principal.workspace or services.workspace
-        tools |= code_tools(services, workspace)
-        find_rule = rule_finder(services, workspace)
+        tools |= list_code_tools(services, workspace)
+        find_rule = make_rule_finder(services, workspace)
         last_prompt = ""
         if instructions := list_instruction_sections(workspace, find_rule):
             last_prompt = await services.database.read(lambda db: _read_last_prompt(db, str(workspace)))
@@ -115,8 +115,9 @@ class SessionOpener:
         return session
 
     async def _choose_start(self, requested: str, workspace: str) -> WarmWish:
-        """Return the start of a new session: the one requested now, the one that `load` requested before, or
-        the setting. Raises NotFound or ConfigError if the requested template can't be read."""
+        """Return the warm start of a new session: the requested one, else the one that was chosen for the
+        next session of the workspace, else the setting. Raises NotFound or ConfigError if the requested
+        template can't be read."""
         services = self.services
         if requested:
             if requested not in (OFF, AUTO):
@@ -154,21 +155,23 @@ class SessionOpener:
         await self._answer_by(await self.services.models.choose(session.id, model), session)
 
     async def _answer_by(self, provider: Provider, session: Session) -> None:
-        """Let the model of `provider` answer a session from the next request on; the prefix stays."""
+        """Let the model of `provider` answer a session from the next request on. The prefix does not
+        change."""
         services = self.services
         prompt, tools_json = await services.database.read(lambda db: sessions.read_prefix(db, session.id))
         link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
         assert isinstance(session.link, SwitchableLink)  # every session that is opened here has one
         session.link.switch(await services.warm_starts.reopen_link(session.id, link))
-        await session.context.status()  # inform the engine now, not at the next request
+        await session.context.status()  # notifies the engine about the new model
 
     async def open_session(
         self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
     ) -> Session:
-        """Open a stored conversation; its prefix is sent with the same bytes as before, and its background
-        helpers are resumed.
+        """Open a stored conversation, with the bytes of its prefix unchanged, and resume its background
+        helpers.
 
-        It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
+        It takes over the context engine of `leaving`. `extras` are parts that the caller adds. Raises
+        NotFound.
         """
         from whet.store.trail import select_opening_state  # noqa: PLC0415 - a new session has no task list
 
@@ -202,7 +205,7 @@ class SessionOpener:
             await self.helpers.get().restore(session_id)
         return session
 
-    async def let_go(self, session: Session) -> None:
+    async def close_session(self, session: Session) -> None:
         """Close a session with its engine and plugins and drop it from memory; it can be opened again."""
         services = self.services
         await services.contexts.release(session.context)
@@ -229,33 +232,33 @@ class SessionOpener:
         return row.id
 
     async def _hint_moved(self) -> str:
-        """Return a hint that names the latest conversation of a folder that this one may have been before."""
-        here = self.services.workspace
-
+        """Return a hint that names the latest conversation of a missing folder, if this workspace may be that
+        folder after a move."""
+        workspace = self.services.workspace
         recent = await self.services.database.read(
-            lambda db: sessions.list_sessions(db, _MAX_ELSEWHERE, source=self.services.source)
+            lambda db: sessions.list_sessions(db, _MAX_RECENT, source=self.services.source)
         )
         for row in recent:
             path = Path(row.workspace)
-            may_be_same = path.parent == here.parent or path.name == here.name
+            may_be_same = path.parent == workspace.parent or path.name == workspace.name
             if row.workspace and may_be_same and not path.exists():
                 return f"whet chat --session {row.id} goes on with that of {path}, which is no longer there"
         return "whet sessions list"
 
     async def open_helper(
-        self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, is_there: bool
+        self, row: HelperRow, folder: Path | None, buffers: Buffers | None, *, exists: bool
     ) -> Session:
-        """Start a helper's session, or open it again. `folder` is the helper's own working tree.
+        """Create a helper's session, or open it if it `exists`. `folder` is the helper's own working tree.
 
-        Its tools are its parent's, except the excluded tags; with the scope "read" only those that look.
-        Raises ConfigError if the working tree no longer exists.
+        Its tools are its parent's, without those with excluded tags; with the scope "read" only those that
+        change nothing. Raises ConfigError if the working tree no longer exists.
         """
         from whet.app.helpers.turns import EXCLUDED_TAGS, HelperObserver, title_of  # noqa: PLC0415 - few have helpers
 
         services, agent_settings = self.services, self.services.settings.agent
         extras = SessionExtras(row.session, buffers=buffers, observers=(HelperObserver(services.clock),))
         steps = min(row.wish.steps or agent_settings.delegate_max_steps, agent_settings.max_steps)
-        if is_there:
+        if exists:
             child = await self.open_session(row.session, extras=extras)
             limits = msgspec.structs.replace(child.limits, steps=steps)
             child = msgspec.structs.replace(child, limits=limits)
@@ -264,16 +267,16 @@ class SessionOpener:
                 lambda db: (sessions.get(db, row.parent), sessions.profile_of(db, row.parent))
             )
             workspace = folder or (Path(parent.workspace) if parent.workspace else services.workspace)
-            program_tools = {**services.tools.by_name, **code_tools(services, workspace)}
+            program_tools = {**services.tools.by_name, **list_code_tools(services, workspace)}
             tools = [tool for tool in program_tools.values() if not tool.tags & EXCLUDED_TAGS]
             if row.wish.scope == "read":
                 tools = [tool for tool in tools if tool.effects <= {"read"} or "looks" in tool.tags]
-            new = SessionStart(
+            start = SessionStart(
                 system_prompt(
                     workspace,
                     services.settings.tools.toolsets,
                     child=True,
-                    find_rule=rule_finder(services, workspace),
+                    find_rule=make_rule_finder(services, workspace),
                 ),
                 tools,
                 title=title_of(row.wish.task),
@@ -282,13 +285,13 @@ class SessionOpener:
                 whose=Principal(profile, parent.source, workspace),
                 steps=steps,
             )
-            child = await self._builder.create(new, extras)
+            child = await self._builder.create(start, extras)
         if folder is not None and child.workspace != folder:
             raise ConfigError(f"the helper's working tree {folder} is gone")
         return child
 
     async def context_status(self, session_id: str) -> ContextStatus:
-        """Return how full a stored conversation's window is, without opening it for its engine."""
+        """Return how full a stored conversation's window is, without opening the conversation."""
         services = self.services
         log = await Transcript.open(services.database, session_id, services.clock)
         prefix = await services.database.read(
@@ -298,20 +301,20 @@ class SessionOpener:
 
     def _prompt(self, workspace: Path, learned: str = "") -> str:
         toolsets = self.services.settings.tools.toolsets
-        find_rule = rule_finder(self.services, workspace)
+        find_rule = make_rule_finder(self.services, workspace)
         return system_prompt(
             workspace, toolsets, instructions=self.instructions, learned=learned, find_rule=find_rule
         )
 
 
 def _read_last_prompt(db: apsw.Connection, workspace: str) -> str:
-    """Return the system prompt of the chat that was active last in a folder, or an empty string."""
+    """Return the system prompt of the latest chat in a folder, or an empty string."""
     latest = sessions.find_latest(db, workspace=workspace)
     return sessions.read_prefix(db, latest.id)[0] if latest is not None else ""
 
 
 def _list_idle_rules(services: Services, tools: Collection[str]) -> Iterator[str]:
-    """Yield a line for the person if deny rules name no tool."""
+    """Yield a line for the person if some deny rules name no existing tool."""
     if rules := services.settings.approval.deny:
         from whet.approval.patterns import DENY_HINT, find_unknown  # noqa: PLC0415 - few have such rules
 

@@ -1,8 +1,4 @@
-"""The registry of slash commands.
-
-Built-in commands and those of plugins are added in the same way; the first owner of a name keeps it. This
-module finds commands; it does not know their effects.
-"""
+"""The registry of slash commands: built-in ones and those of plugins."""
 
 from __future__ import annotations
 
@@ -43,9 +39,9 @@ class LateHandler:
 class SlashCommand(Generic[C]):
     """One command. `run` takes the chat and the text after the name; it raises WhetError to refuse.
 
-    `argument` is the hint for the text after the name. `anytime`: it also works while a turn runs.
-    `remote`: it is also available on chat platforms, because it affects only its own conversation; `local`
-    says why one that isn't remote is not.
+    `argument` is the hint for the text after the name. `anytime`: it also works while a turn runs. `remote`:
+    it is also available on chat platforms, because it affects only its own conversation. `local` is the
+    reason why another command is not.
     """
 
     name: str
@@ -59,8 +55,8 @@ class SlashCommand(Generic[C]):
 
 
 class Commands(Generic[C]):
-    """The commands of one chat, by name and alias. `missing` has the reason for each name that works
-    elsewhere only."""
+    """The commands of one chat, by name and alias. `missing` has a reason for each command that works only
+    elsewhere."""
 
     def __init__(self, missing: Mapping[str, str] | None = None) -> None:
         self._commands: dict[str, SlashCommand[C]] = {}
@@ -68,7 +64,7 @@ class Commands(Generic[C]):
         self._missing = missing or {}
 
     def add(self, command: SlashCommand[C]) -> None:
-        """Add a command. Raises WhetError if a name is invalid or taken; then nothing is added."""
+        """Add a command. Raises WhetError, without adding it, if one of its names is invalid or taken."""
         names = (command.name, *command.aliases)
         for name in names:
             if not _NAME.fullmatch(name):
@@ -81,24 +77,25 @@ class Commands(Generic[C]):
     def get(self, name: str) -> SlashCommand[C]:
         """Return the command with that name or alias.
 
-        Raises NotFound, which says why a command works elsewhere only, or names the command that does the
-        same here, or else the closest name.
+        Raises NotFound with a hint: why the command works only elsewhere, which command does the same here,
+        or the closest name.
         """
         if owner := self._names.get(name):
             return self._commands[owner]
         near = find_near_names(name, self._names)
         meaning = find_meaning(name, SLASH_WORDS) or ("" if near else find_near_meaning(name, SLASH_WORDS))
-        meant = meaning[1:].split()[0] if meaning.startswith("/") else name
-        if reason := self._missing.get(meant):
-            raise NotFound(f"there is no /{meant} here: {reason}", hint=ELSEWHERE)
-        if meaning and (not meaning.startswith("/") or meaning[1:].split()[0] in self._names):
-            hint = f"did you mean {meaning}?" if meaning.startswith("/") else meaning
-            raise NotFound(f"there is no command /{name}", hint=hint)
-        hint = (
-            f"did you mean {', '.join(f'/{candidate}' for candidate in near)}?"
-            if near
-            else "/help lists the commands"
-        )
+        is_command = meaning.startswith("/")
+        target = meaning[1:].split()[0] if is_command else name
+        if reason := self._missing.get(target):
+            raise NotFound(f"there is no /{target} here: {reason}", hint=ELSEWHERE)
+        if is_command and target in self._names:
+            hint = f"did you mean {meaning}?"
+        elif meaning and not is_command:
+            hint = meaning
+        elif near:
+            hint = f"did you mean {', '.join(f'/{candidate}' for candidate in near)}?"
+        else:
+            hint = "/help lists the commands"
         raise NotFound(f"there is no command /{name}", hint=hint)
 
     def is_anytime(self, name: str) -> bool:
@@ -117,15 +114,15 @@ class Commands(Generic[C]):
 async def announce(
     plugins: PluginParts | None, command: SlashCommand[C], typed: tuple[str, str], session_id: str
 ) -> SlashCommand[C]:
-    """Notify plugins that a command is about to run, and return it; `typed` is the name and the argument as
-    typed."""
+    """Notify plugins that a command is about to run, and return the command. `typed` is its name and argument
+    as typed."""
     if plugins is not None:
         await plugins.sessions.notify_command(command.name, *typed, session_id)
     return command
 
 
 def parse(text: str) -> tuple[str, str] | None:
-    """Split `/name argument`; None if the text is a message (including `//...` and `/path/like/this`)."""
+    """Split `/name argument`. Returns None if the text is a message, such as `//...` or `/path/like/this`."""
     if not text.startswith("/") or text.startswith("//"):
         return None
     name = text[1:].partition(" ")[0]

@@ -1,7 +1,6 @@
 """Run a slash command without a terminal (in a chat or an editor) and collect its output and requests.
 
-The command runs between a session's turns, or during one if it is allowed at any time. The interface
-decides what to do with the lines, the turns to start and the request for a new session.
+The interface handles the collected lines, the turns to start and the request for a new session.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from whet.memory.desk import LearningService
 
 
 def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str] = ()) -> Commands[Any]:
-    """Return the terminal's commands that affect only their own conversation."""
+    """Return the terminal's commands that affect only their own conversation, except those in `without`."""
     shared = tuple(shared)
-    missing = {
-        name: row.local or "a session is begun outside of the conversation"
-        for row in shared
-        if row.local or row.name in without
-        for name in (row.name, *row.aliases)
-    }
+    missing: dict[str, str] = {}
+    for command in shared:
+        if command.local or command.name in without:
+            reason = command.local or "a session is begun outside of the conversation"
+            missing.update(dict.fromkeys((command.name, *command.aliases), reason))
     commands: Commands[Any] = Commands(missing)
     for command in shared:
         if command.remote and command.name not in without:
@@ -37,8 +35,8 @@ def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str]
 
 
 def find_command(commands: Commands[Any], name: str, root: Path | None, workspace: Path) -> SlashCommand[Any]:
-    """Return the command from the table, or the prompt file of that name in the home `root` (None: don't look
-    there) or the workspace. Raises NotFound."""
+    """Return the command of the table, or the prompt file of that name in the home `root` (None: skip it) or
+    in the workspace. Raises NotFound."""
     if name not in commands:
         from whet.app.conversations.own_commands import find_prompt_command  # noqa: PLC0415 - few have any
 
@@ -91,11 +89,11 @@ class CommandReply:
         self.lines += text.rstrip("\n").split("\n")
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
-        """Return None: nothing can be picked here."""
+        """Return None, because the person can't pick from a list here."""
         return None
 
     def width(self) -> int:
-        """Return the columns of a panel."""
+        """Return how many columns a panel may have."""
         return self._columns
 
     def send(self, text: str | None) -> None:
@@ -115,7 +113,7 @@ class CommandReply:
         await self._hosted.switch_model(self.session, model)
 
     async def switch_to(self, session: Session) -> None:
-        """Refuse: here a command may only reach its own session; another one may belong to another person."""
+        """Raise WhetError: another session may belong to another person."""
         raise WhetError("a command can't move this conversation to another session")
 
     def leave(self) -> None:

@@ -1,8 +1,8 @@
-"""The exact bytes of files that git converts: line ends, encodings and filters of `.gitattributes`.
+"""Store and find the exact bytes of files that git converts (line ends, encodings, `.gitattributes` filters).
 
-Git stores such a file in another form than it has in the working tree, and writes it back in a form of its
-own choice. A helper's tree and its merge must keep every byte that the helper did not change, so the objects
-of these files hold their bytes as they are. A file that git converts is recognised by its size.
+Git does not write such a file back with the bytes that it had. A helper's tree and its merge must keep every
+byte that the helper did not change, so the git objects of these files are replaced by their exact bytes. A
+file is taken as converted if its size differs from its object's.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from whet.contract.errors import ToolError
 
 
 def store_bytes(root: Path, environment: Mapping[str, str]) -> None:
-    """Replace the objects of an index by the exact bytes of the files, if git has converted these."""
+    """Replace the objects of converted files in an index by the files' exact bytes."""
     modes, objects = _read_entries(run_git(root, "ls-files", "-s", "-z", env=environment))
     paths = _list_resized(root, objects, environment)
     if not paths:
         return
     quoted = "".join(f"{_quote(path)}\n" for path in paths)
-    written = ("hash-object", "-w", "--no-filters", "--stdin-paths")
-    stored = run_git(root, *written, env=environment, stdin=quoted).split()
-    lines = (f"{modes[path]} {object_id}\t{path}\0" for path, object_id in zip(paths, stored, strict=True))
+    command = ("hash-object", "-w", "--no-filters", "--stdin-paths")
+    stored_ids = run_git(root, *command, env=environment, stdin=quoted).split()
+    lines = (f"{modes[path]} {new_id}\t{path}\0" for path, new_id in zip(paths, stored_ids, strict=True))
     run_git(root, "update-index", "-z", "--index-info", env=environment, stdin="".join(lines))
 
 
 def list_converted(repository: Path, commit: str, root: Path) -> dict[str, str]:
-    """Return the files below `root` whose size differs from that in a commit, with the commit's object."""
+    """Return the files below `root` whose size differs from that in a commit, with the object in the
+    commit."""
     listed = run_git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
     _, objects = _read_entries(listed.replace(" blob ", " "))
     return {path: objects[path] for path in _list_resized(root, objects)}
@@ -46,7 +47,7 @@ def read_blob(repository: Path, object_id: str) -> bytes:
 
 
 def _read_entries(listed: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the modes and the objects of the regular files in a listing of git's, by path."""
+    """Return the modes and the object ids of the regular files in git's listing, by path."""
     modes: dict[str, str] = {}
     objects: dict[str, str] = {}
     for entry in listed.split("\0"):

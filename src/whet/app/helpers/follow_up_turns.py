@@ -1,4 +1,4 @@
-"""Run the turns that follow a turn automatically: those for the results of background helpers."""
+"""Run the turns that follow a turn automatically: one for each result of a background helper."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def run_with_followups(
 async def run_followups(
     helpers: LatePart[HelperRuns], session: Session, emit: Emit, end: TurnEnd | None
 ) -> TurnEnd | None:
-    """Run a turn for each helper result, until no helper of the session is running or a turn does not end
-    with an answer. Returns the last turn's end, or `end` if there was no turn."""
+    """Run a turn for each helper result, until no helper of the session runs any more, or a turn ends without
+    an answer. Returns the last turn's end, or `end` if there was no turn."""
     while (end is None or end.reason == "answered") and helpers.created is not None:
         entry = await helpers.created.wait_for_result(session.id)
         if entry is None:
@@ -43,14 +43,14 @@ async def run_followups(
 
 
 async def report_unmerged(helpers: LatePart[HelperRuns], session: Session, emit: Emit) -> None:
-    """Emit a notice for each helper whose edits are only in its own working tree, as the program ends."""
+    """Emit a notice for each helper whose edits are still only in its own working tree."""
     for line in await list_unmerged(helpers, session):
         emit(Notice(line, must_show=True))
 
 
 async def list_unmerged(helpers: LatePart[HelperRuns], session: Session) -> list[str]:
-    """Return a line for each helper whose edits are only in its own working tree: where they are, and what
-    merges them."""
+    """Return a line for each helper whose edits are still only in its own working tree: where they are, and
+    how to merge them."""
     if helpers.created is None:
         return []
     lines: list[str] = []

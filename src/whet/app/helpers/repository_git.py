@@ -1,4 +1,4 @@
-"""Run git on a repository, locked against other programs and without the programs that its settings name."""
+"""Run git on a repository: locked against other programs, and without running programs that it configures."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _MERGE_DRIVER = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O
 
 @contextmanager
 def lock_repository(repository: Path) -> Generator[None]:
-    """Lock a repository, also against other programs, until the last git started inside has ended.
+    """Lock a repository against other threads and programs, until the last git started inside has ended.
 
-    Git runs none of the repository's programs meanwhile. Raises ToolError, also if git would write through a
+    Git runs no programs of the repository meanwhile. Raises ToolError, also if git would write through a
     link.
     """
     folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
@@ -75,8 +75,8 @@ def lock_repository(repository: Path) -> Generator[None]:
 
 
 def refuse_links(git_folder: Path) -> None:
-    """Raise ToolError if a folder or file into which git writes is a link: a command can have put it there,
-    and Whet's git would write where it leads."""
+    """Raise ToolError if git would write through a link, which a command may have created to lead it
+    elsewhere."""
     for name in _WRITTEN_PATHS:
         if (path := git_folder / name).is_symlink():
             raise ToolError(
@@ -86,9 +86,9 @@ def refuse_links(git_folder: Path) -> None:
 
 @contextmanager
 def disable_programs(tree: Path) -> Generator[None]:
-    """Keep git, inside the context, from running programs that the settings of a working tree name.
+    """Keep git inside the context from running programs that the settings of a working tree name.
 
-    Trees of one repository can have different settings, for example by `includeIf "gitdir:..."`.
+    Each tree of a repository can have its own settings, for example by `includeIf "gitdir:..."`.
     """
     before = _SETTINGS.set(tuple(settings_without_programs(tree).items()))
     try:
@@ -100,8 +100,8 @@ def disable_programs(tree: Path) -> Generator[None]:
 def settings_without_programs(repository: Path) -> dict[str, str]:
     """Return settings that override the repository's filters, merge drivers and hooks.
 
-    These may have come with the repository or be written by a command, so git must not run them. Files are
-    then merged by git's own rules.
+    They may come from the repository's author or from a command, so git must not run them. Git then merges
+    files by its own rules.
     """
     entries = run_git(repository, "config", "--list", "-z", "--show-scope", "--name-only").split("\0")
     keys = {
@@ -120,7 +120,7 @@ def settings_without_programs(repository: Path) -> dict[str, str]:
 
 
 def _setting_variables(usual: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that pass settings to git. A name with an equals sign can't be passed by `-c`."""
+    """Return the variables that pass settings to git; `-c` can't pass a name with an equals sign."""
     count = int(usual.get("GIT_CONFIG_COUNT") or 0)
     variables: dict[str, str] = {}
     for number, (key, value) in enumerate({**_DISABLED_SETTINGS, **dict(_SETTINGS.get())}.items(), count):
@@ -146,7 +146,7 @@ def run_git(
 def run_git_process(
     folder: Path, arguments: tuple[str, ...], env: Mapping[str, str] | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git without a check of its exit code. Raises ToolError if it can't be run."""
+    """Run git without checking its exit code. Raises ToolError if it can't be run."""
     usual = {
         name: value for name, value in command_environment(os.environ).items() if name not in _GIT_LOCATIONS
     }
@@ -193,7 +193,7 @@ def list_nested_repositories(root: Path, environment: Mapping[str, str]) -> list
     nested = [name.rstrip("/") for name in untracked if name.endswith("/")]
     for entry in filter(None, tracked):
         name = entry.partition("\t")[2]
-        # Git does not list one that has taken the place of a file, and then can't add it.
+        # Git does not list a repository that has replaced a tracked file, and can't add it.
         if entry.startswith("160000 ") or _is_repository(root / name):
             nested.append(name)
     return nested

@@ -1,6 +1,7 @@
-"""Run many tasks at once, each as a helper of a session created for them: durable, and resumed after a stop.
+"""Run the tasks of a file at once, each as a helper of one session.
 
-A file's tasks are recognised by its contents: tasks that have ended are not repeated.
+The tasks are durable: if the same file is run again, tasks that have ended are not repeated and the others
+continue. A file is recognised by its contents and the workspace.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MAX_TASKS = 1_000
 
 
 class ListedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One task of a file. `name` is the file's name for it; the other fields are as in `HelperWish`."""
+    """One task of a file. The fields except `name` are those of `HelperWish`."""
 
     task: str
     name: str = ""
@@ -40,14 +41,14 @@ class ListedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of tasks; `key` identifies an earlier run of the same file."""
+    """The tasks of a file. Runs of the same file have the same `key`."""
 
     tasks: tuple[ListedTask, ...]
     key: str = ""
 
 
 def read_tasks(path: Path, workspace: Path) -> TaskList:
-    """Read a YAML or JSON file of tasks. Raises ConfigError that says what is wrong with it."""
+    """Read a YAML or JSON file of tasks. Raises ConfigError if the file is invalid."""
     import yaml  # noqa: PLC0415 - takes 35 ms, and few commands need it
 
     try:
@@ -61,8 +62,8 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
     if not 0 < len(task_list.tasks) <= _MAX_TASKS:
         raise ConfigError(f"{path} has {len(task_list.tasks)} tasks, 1 to {_MAX_TASKS:,} are taken")
     names = [task.name or str(at) for at, task in enumerate(task_list.tasks, 1)]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"{path}: two tasks are called {twice[0]}")
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"{path}: two tasks are called {duplicates[0]}")
     tasks = tuple(
         msgspec.structs.replace(task, name=name) for task, name in zip(task_list.tasks, names, strict=True)
     )
@@ -73,11 +74,12 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
 async def run_tasks(
     opener: SessionOpener, task_list: TaskList, title: str, *, again: bool = False
 ) -> list[HelperRow]:
-    """Run every unfinished task of a file, `agent.delegate_parallel` at a time, and return a row for each.
+    """Run the unfinished tasks of a file, `agent.delegate_parallel` at a time, and return the rows of all.
 
-    Edits in working trees are merged in the file's order. A cancel leaves the remaining tasks to the next
-    run.
+    Edits in working trees are merged in the file's order. After a cancel the next run continues. If `again`
+    is set, all tasks are repeated.
     """
+    helpers = opener.helpers.get()
     parent_id = await opener.services.database.read(lambda db: _find_parent_id(db, task_list.key))
     if not parent_id or again:
         parent_id = (await opener.new_session(title=title)).id
@@ -93,19 +95,14 @@ async def run_tasks(
             steps=task.steps,
             scope=task.scope,
         )
-        rows.append(
-            await opener.helpers.get().add_helper(parent_id, f"run {task_list.key} {task.name}", wish)
-        )
+        rows.append(await helpers.add_helper(parent_id, f"run {task_list.key} {task.name}", wish))
     for row in rows:
         if row.state == "open":
-            opener.helpers.get().start_in_background(row)
-    await asyncio.gather(*(opener.helpers.get().wait(row, float("inf")) for row in rows))
-    return [await _merge_edits(opener, row.id) for row in rows]
-
-
-async def _merge_edits(opener: SessionOpener, helper_id: str) -> HelperRow:
-    await opener.helpers.get().merge_edits(await opener.helpers.get().read_row(helper_id), ended_output)
-    return await opener.helpers.get().read_row(helper_id)
+            helpers.start_in_background(row)
+    ended_rows = await asyncio.gather(*(helpers.wait(row, float("inf")) for row in rows))
+    for row in ended_rows:
+        await helpers.merge_edits(row, ended_output)
+    return [await helpers.read_row(row.id) for row in rows]
 
 
 def _find_parent_id(connection: apsw.Connection, key: str) -> str:
@@ -118,7 +115,7 @@ def _find_parent_id(connection: apsw.Connection, key: str) -> str:
 
 
 def name_of(row: HelperRow) -> str:
-    """Return the name of a task in its file."""
+    """Return the name that a helper's task has in its file."""
     return row.call.split(" ", 2)[2]
 
 

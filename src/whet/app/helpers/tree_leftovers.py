@@ -1,9 +1,10 @@
-"""What git does not carry out of a helper's working tree: ignored files, empty folders, repositories inside.
+"""Find and copy the files of a helper's working tree that git does not merge: ignored files, empty folders,
+nested repositories.
 
-Before a tree is removed, small groups of such files are copied into the parent's workspace, where nothing is
-overwritten. Anything else keeps the tree: large groups such as installed packages, virtual environments (they
-hold their own path), repositories, protected names, files that can't be read, and files whose name is taken
-in the workspace. A command that still runs may change the tree meanwhile, so no link is followed.
+Before a tree is removed, small groups of such files are copied into the parent's workspace, without replacing
+files there. The tree is not removed if it has other leftovers: large groups such as installed packages,
+virtual environments (they contain their own path), repositories, protected names, unreadable files, and files
+whose name exists in the workspace. A command that still runs may change the tree, so no link is followed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ENVIRONMENT = "pyvenv.cfg"
 
 
 class LeftFile(msgspec.Struct, frozen=True):
-    """A file, link or empty folder that git does not carry, by its path; `stamp` changes with it."""
+    """A file, link or empty folder that git does not track. `stamp` holds its times of change."""
 
     path: str
     mode: int
@@ -37,62 +38,62 @@ class LeftFile(msgspec.Struct, frozen=True):
 
 
 class Leftovers(msgspec.Struct, frozen=True):
-    """What a tree holds besides what git carries. A group's name is its topmost folder or file. Repositories
-    and what can't be read are `fixed`: they are not copied."""
+    """The untracked files of a tree, in groups named by their topmost folder or file. `fixed` are the folders
+    that are never copied: repositories, and those that can't be read."""
 
     groups: dict[str, tuple[LeftFile, ...]]
     fixed: tuple[str, ...] = ()
 
 
-def find_leftovers(place: Path, carried: Set[str]) -> Leftovers:
-    """Return the files of a tree that git does not carry."""
-    folders = {path.rsplit("/", number)[0] for path in carried for number in range(1, path.count("/") + 1)}
+def find_leftovers(tree: Path, tracked: Set[str]) -> Leftovers:
+    """Return the files of a tree that are not `tracked` by git."""
+    folders = {path.rsplit("/", number)[0] for path in tracked for number in range(1, path.count("/") + 1)}
     groups: dict[str, list[LeftFile]] = {}
     fixed: list[str] = []
-    for path, state in _walk(place, fixed):
-        if path in carried:
+    for path, state in _walk(tree, fixed):
+        if path in tracked:
             continue
         parts = path.split("/")
-        at = next(
-            (number for number in range(1, len(parts)) if "/".join(parts[:number]) not in folders), len(parts)
-        )
-        root = "/".join(parts[:at]) + ("/" if at < len(parts) or stat.S_ISDIR(state.st_mode) else "")
-        found = LeftFile(path, state.st_mode, state.st_size, (state.st_mtime_ns, state.st_ctime_ns))
-        groups.setdefault(root, []).append(found)
+        depth = 1
+        while depth < len(parts) and "/".join(parts[:depth]) in folders:
+            depth += 1
+        is_folder = depth < len(parts) or stat.S_ISDIR(state.st_mode)
+        name = "/".join(parts[:depth]) + ("/" if is_folder else "")
+        file = LeftFile(path, state.st_mode, state.st_size, (state.st_mtime_ns, state.st_ctime_ns))
+        groups.setdefault(name, []).append(file)
     return Leftovers({name: tuple(files) for name, files in groups.items()}, tuple(fixed))
 
 
-def bring(
-    leftovers: Leftovers, place: Path, workspace: Path, find_rule: Callable[[str], str]
+def copy_leftovers(
+    leftovers: Leftovers, tree: Path, workspace: Path, find_rule: Callable[[str], str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copy the small groups that no deny rule protects into the workspace.
 
-    Returns the names of the copied groups, and of those that were left.
+    Returns the names of the copied groups, and those of the groups and files that were not copied.
     """
-    brought: list[str] = []
+    copied: list[str] = []
     kept = list(leftovers.fixed)
     files_left, bytes_left = _MAX_FILES, _MAX_BYTES
-    for name, found in leftovers.groups.items():
-        files = [file for file in found if not (stat.S_ISDIR(file.mode) and (workspace / file.path).is_dir())]
+    for name, group in leftovers.groups.items():
+        files = [file for file in group if not (stat.S_ISDIR(file.mode) and (workspace / file.path).is_dir())]
         if not files:
             continue
-        size = sum(file.size for file in files if stat.S_ISREG(file.mode))
-        is_small = len(files) <= min(_MAX_GROUP_FILES, files_left) and size <= min(
-            _MAX_GROUP_BYTES, bytes_left
-        )
+        size_bytes = sum(file.size for file in files if stat.S_ISREG(file.mode))
+        has_few_files = len(files) <= min(_MAX_GROUP_FILES, files_left)
+        is_small = has_few_files and size_bytes <= min(_MAX_GROUP_BYTES, bytes_left)
         if not is_small or not _may_be_copied(files) or any(find_rule(file.path) for file in files):
             kept.append(name)
             continue
-        files_left, bytes_left = files_left - len(files), bytes_left - size
-        missing = [file.path for file in files if not _copy(file, place, workspace)]
+        files_left, bytes_left = files_left - len(files), bytes_left - size_bytes
+        missing = [file.path for file in files if not _copy(file, tree, workspace)]
         kept += missing
         if len(missing) < len(files):
-            brought.append(name)
-    return shorten(brought), shorten(kept)
+            copied.append(name)
+    return _shorten(copied), _shorten(kept)
 
 
-def shorten(names: list[str]) -> tuple[str, ...]:
-    """Return the first names, and how many more there are."""
+def _shorten(names: list[str]) -> tuple[str, ...]:
+    """Return the first names, and the number of the others."""
     more = len(names) - _MAX_NAMES
     return (*names[:_MAX_NAMES], f"{more:,} more") if more > 0 else tuple(names)
 
@@ -107,9 +108,9 @@ def _may_be_copied(files: Sequence[LeftFile]) -> bool:
     return True
 
 
-def _walk(place: Path, fixed: list[str]) -> Iterator[tuple[str, os.stat_result]]:
+def _walk(tree: Path, fixed: list[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield files, links and empty folders by path; add repositories and unreadable folders to `fixed`."""
-    root = str(place)
+    root = str(tree)
 
     def unreadable(error: OSError) -> None:
         fixed.append(os.path.relpath(error.filename, root) + "/")
@@ -131,11 +132,12 @@ def _walk(place: Path, fixed: list[str]) -> Iterator[tuple[str, os.stat_result]]
                     yield path, state
 
 
-def _copy(file: LeftFile, place: Path, workspace: Path) -> bool:
-    """Copy a file, a link or an empty folder; return False if it can't be, or if another one has its name."""
+def _copy(file: LeftFile, tree: Path, workspace: Path) -> bool:
+    """Copy a file, a link or an empty folder. Returns False if that is impossible or another file has the
+    name."""
     try:
         with (
-            parent_of(f"{place}/{file.path}", str(place)) as (source, name),
+            parent_of(f"{tree}/{file.path}", str(tree)) as (source, name),
             parent_of(f"{workspace}/{file.path}", str(workspace), make=True) as (folder, _),
         ):
             if stat.S_ISDIR(file.mode):
@@ -148,23 +150,23 @@ def _copy(file: LeftFile, place: Path, workspace: Path) -> bool:
                 state = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 is_same = stat.S_IFMT(state.st_mode) == stat.S_IFMT(file.mode)
                 return is_same and read_content(folder, name, state.st_mode, file.size + 1) == data
-            _put_new(folder, name, file, data)
+            _create_file(folder, name, file, data)
     except OSError:
         return False
     return True
 
 
-def _put_new(folder: int, name: str, file: LeftFile, data: bytes) -> None:
-    """Write a file whole under a name that is free. Raises OSError."""
+def _create_file(folder: int, name: str, file: LeftFile, data: bytes) -> None:
+    """Create a file or link in one step, with all its data. Raises OSError, also if the name exists."""
     if stat.S_ISLNK(file.mode):
         create_entry(folder, name, file.mode, data)
         return
-    half = f".{name}.whet-half"
+    temporary_name = f".{name}.whet-half"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(half, dir_fd=folder)
-    create_entry(folder, half, file.mode, data)
+        os.unlink(temporary_name, dir_fd=folder)
+    create_entry(folder, temporary_name, file.mode, data)
     try:
-        os.utime(half, ns=(file.stamp[0], file.stamp[0]), dir_fd=folder, follow_symlinks=False)
-        os.link(half, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.utime(temporary_name, ns=(file.stamp[0], file.stamp[0]), dir_fd=folder, follow_symlinks=False)
+        os.link(temporary_name, name, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
-        os.unlink(half, dir_fd=folder)
+        os.unlink(temporary_name, dir_fd=folder)

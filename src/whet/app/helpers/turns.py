@@ -55,7 +55,7 @@ class HelperObserver(TurnObserver):
         self._clock = clock
 
     async def at_end(self, session: Session, turn: TurnRecord, reason: EndReason) -> TransactionWork:
-        """Store the helper's result, unless it has to continue."""
+        """Return the write of the helper's result. It writes nothing if the helper has to continue."""
         answer = next(
             (message.text for message in reversed(session.log.messages) if message.role == "assistant"), ""
         )
@@ -91,14 +91,14 @@ async def run_helper(
     parent: ToolContext | None,
     watcher: Watcher | None,
 ) -> None:
-    """Run a helper's turns until its row has ended. The transcript is stored as it grows."""
+    """Run a helper's turns until its row has ended, and notify `watcher` before and after them."""
     end: TurnEnd | None = None
     if watcher is not None:
         await watcher.before_child(row.parent, child.id, row.wish.task)
     try:
         while (row := await read_row(row.id)).state == "open":
             around = parent.paused if parent is not None else nullcontext
-            end = await run_turn(child, _message(child, row), show, around=around)
+            end = await run_turn(child, _next_message(child, row), show, around=around)
     finally:
         await child.context.aclose()
         if watcher is not None:
@@ -117,8 +117,8 @@ def end_row(row: HelperRow, reason: str, answer: str, error: str, at: str) -> He
 
 
 def result_of(row: HelperRow, merged: MergePlan | None, account: str = "") -> ToolOutput:
-    """Return the result of the call that waited for a helper. `account` says what it did, if it has no
-    answer."""
+    """Return the result of the call that waited for a helper. `account` says what the helper did; it is used
+    if there is no answer."""
     footer = f"[helper session {row.session}: {row.reason}]"
     edits = _edits_text(row, merged)
     if row.reason == "answered":
@@ -129,11 +129,12 @@ def result_of(row: HelperRow, merged: MergePlan | None, account: str = "") -> To
 
 
 def ended_output(row: HelperRow, merged: MergePlan | None) -> ToolOutput:
-    """Return the output of looking at a helper that has ended; its result is a separate message."""
+    """Return the output of a call that polls a helper after its end. The helper's result is a separate
+    message."""
     line = f"[{row.name} has ended: {row.reason}; its result is a message of its own]"
     edits = _edits_text(row, merged or row.merge)
-    conflicts = merged is not None and bool(merged.conflicts)
-    return ToolOutput("\n".join(filter(None, (edits, line))), error_kind="failed" if conflicts else "")
+    has_conflicts = merged is not None and bool(merged.conflicts)
+    return ToolOutput("\n".join(filter(None, (edits, line))), error_kind="failed" if has_conflicts else "")
 
 
 def result_message(row: HelperRow, account: str) -> Message:
@@ -152,7 +153,7 @@ def end_notice(row: HelperRow) -> str:
 
 
 def activity_line(event: Event) -> str:
-    """Return an event of a helper as a line to show, or an empty string if the event is not shown."""
+    """Return the line that shows an event of a helper, or an empty string if the event is not shown."""
     if isinstance(event, ToolStarted):
         return f"{event.name} {event.arguments[:120]}"
     if isinstance(event, ToolFinished) and not event.ok:
@@ -160,12 +161,12 @@ def activity_line(event: Event) -> str:
     return event.text if isinstance(event, Notice) else ""
 
 
-def _message(child: Session, row: HelperRow) -> Message | None:
+def _next_message(child: Session, row: HelperRow) -> Message | None:
     """Return the helper's next message, or None if it was interrupted in the middle of a turn."""
     if child.log.live.open_turn is not None:
         return None
     if not child.log.messages:
-        return Message(role="user", content=_task(row))
+        return Message(role="user", content=_task_text(row))
     if row.wish.schema and child.log.messages[-1].is_final:
         why = find_json_mismatch(child.last_answer, row.wish.schema, _fits_pattern)
         again = f"That does not fit the schema: {why}. Answer again, with the JSON alone." if why else ""
@@ -174,14 +175,14 @@ def _message(child: Session, row: HelperRow) -> Message | None:
 
 
 def _fits_pattern(pattern: str, text: str) -> bool:
-    """Return whether a text matches; an expression that is wrong or takes too long rules nothing out."""
+    """Return whether a text matches a pattern, or True if the pattern is invalid or takes too long."""
     try:
         return regex_matches(pattern, text)
     except (re.error, RegexTooSlow):
         return True
 
 
-def _task(row: HelperRow) -> str:
+def _task_text(row: HelperRow) -> str:
     parts = [row.wish.task]
     if row.wish.context.strip():
         parts.append(f"Context:\n{row.wish.context}")
@@ -203,9 +204,9 @@ def _edits_text(row: HelperRow, merged: MergePlan | None) -> str:
     if row.tree is None:
         return ""
     if merged is None:
-        # Of a helper that failed or was stopped nothing is merged.
-        is_left = row.reason not in ("", "answered", "budget") and Path(row.tree.place).exists()
-        return f"[its working tree is kept in {row.tree.place}]" if is_left else ""
+        # The edits of a helper that failed or was stopped are not merged.
+        is_kept = row.reason not in ("", "answered", "budget") and Path(row.tree.place).exists()
+        return f"[its working tree is kept in {row.tree.place}]" if is_kept else ""
     if merged.conflicts:
         paths = ", ".join(merged.conflicts)
         more = f"\n[all of its edits: git cat-file -p {merged.patch}]" if merged.patch else ""
@@ -214,16 +215,16 @@ def _edits_text(row: HelperRow, merged: MergePlan | None) -> str:
     lines = [f"[its edits are merged: {merged.note}]" if merged.will else f"[{merged.note}]"]
     if merged.brought:
         lines.append(
-            f"[copied into the workspace, though git does not carry them: {_listed(merged.brought)}]"
+            f"[copied into the workspace, though git does not carry them: {_join_names(merged.brought)}]"
         )
     if merged.kept:
         lines.append(
-            f"[not copied: {_listed(merged.kept)}; its working tree is kept in {row.tree.place} until"
+            f"[not copied: {_join_names(merged.kept)}; its working tree is kept in {row.tree.place} until"
             " git worktree remove --force removes it]"
         )
     return "\n".join(lines)
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Return names in a line, without what could look like the program's own words."""
+def _join_names(names: Sequence[str]) -> str:
+    """Return names on one line; those that could imitate the end of the note are quoted."""
     return clean(", ".join(repr(name) if "\n" in name or "]" in name else name for name in names))

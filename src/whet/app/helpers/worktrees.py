@@ -1,12 +1,12 @@
-"""Git working trees for helpers: made at what the workspace is now, and their edits merged back into it.
+"""Create git working trees for helpers from the present workspace, and merge their edits back into it.
 
-Git works a merge out on snapshots, with nothing of the person's index or branches touched. What is to be
-written is stored before the first file changes, so that what a kill cuts off is finished, not begun again.
-Where a file conflicts, nothing is written, and the edits stay under a ref. A tree is removed only if all that
-is in it is in the workspace too: see `tree_leftovers`. Blocking; no hook is run.
+Git computes a merge on snapshots; the person's index and branches do not change. The merge is stored before
+the first file is written, so that one which a kill interrupts is completed later. If a file conflicts,
+nothing is written, and the edits stay under a ref. A tree is removed only if all its files are in the
+workspace too: see `tree_leftovers`. The functions block, and run no hooks.
 
-One at a time works on a repository's trees, since git stumbles over those that another git is still making.
-The lock goes to git itself, so that one that outlives a killed program keeps the next program out.
+A lock lets one program at a time work on a repository's trees, because git fails on trees that another git is
+still creating. Git inherits the lock, so a git that outlives its program keeps other programs out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from whet.app.helpers.repository_git import (
     run_git,
     run_git_process,
 )
-from whet.app.helpers.tree_leftovers import Leftovers, bring, find_leftovers
+from whet.app.helpers.tree_leftovers import Leftovers, copy_leftovers, find_leftovers
 from whet.beneath import has_all_links, put_in_place
 from whet.contract.changes import TextChange, hash_bytes
 from whet.contract.errors import ToolError
@@ -51,13 +51,14 @@ _NOTHING = ("0" * 40, "0" * 64)
 StorePlan = Callable[[MergePlan], None]
 ReadPlan = Callable[[], MergePlan | None]
 FindRule = Callable[[str], str]
-"""`StorePlan` stores how far a merge is, durable on return; `ReadPlan` reads it."""
+"""`StorePlan` stores a merge's plan, durable on return; `ReadPlan` reads it. `FindRule` returns the deny rule
+that protects a file, or an empty string."""
 
 
 def plan_tree(workspace: Path, helper_id: str, folder: Path, rules: PathRules = NO_RULES) -> WorkingTree:
-    """Return the working tree that a helper will have, based on the present workspace; nothing is checked
-    out. Raises ToolError if the workspace is not in a repository's own working tree, or if the deny rules
-    protect a file that they would not protect in the tree."""
+    """Return a helper's working tree, based on the present workspace, without checking it out. Raises
+    ToolError if the workspace is not in a repository's own working tree, or if a deny rule protects a file
+    here that it would not protect in the tree."""
     top = run_git(workspace, "rev-parse", "--show-toplevel").strip()
     if not workspace.resolve().is_relative_to(Path(top).resolve()):
         raise ToolError(f"core.worktree of this repository leads elsewhere, to {top}", hint="git config -l")
@@ -73,14 +74,14 @@ def plan_tree(workspace: Path, helper_id: str, folder: Path, rules: PathRules = 
 
 
 def _check_rules(tree: WorkingTree, workspace: Path, rules: PathRules) -> None:
-    """Raise ToolError if a rule names a file of the workspace by its absolute path: the tree's copy of it
-    would be open to the helper."""
+    """Raise ToolError if a rule names a file of the workspace by its absolute path, because the helper could
+    open the file's copy in the tree."""
     absolute = PathRules(tuple(rule for rule in rules.rules if rule.is_absolute()))
     if not absolute.rules:
         return
     repository, place = Path(tree.repository), Path(tree.place)
     inside = place / os.path.relpath(workspace.resolve(), repository.resolve())
-    for path in _carried(repository, tree.base):
+    for path in _list_tracked(repository, tree.base):
         rule = absolute.find(repository / path, workspace, writes=True)
         if rule and not rules.find(place / path, inside, writes=True):
             raise ToolError(
@@ -95,12 +96,12 @@ def check_out_tree(tree: WorkingTree, helper_id: str, workspace: Path) -> Path:
     marker = folder.parent / _COMPLETE
     repository = Path(tree.repository)
     with lock_repository(repository):
-        if not marker.exists():  # it does not exist, or a kill interrupted its checkout
+        if not marker.exists():  # the tree does not exist, or a kill interrupted its checkout
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             run_git(repository, "update-ref", _REF + helper_id, tree.base)
-            _clear_half_made(repository, folder.parent.parent)
-            _add(repository, folder, tree.head or tree.base)
+            _remove_unfinished(repository, folder.parent.parent)
+            _add_worktree(repository, folder, tree.head or tree.base)
             _restore_bytes(repository, folder, tree.base)
             marker.touch()
     inside = folder / os.path.relpath(workspace.resolve(), repository.resolve())
@@ -115,11 +116,11 @@ def merge(
     store_plan: StorePlan,
     find_rule: FindRule = lambda path: "",
 ) -> MergePlan:
-    """Merge a helper's edits into its parent's workspace, or return the conflicting files.
+    """Merge a helper's edits into its parent's workspace and return the plan as it was carried out.
 
-    `find_rule` returns the deny rule that protects a file of the repository, or an empty string: nothing is
-    written if there is an edit of such a file. An interrupted merge is completed; if another call has
-    finished it meanwhile, that one is returned. Raises ToolError if git fails.
+    If a file conflicts, or `find_rule` returns a deny rule for it, nothing is written, and the plan names the
+    files. An interrupted merge is completed. If another call has finished the merge, its plan is returned.
+    Raises ToolError if git fails.
     """
     repository = Path(tree.repository)
     with lock_repository(repository):
@@ -132,9 +133,9 @@ def merge(
             if current.conflicts:
                 break
             unfit = _list_unfit(current, repository)
-            if not unfit:  # else nothing is written
+            if not unfit:
                 store_plan(current)
-                if _write(current, repository, Path(tree.place)):
+                if _write_files(current, repository, Path(tree.place)):
                     break
             current = None
         else:
@@ -142,12 +143,12 @@ def merge(
         if current.conflicts:
             store_plan(current)
             return current
-        brought, kept = _bring_leftovers(tree, helper_id, find_rule)
-        ended = msgspec.structs.replace(current, done=True, brought=brought, kept=kept)
-        store_plan(ended)
+        copied, kept = _copy_untracked(tree, helper_id, find_rule)
+        finished = msgspec.structs.replace(current, done=True, brought=copied, kept=kept)
+        store_plan(finished)
         if not kept:
-            _forget(tree, helper_id)
-    return ended
+            _remove_tree(tree, helper_id)
+    return finished
 
 
 def _refuse_protected(merge_plan: MergePlan, find_rule: FindRule) -> MergePlan:
@@ -159,39 +160,38 @@ def _refuse_protected(merge_plan: MergePlan, find_rule: FindRule) -> MergePlan:
     return MergePlan(merge_plan.patch, conflicts=tuple(rules), note=note)
 
 
-def _bring_leftovers(
+def _copy_untracked(
     tree: WorkingTree, helper_id: str, find_rule: FindRule
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Copy what git does not carry into the workspace; return what was copied and what was not."""
+    """Copy untracked files into the workspace. Returns the names of those that were copied and were not."""
     place, repository = Path(tree.place), Path(tree.repository)
     if not place.is_dir():  # it was removed by hand
         return (), ()
     merged = run_git(repository, "rev-parse", "--verify", "--quiet", _REF + helper_id, check=False).strip()
     merged = merged or _snapshot(tree, helper_id, place)
-    leftovers = find_leftovers(place, _carried(repository, merged))
-    brought, kept = bring(leftovers, place, repository, find_rule)
+    leftovers = find_leftovers(place, _list_tracked(repository, merged))
+    copied, kept = copy_leftovers(leftovers, place, repository, find_rule)
     if not kept and not _is_unchanged(tree, helper_id, merged, leftovers):
         kept = (_CHANGED,)
-    return brought, kept
+    return copied, kept
 
 
 def _is_unchanged(tree: WorkingTree, helper_id: str, merged: str, leftovers: Leftovers) -> bool:
-    """Return whether a tree is still what was merged: a command of the helper's may still run in it."""
+    """Return whether a tree is the same as when it was merged: a command of its helper may still run."""
     place, repository = Path(tree.place), Path(tree.repository)
-    now = _snapshot(tree, helper_id, place)
-    if run_git(repository, "rev-parse", f"{merged}^{{tree}}") != run_git(
-        repository, "rev-parse", f"{now}^{{tree}}"
-    ):
-        return False
-    return find_leftovers(place, _carried(repository, merged)) == leftovers
+    present = _snapshot(tree, helper_id, place)
+    merged_id, present_id = (
+        run_git(repository, "rev-parse", f"{commit}^{{tree}}") for commit in (merged, present)
+    )
+    return merged_id == present_id and find_leftovers(place, _list_tracked(repository, merged)) == leftovers
 
 
-def _carried(repository: Path, commit: str) -> Set[str]:
-    """Return the paths of a commit; also those of submodules, which are empty folders in a helper's tree."""
+def _list_tracked(repository: Path, commit: str) -> Set[str]:
+    """Return the paths of a commit, including submodules, which are empty folders in a helper's tree."""
     return set(run_git(repository, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).split("\0"))
 
 
-def _forget(tree: WorkingTree, helper_id: str) -> None:
+def _remove_tree(tree: WorkingTree, helper_id: str) -> None:
     """Remove a working tree, and the ref that kept its commits."""
     folder, repository = Path(tree.place), Path(tree.repository)
     run_git(repository, "worktree", "remove", "--force", "--force", str(folder), check=False)
@@ -200,10 +200,10 @@ def _forget(tree: WorkingTree, helper_id: str) -> None:
 
 
 def text_changes(merge_plan: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
-    """Return the file changes of a merge, as people see them."""
+    """Return the file changes of a merge, to be shown to people."""
     repository, changes = Path(tree.repository), list[TextChange]()
     for path, will in merge_plan.will.items():
-        old, new = _text(repository, merge_plan.was[path]), _text(repository, will)
+        old, new = _read_text(repository, merge_plan.was[path]), _read_text(repository, will)
         note = "" if (old or new) is not None else "binary"
         changes.append(
             TextChange(path, str(repository / path), old, new, hash_bytes((old or "").encode()), note)
@@ -211,14 +211,14 @@ def text_changes(merge_plan: MergePlan, tree: WorkingTree) -> tuple[TextChange, 
     return tuple(changes)
 
 
-def _add(repository: Path, folder: Path, base: str) -> None:
-    """Add a working tree, and try again if git met a tree that another git was still creating.
+def _add_worktree(repository: Path, folder: Path, base: str) -> None:
+    """Add a working tree; try again if git fails on a tree that another git is still creating.
 
-    Its files are written by a git of its own, under the settings that hold there.
+    A second git writes the files, under the settings of the new tree.
     """
-    words = ("worktree", "add", "--no-checkout", "--detach", "--force", str(folder), base)
+    arguments = ("worktree", "add", "--no-checkout", "--detach", "--force", str(folder), base)
     for _ in range(_TRIES):
-        result = run_git_process(repository, words)
+        result = run_git_process(repository, arguments)
         if b"failed to read" not in result.stderr:
             break
     else:
@@ -230,40 +230,40 @@ def _add(repository: Path, folder: Path, base: str) -> None:
 
 
 def _restore_bytes(repository: Path, folder: Path, base: str) -> None:
-    """Give the files that git converted when it wrote them their bytes in the workspace. In the index they
-    are as git converts them back, so that no file looks changed."""
+    """Restore the workspace's bytes in the files that git converted when it wrote them, and update the index,
+    so that these files do not look changed."""
     converted = list_converted(repository, base, folder)
-    for path, number in converted.items():
+    for path, object_id in converted.items():
         with (folder / path).open("r+b") as file:
-            file.write(read_blob(repository, number))
+            file.write(read_blob(repository, object_id))
             file.truncate()
     if converted:
         with disable_programs(folder):
             run_git(folder, "update-index", "-z", "--stdin", stdin="".join(f"{path}\0" for path in converted))
 
 
-def _clear_half_made(repository: Path, ours: Path) -> None:
-    """Remove the remains of trees below `ours` that a killed git left: git can't add another tree beside
-    them."""
+def _remove_unfinished(repository: Path, ours: Path) -> None:
+    """Remove git's entries of trees below `ours` that a killed git left unfinished: git can't add another
+    tree beside them."""
     folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
-    for half in folder.glob("worktrees/*"):
+    for entry in folder.glob("worktrees/*"):
         try:
-            where, common = (read_regular_text(half / name, 4_096) for name in ("gitdir", "commondir"))
+            place, common = (read_regular_text(entry / name, 4_096) for name in ("gitdir", "commondir"))
         except OSError:
             continue  # git skips it, or it is not ours
-        if not common.strip() and Path(where.strip()).is_relative_to(ours):
-            shutil.rmtree(half, ignore_errors=True)
+        if not common.strip() and Path(place.strip()).is_relative_to(ours):
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _compute_merge(tree: WorkingTree, helper_id: str) -> MergePlan:
-    """Merge a helper's state into the workspace's, as objects only."""
+    """Merge the helper's tree with the workspace in git's object store; no file is written."""
     repository = Path(tree.repository)
     theirs = _snapshot(tree, helper_id, Path(tree.place))
     run_git(repository, "update-ref", _REF + helper_id, theirs)
     if not run_git(repository, "diff-tree", "-r", "--name-only", tree.base, theirs).strip():
         return MergePlan(note="it changed no files")
-    plain = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
-    patch = run_git(repository, "diff", *plain, tree.base, theirs)
+    options = ("--binary", "--no-ext-diff", "--no-textconv", "--submodule=short")
+    patch = run_git(repository, "diff", *options, tree.base, theirs)
     patch_id = run_git(repository, "hash-object", "-w", "--stdin", stdin=patch).strip()
     ours = _snapshot(tree, helper_id)
     result = run_git_process(repository, ("merge-tree", "--write-tree", "--name-only", "-z", ours, theirs))
@@ -293,11 +293,11 @@ def _commit(repository: Path, tree_id: str, parent: str) -> str:
 def _store_trees(
     repository: Path, name: str, base: str = "", work_tree: Path | None = None
 ) -> tuple[str, str]:
-    """Store the contents of a working tree without touching its index, its branch or its ignored files.
+    """Store the contents of a working tree without changing its index, its branch or its ignored files.
 
-    Returns the tree of its files as git converts them (line ends, encodings), and that of their exact bytes.
-    `work_tree` is a helper's tree. The location of git's own files is never read from it, because a helper
-    can write there.
+    Returns two tree objects: the files as git converts them (line ends, encodings), and their exact bytes.
+    `work_tree` is a helper's tree. The location of git's own files is never read from there, because the
+    helper can change it.
     """
     folder = Path(run_git(repository, "rev-parse", "--absolute-git-dir").strip())
     index, root = folder / f"whet-{name}.index", work_tree or repository
@@ -308,8 +308,7 @@ def _store_trees(
             run_git(repository, "read-tree", base, env=environment)
         elif (folder / "index").is_file():
             _copy_index(folder / "index", index)
-        # Another git would run in a submodule, under its own settings; of other repositories git would carry
-        # the name alone.
+        # In a submodule git would run under its settings; of other repositories it would store only the name.
         nested = list_nested_repositories(root, environment)
         excluded = (f":(top,exclude,literal){name}" for name in nested)
         run_git(root, "add", "--all", "--", ":/", *excluded, env=environment)
@@ -322,7 +321,7 @@ def _store_trees(
 
 
 def _copy_index(index: Path, copy: Path) -> None:
-    """Copy an index with its time, by which git knows which files to read again. No link is followed."""
+    """Copy an index with its times, which tell git which files to read again. Follows no link."""
     copy.unlink(missing_ok=True)
     with open_regular(index, index.parent) as source:
         state = os.fstat(source.fileno())
@@ -346,7 +345,7 @@ def _diff_trees(repository: Path, ours: str, merged: str) -> tuple[dict[str, str
 
 
 def _list_unfit(merge_plan: MergePlan, repository: Path) -> list[str]:
-    """Return the files that have neither their state from before the merge nor already the merged one."""
+    """Return the files that are neither in their state before the merge nor in the merged one."""
     return [
         path
         for path, will in merge_plan.will.items()
@@ -357,7 +356,8 @@ def _list_unfit(merge_plan: MergePlan, repository: Path) -> list[str]:
 def _current_state(repository: Path, path: str) -> str:
     """Return a file's present mode and object, or an empty string if it does not exist."""
     full_path = repository / path
-    if _leads_out(full_path, repository):
+    parents = (folder for folder in full_path.parents if folder.is_relative_to(repository))
+    if any(folder.is_symlink() for folder in parents if folder != repository):
         return "elsewhere"
     if full_path.is_symlink():
         target = os.readlink(full_path).encode("utf-8", "surrogateescape")
@@ -368,53 +368,48 @@ def _current_state(repository: Path, path: str) -> str:
     return f"{mode} {run_git(repository, 'hash-object', '--no-filters', '--', path).strip()}"
 
 
-def _leads_out(path: Path, repository: Path) -> bool:
-    return any(folder.is_symlink() for folder in path.parents if folder.is_relative_to(repository)
-               and folder != repository)  # fmt: skip
-
-
-def _write(merge_plan: MergePlan, repository: Path, place: Path) -> bool:
-    """Write a merge's files, each completely or not at all. Returns False if a file is in neither its old nor
-    its new state."""
+def _write_files(merge_plan: MergePlan, repository: Path, place: Path) -> bool:
+    """Write a merge's files, each in one step. Returns False if a file is in neither its old nor its new
+    state. Raises ToolError."""
     if any(will.startswith("160000") for will in merge_plan.will.values()):
         raise ToolError("the edits can't be written: a repository takes a file's place")
     try:
         for path, will in merge_plan.will.items():
-            target, now = repository / path, _current_state(repository, path)
-            if now == will:
+            target, present = repository / path, _current_state(repository, path)
+            if present == will:
                 continue
-            if now != merge_plan.was[path]:
+            if present != merge_plan.was[path]:
                 return False
             # A running command may replace a folder with a link, so each folder is held open.
             with parent_of(str(target), str(repository), make=bool(will)) as (folder, name):
-                half = f".{name}.whet-half" if will else name
+                new_name = f".{name}.whet-half" if will else name
                 with suppress(FileNotFoundError):
-                    os.unlink(half, dir_fd=folder)
+                    os.unlink(new_name, dir_fd=folder)
                 if will:
-                    mode, _, number = will.partition(" ")
-                    wanted = _mode(mode, target if now else place / path)
-                    create_entry(folder, half, wanted, read_blob(repository, number))
-                    if S_ISREG(wanted):
+                    git_mode, _, object_id = will.partition(" ")
+                    mode = _choose_mode(git_mode, target if present else place / path)
+                    create_entry(folder, new_name, mode, read_blob(repository, object_id))
+                    if S_ISREG(mode):
                         keeps_links = has_all_links(repository, folder, name)
-                        put_in_place(folder, half, name, keeps_links=keeps_links, mode=wanted & 0o777)
+                        put_in_place(folder, new_name, name, keeps_links=keeps_links, mode=mode & 0o777)
                     else:
-                        os.rename(half, name, src_dir_fd=folder, dst_dir_fd=folder)
+                        os.rename(new_name, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
         raise ToolError(f"the edits can't be written: {error.strerror or error}") from error
     return True
 
 
-def _mode(mode: str, path: Path) -> int:
-    """Return the mode in which a file is written: that of `path`, executable if git has it so."""
-    wanted = int(mode, 8)
+def _choose_mode(git_mode: str, path: Path) -> int:
+    """Return the mode of a file to write: that of `path`, but executable only if git's mode is."""
+    mode = int(git_mode, 8)
     with suppress(OSError):
         state = path.lstat()
-        if S_ISREG(state.st_mode) and S_ISREG(wanted):
+        if S_ISREG(state.st_mode) and S_ISREG(mode):
             permissions = state.st_mode & 0o777
-            if wanted & 0o100 and not permissions & 0o100:
+            if mode & 0o100 and not permissions & 0o100:
                 permissions |= (permissions & 0o444) >> 2
-            return S_IFREG | (permissions if wanted & 0o100 else permissions & 0o666)
-    return wanted
+            return S_IFREG | (permissions if mode & 0o100 else permissions & 0o666)
+    return mode
 
 
 def _conflict_text(repository: Path, merged: str, names: tuple[str, ...]) -> str:
@@ -422,10 +417,8 @@ def _conflict_text(repository: Path, merged: str, names: tuple[str, ...]) -> str
     sections: list[str] = []
     for name in names:
         text = run_git(repository, "cat-file", "-p", f"{merged}:{name}", check=False)
-        marked = [line for line in _conflict_lines(text.splitlines())]
-        sections.append(
-            f"{name}:\n" + ("\n".join(marked) or "(one side removed or replaced it, or it is binary)")
-        )
+        conflict = "\n".join(_conflict_lines(text.splitlines()))
+        sections.append(f"{name}:\n{conflict or '(one side removed or replaced it, or it is binary)'}")
     return clean("\n".join(sections))[:_SHOWN_CHARS]
 
 
@@ -440,11 +433,12 @@ def _conflict_lines(lines: list[str]) -> list[str]:
     return conflict_lines
 
 
-def _text(repository: Path, mode_and_object: str) -> str | None:
-    mode, _, number = mode_and_object.partition(" ")
-    if not number or mode == "160000":
+def _read_text(repository: Path, mode_and_object: str) -> str | None:
+    """Return a file's text, or None if it is missing, binary or large."""
+    mode, _, object_id = mode_and_object.partition(" ")
+    if not object_id or mode == "160000":
         return None
-    raw = run_git_process(repository, ("cat-file", "blob", number)).stdout
+    raw = run_git_process(repository, ("cat-file", "blob", object_id)).stdout
     if b"\0" in raw or len(raw) > _LARGE_BYTES:
         return None
     return raw.decode("utf-8", "replace")

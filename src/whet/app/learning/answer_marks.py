@@ -1,7 +1,7 @@
 """Let a second model mark the sentences of an answer that the turn's receipt does not support.
 
-Off unless `judge.answers` is set. It makes one call after a turn that had effects, stored as a separate
-session: it costs as much as a review and counts against the caps. It can only mark: answer, receipt and
+Off unless `judge.answers` is set. After a turn with effects it makes one model call, stored as a separate
+session; the call costs as much as a review and counts against the caps. It only marks: answer, receipt and
 goal do not change. If the model can't be asked, the receipt says why.
 """
 
@@ -26,24 +26,24 @@ from whet.review.judge import QuestionParts, ask_once, make_side_session, read_r
 from whet.store import facts
 from whet.store.database import StateDatabase
 
-_MAX = 40
+_MAX_SENTENCES = 40
 _SENTENCE_CHARS = 300
-_SHORTEST = 8
-_ROWS = 60
+_MIN_CHARS = 8
+_MAX_ROWS = 60
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1[^\n]*$", re.DOTALL | re.MULTILINE)
 _LIST_MARK = re.compile(r"^\s*(?:[-*+>#]+|\d+[.)])\s+")
 _ENDS = re.compile(r"(?<=[.!?])[\"'”’)*_]*\s+(?=[\"'“‘(*_]*[A-Z\d])")
 
 
 class MarkingParts(msgspec.Struct, frozen=True):
-    """The parts of a process that marking needs: `connect` returns the judging model, `capped` checks a
-    link's calls against the caps."""
+    """The parts of a process that marking needs. `connect` returns the judging model; `cap_link` checks a
+    session's calls on a link against the caps."""
 
     database: StateDatabase
     clock: Clock
     gate: Gate
     connect: Callable[[], Provider]
-    capped: Callable[[ModelLink, str], ModelLink]
+    cap_link: Callable[[ModelLink, str], ModelLink]
 
 
 class MarkingObserver(TurnObserver):
@@ -80,25 +80,24 @@ class MarkingObserver(TurnObserver):
         async with aclosing(provider):
             prompt = wording.read_prompt("marks.md")
             child = make_side_session(parent, parent.id, provider, f"marks-{turn_id}", prompt)
-            link = parts.capped(provider.open(prompt, [], child.id), child.id)
+            link = parts.cap_link(provider.open(prompt, [], child.id), child.id)
             call_parts = QuestionParts(parts.database, parts.clock, parts.gate)
             answer, why_not = await ask_once(call_parts, child, link, _question(receipt, answer_sentences))
-        return [
-            number for number in read_refused_numbers(answer) if 0 < number <= len(answer_sentences)
-        ], why_not
+        numbers = [number for number in read_refused_numbers(answer) if 0 < number <= len(answer_sentences)]
+        return numbers, why_not
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of an answer without code and list marks, forty at most."""
+    """Return up to forty sentences of an answer, without code and list marks."""
     pieces: list[str] = []
     for line in _FENCED.sub("", text).splitlines():
         pieces += [piece.strip() for piece in _ENDS.split(_LIST_MARK.sub("", line))]
-    return [piece[:_SENTENCE_CHARS] for piece in pieces if len(piece) >= _SHORTEST][:_MAX]
+    return [piece[:_SENTENCE_CHARS] for piece in pieces if len(piece) >= _MIN_CHARS][:_MAX_SENTENCES]
 
 
 def _question(receipt: TurnReceipt, answer_sentences: list[str]) -> str:
-    """Return the receipt and each sentence as a line of JSON, so that no sentence can pass for another
+    """Return the receipt and each sentence as lines of JSON, so that a sentence can't imitate another one's
     number."""
-    lines: list[object] = [{"receipt": [receipt.line, *receipt.rows[:_ROWS]]}]
+    lines: list[object] = [{"receipt": [receipt.line, *receipt.rows[:_MAX_ROWS]]}]
     lines += [{"number": number, "sentence": sentence} for number, sentence in enumerate(answer_sentences, 1)]
     return mask("\n".join(json.dumps(line, ensure_ascii=False) for line in lines))

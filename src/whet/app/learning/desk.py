@@ -1,9 +1,8 @@
-"""Learning in a running program: the learning service and tools of each session, and the notes and skills
-that a new session reads.
+"""The learning services of a running program: the tools for memory and skills, and the notes and skills that
+new sessions read.
 
-A session writes to the owner's service unless it was bound to another one (a person's, in a gateway) or to
-a review. The items that it started with are recorded, and those that the hold-out removed. This module
-does not know the gate or how files are written.
+A session's changes go to the owner's service unless it was bound to another person's. The items that a
+session started with are recorded, and those that the hold-out removed.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ class LearningServices:
     def __init__(
         self, database: StateDatabase, clock: Clock, home: Home, settings: Settings, platform: str = "cli"
     ) -> None:
-        """`platform` is the interface that a session's writes come from, unless it was bound."""
+        """`platform` is the interface of sessions that were not bound."""
         self.reader: MemoryReader = MemoryReader(
             database, clock, home.root, (settings.memory, settings.review)
         )
         self.reader.library.offer_built_in()
         self._people = home.people
-        self._desks: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
+        self._person_services: WeakValueDictionary[str, LearningService] = WeakValueDictionary()
         self._trusted_tools: frozenset[str] = frozenset()
         self._platform = platform
         self._bound: dict[str, tuple[LearningService, Origin]] = {}
 
     @cached_property
     def desk(self) -> LearningService:
-        """The owner's learning service, created at the first change or when it is first read."""
+        """The owner's learning service, created on first use."""
         from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
 
         service = LearningService(self.reader)
@@ -66,19 +65,19 @@ class LearningServices:
         return self.service_of(profile).reader if profile else self.reader
 
     def service_of(self, profile: str) -> LearningService:
-        """Return a person's learning service, "" for the owner's. Each person has notes and skills that no
-        other person sees.
+        """Return a person's learning service, "" for the owner's. No other person sees their notes and
+        skills.
 
-        It is kept while one of the person's sessions is open; its state is in files and the store. Changes
-        of other people are not sent to plugins' memories, which are the owner's.
+        The service is kept while it is in use; its state is in files and the store. Plugins' memories belong
+        to the owner, so they are not notified about other people's changes.
         """
         if not profile:
             return self.desk
-        service = self._desks.get(profile)
+        service = self._person_services.get(profile)
         if service is None:
             service = self.desk.for_person(profile, self._people / profile)
             service.library.share(self.reader.library)
-            self._desks[profile] = service
+            self._person_services[profile] = service
         return service
 
     def tools(self) -> list[Tool]:
@@ -86,20 +85,19 @@ class LearningServices:
         return [*MemoryTools(self.service_for_call), *SkillTools(self.service_for_call)]
 
     def trust(self, tools: Iterable[Tool]) -> None:
-        """Register the available tools: results of local tools without the tag "untrusted" also count as
+        """Register the available tools. The results of local tools without the tag "untrusted" count as
         evidence."""
-        local = [
+        self._trusted_tools = frozenset(
             tool.spec.name
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
-        ]
-        self._trusted_tools = frozenset(local)
+        )
         if "desk" in self.__dict__:
             self.desk.changes.trusted_tools = self._trusted_tools
 
     def bind(self, session_id: str, origin: Origin, profile: str) -> None:
-        """Record a session's writes with `origin` (a review's, with its job and the reviewed session), in the
-        service of the person `profile`, "" for the owner."""
+        """Send a session's writes to the service of the person `profile` ("" for the owner), recorded with
+        `origin`, such as a review's with its job and the reviewed session."""
         self._bound[session_id] = (self.service_of(profile), origin)
 
     def release(self, session_id: str) -> None:
@@ -125,8 +123,8 @@ class LearningServices:
         without: Collection[learned.ContextItem] = (),
         folder: str = "",
     ) -> PromptPart:
-        """Return the prompt part with memory and skills for a new session in a folder whose tools have these
-        tags; empty if none of them writes notes or loads skills."""
+        """Return the part of a new session's prompt with memory and skills. `tags` are those of its tools: if
+        none of them writes notes or loads skills, the part is empty."""
         if "notes" not in tags and "loads-skills" not in tags:
             return PromptPart()
         has_skills = "loads-skills" in tags
@@ -134,19 +132,19 @@ class LearningServices:
 
 
 class LearnedStart(msgspec.Struct, frozen=True):
-    """The learned items that a session starts with: its part of the prompt, and the items that the hold-out
-    removed."""
+    """The learned items of a new session: its part of the prompt, and the items that the hold-out removed.
+    `is_randomised`: the hold-out was drawn."""
 
     part: PromptPart
     held_out: tuple[learned.ContextItem, ...] = ()
-    randomised: bool = False
+    is_randomised: bool = False
 
 
 class Outcomes:
     """Draws the learned items of new sessions and records them.
 
-    `chance` returns numbers in [0, 1): the hold-out is drawn per item and session, so that "with" and
-    "without" differ by chance alone.
+    A random share of the items is held out, drawn per item and session, so that sessions with and without an
+    item differ only by chance. `chance` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -162,17 +160,17 @@ class Outcomes:
         self._chance = chance
 
     async def start(self, tools: Iterable[Tool], profile: str = "", folder: str = "") -> LearnedStart:
-        """Return the learned items for a person's new session in a folder with these tools, less the held-out
-        ones."""
+        """Return the learned items for a person's new session in a folder with these tools, without the
+        held-out ones."""
         reader = self._learning.reader_of(profile)
         tags = {tag for tool in tools for tag in tool.tags}
         part = await self._learning.prompt_part(tags, reader, folder=folder)
         if not self._share or not part.items:
             return LearnedStart(part)
-        left_out = tuple(item for item in part.items if self._chance() < self._share)
-        if left_out:
-            part = await self._learning.prompt_part(tags, reader, left_out, folder)
-        return LearnedStart(part, left_out, randomised=True)
+        held_out = tuple(item for item in part.items if self._chance() < self._share)
+        if held_out:
+            part = await self._learning.prompt_part(tags, reader, held_out, folder)
+        return LearnedStart(part, held_out, is_randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:
         """Store the items that a session started with; durable on return."""
@@ -180,38 +178,36 @@ class Outcomes:
             return
         items = (start.part.items, start.held_out)
         await self._database.append(
-            lambda db: learned.record_items(db, session_id, *items, randomised=start.randomised)
+            lambda db: learned.record_items(db, session_id, *items, randomised=start.is_randomised)
         )
 
 
 class RecollectionObserver(TurnObserver):
-    """Adds up to `most` notes on a message's subject, from `reader`, beside the message."""
+    """Adds up to `max_notes` of the reader's notes to each message that they are about."""
 
-    def __init__(self, reader: MemoryReader, most: int) -> None:
+    def __init__(self, reader: MemoryReader, max_notes: int) -> None:
         self._reader = reader
-        self._most = most
+        self._max_notes = max_notes
 
     async def before(self, session: Session, message: Message) -> Message:
-        """Add the notes that were not added to an earlier message."""
+        """Add the notes about a message that were not added to an earlier one."""
         if not any("notes" in tool.tags for tool in session.tools.values()):
             return message
-        entries = await asyncio.to_thread(self._entries, str(session.workspace))
+        entries = await asyncio.to_thread(self._read_entries, str(session.workspace))
         if not entries:
             return message
         from whet.app.learning.note_recall import recall_notes  # noqa: PLC0415 - only where something is learned
 
         shown_notes = "\n".join(row.note for row in session.log.messages)
         recalled = await asyncio.to_thread(
-            recall_notes, self._reader, session.id, entries, message.text, shown_notes, self._most
+            recall_notes, self._reader, session.id, entries, message.text, shown_notes, self._max_notes
         )
-        return (
-            msgspec.structs.replace(message, note=f"{message.note}\n{recalled}".strip())
-            if recalled
-            else message
-        )
+        if not recalled:
+            return message
+        return msgspec.structs.replace(message, note=f"{message.note}\n{recalled}".strip())
 
-    def _entries(self, folder: str) -> list[NoteEntry]:
-        """Return the present notes of both files that hold in a folder."""
+    def _read_entries(self, folder: str) -> list[NoteEntry]:
+        """Return the present notes of both files that apply in a folder."""
         texts = self._reader.read_texts()
         if not any(texts.values()):
             return []

@@ -1,8 +1,8 @@
-"""Build the review worker of a program, from a running process or from a home alone.
+"""Build the review worker, from the parts of a running program or from a home alone.
 
-A separate worker process needs no model settings and no person: the job names the model, and a review asks
-no questions. Enabled plugins are loaded for their providers, skills and memories, which are notified about
-learned changes. None of their tools or hooks runs in a review.
+A separate worker process needs no model settings and no person, because the job names the model and a review
+asks no questions. Plugins are loaded for their providers and skills, and for their memories, which are
+notified about learned changes. Their tools and hooks do not run in reviews.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from whet.config.paths import Home
 from whet.config.schema import ModelSettings, Settings
 from whet.contract.errors import ConfigError
 from whet.contract.events import ReviewFinished
-from whet.contract.protocols import ModelLink, NobodyPresent, Provider
+from whet.contract.protocols import NobodyPresent, Provider
 from whet.contract.tools import Tool
 from whet.lanes import ToolPool
 from whet.providers.connect import ServerProvider
@@ -50,33 +50,29 @@ from whet.warm.openings import WarmStarts
 _LIMIT_S = 20.0
 
 
-def make_worker(needs: ReviewParts, tell: Callable[[ReviewFinished], None]) -> ReviewWorker:
-    """Create a worker from the parts of a process."""
-    settings = needs.settings.review
-    approval = msgspec.structs.replace(needs.settings.approval, mode="deny")
-    warmth = WarmStarts(needs.home, needs.settings.warm, needs.database, needs.clock)
-
-    async def reopen(session_id: str, link: ModelLink) -> ModelLink:
-        return await warmth.reopen_link(session_id, link)
-
-    parts = ForkParts(
-        database=needs.database,
-        clock=needs.clock,
-        tools=_tools(needs),
-        policy=PolicyGate(approval, NobodyPresent(), needs.grants, needs.home.root),
-        bind=needs.learning.bind,
-        reopen=reopen,
-        budget=Budget(needs.database, needs.clock, settings),
+def make_worker(parts: ReviewParts, report: Callable[[ReviewFinished], None]) -> ReviewWorker:
+    """Create a worker from the parts of a process. It calls `report` after each review."""
+    settings = parts.settings.review
+    approval = msgspec.structs.replace(parts.settings.approval, mode="deny")
+    warm_starts = WarmStarts(parts.home, parts.settings.warm, parts.database, parts.clock)
+    fork_parts = ForkParts(
+        database=parts.database,
+        clock=parts.clock,
+        tools=_make_tools(parts),
+        policy=PolicyGate(approval, NobodyPresent(), parts.grants, parts.home.root),
+        bind=parts.learning.bind,
+        reopen=warm_starts.reopen_link,
+        budget=Budget(parts.database, parts.clock, settings),
         limits=TurnLimits(settings.max_steps, settings.timeout_s),
         digest_tokens=settings.digest_tokens,
     )
     return ReviewWorker(
-        parts,
-        needs.learning.service_of,
+        fork_parts,
+        parts.learning.service_of,
         settings,
-        lambda order: _connect(needs, order),
-        tell,
-        Checks(make_probe(needs.home, needs.settings), lambda order: _judge(needs, order)),
+        lambda review_job: _connect(parts, review_job),
+        report,
+        Checks(make_probe(parts.home, parts.settings), lambda review_job: _connect_judge(parts, review_job)),
     )
 
 
@@ -113,46 +109,45 @@ async def open_reviews(
         database.close()
 
 
-def _tools(needs: ReviewParts) -> dict[str, Tool]:
-    rules = read_path_rules(needs.settings.approval.deny)
-    files = FileTools(needs.pool, rules=rules, home=needs.home.main_root)
-    tools = (*files, *needs.learning.tools(), *SessionTools(needs.database))
+def _make_tools(parts: ReviewParts) -> dict[str, Tool]:
+    rules = read_path_rules(parts.settings.approval.deny)
+    files = FileTools(parts.pool, rules=rules, home=parts.home.main_root)
+    tools = (*files, *parts.learning.tools(), *SessionTools(parts.database))
     return {tool.name: tool for tool in usable_tools(tools)}
 
 
-def _connect(needs: ReviewParts, review_job: ReviewJob) -> tuple[Provider, bool]:
-    """Return a job's provider, and whether it is the conversation's own with the same key, not the one set
-    for reviews."""
-    settings = needs.settings.review
+def _connect(parts: ReviewParts, review_job: ReviewJob) -> tuple[Provider, bool]:
+    """Return the provider of a job, and whether it is that of the conversation: the settings may name another
+    model for reviews."""
+    settings = parts.settings.review
     if settings.model:
-        return _cap_calls(
-            needs, needs.dialer.connect_alone(derive_second_model(review_job.runtime.model, settings))
-        ), False
+        model = derive_second_model(review_job.runtime.model, settings)
+        return _cap_calls(parts, parts.dialer.connect_alone(model)), False
     if settings.provider or settings.base_url:
         raise ConfigError("review.provider needs review.model", hint="whet config set review.model NAME")
-    provider = needs.dialer.connect_alone(review_job.runtime.model)
+    provider = parts.dialer.connect_alone(review_job.runtime.model)
     if isinstance(provider, ServerProvider):
         provider.wiring.keys.prefer(review_job.runtime.key_name)
-    return _cap_calls(needs, provider), True
+    return _cap_calls(parts, provider), True
 
 
-def _judge(needs: ReviewParts, review_job: ReviewJob) -> Provider | None:
-    """Return the model that judges the changes of a review before they are stored, or None if none is
-    configured."""
-    settings = needs.settings.judge
+def _connect_judge(parts: ReviewParts, review_job: ReviewJob) -> Provider | None:
+    """Return the model that judges a review's changes before they are stored, or None if the settings name
+    none."""
+    settings = parts.settings.judge
     if not settings.model:
         return None
-    return _cap_calls(
-        needs, needs.dialer.connect_alone(derive_second_model(review_job.runtime.model, settings))
-    )
+    model = derive_second_model(review_job.runtime.model, settings)
+    return _cap_calls(parts, parts.dialer.connect_alone(model))
 
 
-def _cap_calls(needs: ReviewParts, provider: Provider) -> Provider:
-    return cap_calls(provider, needs.database, needs.clock, needs.settings.wallet, "review")
+def _cap_calls(parts: ReviewParts, provider: Provider) -> Provider:
+    return cap_calls(provider, parts.database, parts.clock, parts.settings.wallet, "review")
 
 
 def make_probe(home: Home, settings: Settings) -> Look:
-    """Create the function that runs a probe. The sandbox is tested at the first probe."""
+    """Create the function that runs a probe: a command that only reads, in a sandbox. It returns the output,
+    or None if the command may not run. The sandbox is tested at the first probe."""
 
     def look(command: str, workspace: str) -> str | None:
         from whet.app.confining import confine  # noqa: PLC0415 - only where a review keeps a fact

@@ -1,8 +1,8 @@
 """Reviews in a running program: run the worker here, or leave jobs to a detached one.
 
-The worker and the fork are imported when a job is really run, because a one-shot only queues jobs. A
-process that ends with due jobs in the queue starts `whet worker` for them, detached from its terminal.
-This module does not know the contents of a review.
+The worker is imported when it runs a job, because a one-shot only queues jobs. A process that ends while jobs
+are due starts `whet worker` for them, detached from its terminal. This module does not know the contents of a
+review.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log: logging.Logger = logging.getLogger("whet.review")
 _JOBS = (reviews.KIND,)
 # Wait until the prompt is drawn before a review takes any of the process's time.
 _PAUSE_S = 0.25
-_LONGEST_WAIT_S = 300.0
+_MAX_WAIT_S = 300.0
 PATIENCE_S = 150.0
 WORKER_ARGUMENTS = ("worker", "--drain", "--patience", f"{PATIENCE_S:g}")
 """The arguments of `whet` for a detached worker."""
@@ -84,38 +84,35 @@ class ReviewRunner:
 
     @property
     def database(self) -> StateDatabase:
-        """The store that it works on."""
+        """The store of the reviewed sessions."""
         return self._parts.database
 
     @property
     def learning(self) -> LearningService:
-        """The learning service that receives the reviews' changes."""
+        """The learning service of the owner."""
         return self._parts.learning.desk
 
     async def queue_review(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> QueuedJob:
         """Queue a review of a session by hand, up to its last finished turn; durable on return.
 
-        Raises ConfigError if reviews are off or the session has no tools for one, NotFound if there is
-        nothing to review.
+        Raises ConfigError if reviews are off or the session can't be reviewed, NotFound if there is nothing
+        to review.
         """
         parts = self._parts
         if self.settings.writes == "off":
             raise ConfigError("reviews are off", hint="whet config set review.writes auto")
-
-        def work(connection: apsw.Connection) -> QueuedJob:
-            return _queue_review(connection, parts, session_id, focus, kinds)
-
-        return await parts.database.append(work)
+        return await parts.database.append(lambda db: _queue_review(db, parts, session_id, focus, kinds))
 
     async def drain(self, patience_s: float = 0.0) -> list[ReviewFinished]:
-        """Run every due job now; wait at most `patience_s` for jobs that are due soon."""
+        """Run every due job now; wait at most `patience_s` for jobs that are due soon. Returns the finished
+        reviews."""
         clock = self._parts.clock
         until_s = clock.monotonic_s() + patience_s
-        done = await self._get_worker().drain()
+        finished = await self._get_worker().drain()
         while (wait_s := await self._until_due_s()) is not None and clock.monotonic_s() + wait_s <= until_s:
             await asyncio.sleep(wait_s)
-            done += await self._get_worker().drain()
-        return done
+            finished += await self._get_worker().drain()
+        return finished
 
     async def run(self, job_id: str) -> ReviewFinished | None:
         """Run one job now. Returns None if another process works on it or on its conversation."""
@@ -134,12 +131,12 @@ class ReviewRunner:
     async def serve(self) -> None:
         """Run jobs as they become due, until cancelled. If the store fails, try again later."""
         while True:
-            wait_s = _LONGEST_WAIT_S
+            wait_s = _MAX_WAIT_S
             try:
                 if await self._parts.database.read(lambda db: jobs.is_due(db, _JOBS, self._parts.clock)):
                     await self.drain()
                 due_s = await self._until_due_s()
-                wait_s = _LONGEST_WAIT_S if due_s is None else min(due_s, _LONGEST_WAIT_S)
+                wait_s = _MAX_WAIT_S if due_s is None else min(due_s, _MAX_WAIT_S)
             except StoreError as error:
                 log.warning("reviews wait: %s", error.message)
             self._wake.clear()
@@ -149,14 +146,15 @@ class ReviewRunner:
             await asyncio.sleep(_PAUSE_S)
 
     async def aclose(self) -> None:
-        """Stop; the next worker continues a review that was running."""
+        """Stop. A review that was running is continued by the next worker."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     async def stop_and_hand_over(self, start_worker: Callable[[Home], object] | None = None) -> None:
-        """Stop, and start a detached worker (by `start_worker` if given) if jobs are due. Never raises."""
+        """Stop, and start a detached worker if jobs are due, with `start_worker` if it is given. Never
+        raises."""
         await self.aclose()
         parts = self._parts
         if self.settings.worker != "auto" or self.settings.writes == "off":
@@ -168,9 +166,9 @@ class ReviewRunner:
             log.warning("no worker could be started (%s); the queued jobs wait for the next one", error)
 
     def _get_worker(self) -> ReviewWorker:
-        """Return the worker; the first call creates it, and starts logging to a file if nothing else has."""
+        """Return the worker, which the first call creates."""
         if self._worker is None:
-            # Errors beside a chat must not be printed to its terminal.
+            # Without a log file, errors would be printed to the terminal of a chat.
             if not logging.getLogger("whet").handlers:
                 start_logging(self._parts.home.logs)
             self._worker = self._create_worker(self._parts, self._notify_listeners)
@@ -235,7 +233,7 @@ def start_detached_worker(home: Home) -> None:
 
 
 def start_detached(home: Home, arguments: Sequence[str]) -> None:
-    """Start `whet` for a home: it outlives this process and its terminal and logs to the worker's file.
+    """Start `whet` for a home, detached from this process and its terminal; it logs to the worker's file.
     Raises OSError."""
     environ = {**os.environ, "WHET_HOME": str(home.root)}
     environ.pop("WHET_PROFILE", None)

@@ -1,4 +1,4 @@
-"""The accounts of the answering provider, as lines for a person. Keys are named by their variables, never
+"""List the accounts of the answering provider for a person. Keys are named by their variables, never
 shown."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from whet.config.schema import ModelSettings
 
 
 class ProviderAccount(msgspec.Struct, frozen=True):
-    """An account; the name is empty for the provider's own key. `has_key`: one of its variables is set, or
-    None if that was not looked up."""
+    """An account of the provider. The account without a name uses the provider's own key. `has_key` is
+    whether one of its variables is set, or None if that was not checked."""
 
     name: str
     variables: tuple[str, ...]
@@ -22,7 +22,7 @@ class ProviderAccount(msgspec.Struct, frozen=True):
 
 
 def list_accounts(model: ModelSettings, secrets: Mapping[str, str] | None = None) -> list[ProviderAccount]:
-    """Return the account without a name and those of `model.accounts`, with the keys that may be sent."""
+    """Return the account without a name and those of `model.accounts`, with the variables of their keys."""
     accounts: list[ProviderAccount] = []
     for name in ("", *model.accounts.get(model.provider, {})):
         variables = key_names(msgspec.structs.replace(model, account=name))

@@ -1,8 +1,8 @@
 """Find a model for a first run: keys in the environment, then servers on this machine, then practice.
 
-Nothing leaves the machine: keys are only looked up, and servers on loopback are asked for their list of
-models, all at once and for at most half a second. The person is asked through two callables; this module
-does not know the terminal.
+Nothing leaves the machine: keys are only looked up, and only servers on loopback are asked for their models,
+all at once and for at most half a second. The person is asked through two callables; this module does not
+know the terminal.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts")
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
-    """A model that could be used: the values for config.yaml, and how it was found. An empty `model` means
+    """A model that could be used: the values for config.yaml, and why it is offered. An empty `model` means
     the provider's default."""
 
     provider: str
     model: str
-    found: str
+    reason: str
 
     @property
     def line(self) -> str:
         """The choice in one line for a person."""
-        return f"{self.provider}{' · ' + self.model if self.model else ''}  ({self.found})"
+        return f"{self.provider}{' · ' + self.model if self.model else ''}  ({self.reason})"
 
 
 class _Model(msgspec.Struct):
@@ -56,9 +56,9 @@ def needs_model(settings: Settings) -> bool:
 
 
 def discover(secrets: Mapping[str, str]) -> list[ModelChoice]:
-    """List the models that could answer, best first, the practice model last. Takes at most half a second.
+    """List the models that could answer, the best first. Takes at most half a second.
 
-    Runs its own event loop, so it can't be called from one.
+    Runs an event loop, so it can't be called inside one.
     """
     local = {name: server.base_url for name, server in SERVERS.items() if server.local and name != "practice"}
     return [*list_by_keys(secrets), *asyncio.run(list_by_servers(local)), practice_choice()]
@@ -105,33 +105,31 @@ async def _probe(name: str, base_url: str) -> ModelChoice | None:
             # Some servers keep the connection open after a body of unknown length.
             while answer.status == 200 and models is None and len(body) < _MAX_ANSWER_BYTES:
                 body += await anext(chunks)
-                models = _models_in(body)
+                models = _parse_models(body)
     except (HttpFailed, StopAsyncIteration):
         return None
     finally:
         await client.aclose()
     if models is None:
         return None
-    return ModelChoice(name, _pick(models) or SERVERS[name].model, f"answers on {urlsplit(base_url).netloc}")
+    able = [model for model in models if not any(word in model.lower() for word in _NOT_FOR_CHAT)]
+    model = able[0] if able else SERVERS[name].model
+    return ModelChoice(name, model, f"answers on {urlsplit(base_url).netloc}")
 
 
-def _models_in(body: bytes) -> list[str] | None:
+def _parse_models(body: bytes) -> list[str] | None:
+    """Return the names in a list of models, or None if the body is not complete."""
     try:
         return [model.id for model in from_foreign_json(body, _Models).data]
     except NOT_JSON:
         return None
 
 
-def _pick(models: Sequence[str]) -> str:
-    able = [model for model in models if not any(word in model.lower() for word in _NOT_FOR_CHAT)]
-    return able[0] if able else ""
-
-
 def ask_person(
     choices: Sequence[ModelChoice], say: Callable[[str], None], read_line: Callable[[str], str]
 ) -> ModelChoice:
-    """Offer `choices` and return the one that the person picks; an empty line picks the first. EOFError is
-    not caught."""
+    """Offer `choices` and return the one that the person picks; an empty line picks the first. Raises
+    EOFError if the input ends."""
     say("No model is set yet. Found on this machine:")
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice.line}")
@@ -154,7 +152,7 @@ def ask_person(
         say(f"Please type a number from 1 to {len(choices)}." if several else other)
 
 
-def save(home: Home, choice: ModelChoice) -> None:
+def save_choice(home: Home, choice: ModelChoice) -> None:
     """Write the choice to config.yaml; it is on disk on return. Raises ConfigError."""
     set_value(home, "model.provider", choice.provider)
     if choice.model:
@@ -164,12 +162,12 @@ def save(home: Home, choice: ModelChoice) -> None:
 def choose_model(
     home: Home, secrets: Mapping[str, str], say: Callable[[str], None], read_line: Callable[[str], str] | None
 ) -> ModelChoice:
-    """Find a model, ask the person and save the choice. `read` is None if no one is at a terminal; then
+    """Find a model, ask the person and save the choice. If `read_line` is None, no one is at a terminal, and
     ConfigError says what to set."""
     if read_line is None:
         raise no_model_error(list_by_keys(secrets))
     choice = ask_person(discover(secrets), say, read_line)
-    save(home, choice)
+    save_choice(home, choice)
     say(f"Saved to {home.config}; `whet model set NAME` changes the model.")
     return choice
 
@@ -179,7 +177,7 @@ def no_model_error(choices: Sequence[ModelChoice]) -> ConfigError:
     if choices:
         first = choices[0]
         return ConfigError(
-            f"no model is set; {first.found}, so: whet config set model.provider {first.provider}",
+            f"no model is set; {first.reason}, so: whet config set model.provider {first.provider}",
             hint=f"for one run: --provider {first.provider}",
         )
     return ConfigError(

@@ -36,17 +36,17 @@ class _KeyReply(msgspec.Struct, frozen=True):
 async def log_in(
     home: Home, show: Callable[[str], None], *, site: str = SITE, wait_s: float = _WAIT_S
 ) -> str:
-    """Let the person log in at the address passed to `show`, store the key, and return the variable that
-    holds it.
+    """Let the person log in at the address passed to `show`, store the key, and return the name of its
+    variable.
 
-    The key goes into the system's keyring if there is one, else into .env. Raises LoginFailed; then
-    nothing was stored.
+    The key is stored in the system's keyring, or in .env if there is none. Raises LoginFailed without storing
+    anything.
     """
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     log.protect([verifier])
     async with CallbackListener(state, site, needs_issuer=False) as listener:
-        # The state comes back in our own callback URL, because the protocol has no field for it.
+        # The protocol has no field for the state, so it is a parameter of our own callback URL.
         callback_url = f"{listener.address.replace('127.0.0.1', 'localhost')}?{urlencode({'state': state})}"
         query = {"callback_url": callback_url, "code_challenge": challenge, "code_challenge_method": "S256"}
         show(f"{site}/auth?{urlencode(query)}")
@@ -57,6 +57,7 @@ async def log_in(
 
 
 async def _exchange(site: str, payload: dict[str, str]) -> str:
+    """Exchange the code of a login for a key. Raises LoginFailed."""
     client = HttpClient(Limits(silence_s=30.0))
     headers = {"content-type": "application/json", "accept": "application/json", "user-agent": "whet"}
     request = Request("POST", f"{site}/api/v1/auth/keys", headers, msgspec.json.encode(payload))

@@ -50,8 +50,8 @@ _SUMMARY_PROMPT = "You write records of conversations, exactly as asked and noth
 
 
 class SwitchableLink:
-    """A session's link to its model, which can be replaced between requests. `around`, if set, carries each
-    request over the given link."""
+    """A session's link to its model, which can be replaced between requests. `around`, if set, makes each
+    request, over the link that it is given."""
 
     def __init__(self, link: ModelLink, session_id: str, wallet: Callable[[], Wallet | None]) -> None:
         """`wallet` returns the wallet that caps the session's calls, or None."""
@@ -66,7 +66,7 @@ class SwitchableLink:
         return self._link.info
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
-        """Stream over the present link."""
+        """Stream over the current link."""
         wallet, link = self._wallet(), self._link
         if wallet is not None:
             link = wallet.cap_link(link, self._session_id, "turn")
@@ -80,8 +80,8 @@ class SwitchableLink:
 class Dialer:
     """Connects to model servers: those in the settings and those of `plugins`.
 
-    For the provider `practice` without an address, it starts a practice server (scripted, not a language
-    model) in this process when it is needed; `close` stops it.
+    The provider `practice` without an address is a server with scripted answers. It is started in this
+    process when it is first needed, and `close` stops it.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Dialer:
         patience_s: float = 0.0,
         memory: Path | None = None,
     ) -> None:
-        """`memory`: the file that stores how each server wants to be asked."""
+        """`memory` is the file that stores which request options each server accepts."""
         self._patience_s = patience_s
         self._memory = memory
         self.plugins: LoadedPlugins | None = None
@@ -101,7 +101,7 @@ class Dialer:
         self._practice: PracticeServer | None = None
 
     def connect(self, model: ModelSettings) -> Provider:
-        """Connect to `model`, with the fallback behind it. Raises ConfigError if that is impossible."""
+        """Connect to `model` and to the fallback, if one is set. Raises ConfigError if that is impossible."""
         provider = connect(
             self._add_practice_address(model),
             self._fallback,
@@ -112,7 +112,8 @@ class Dialer:
         return set_judge(provider, self.plugins.judge) if self.plugins else provider
 
     def find_key(self, names: Sequence[str]) -> str:
-        """Return the first key of these variables, masked in all logs from now on; empty if none is set."""
+        """Return the first key of these variables, or an empty string. Their keys are masked in logs from now
+        on."""
         keys = find_keys(names, self._secrets)
         log.protect(key.value for key in keys)
         return keys[0].value if keys else ""
@@ -135,8 +136,7 @@ class Dialer:
         return offer.open(model, self._secrets) if offer is not None else None
 
     def _add_practice_address(self, model: ModelSettings) -> ModelSettings:
-        """Return settings with a reachable address: `practice` without an address gets one, all others are
-        unchanged."""
+        """Return the settings, with the address of the practice server if they need one."""
         if model.provider != "practice" or model.base_url:
             return model
         if self._practice is None:
@@ -149,11 +149,11 @@ class Dialer:
 
 
 class Summariser:
-    """Writes summaries for context engines: called on an engine's thread, answered by `provider`'s model.
+    """Writes summaries for context engines, with the model of `provider`.
 
-    The request has no tools and a short system prompt of its own, so it never touches a session's prefix.
-    The model call runs on the event loop on which this object was created; the engine's thread waits for
-    it, up to the engine's limit.
+    A request has no tools and a short system prompt of its own, so a session's prefix is not involved. An
+    engine calls it on its own thread and waits; the request runs on the event loop on which this object was
+    created.
     """
 
     def __init__(
@@ -168,8 +168,9 @@ class Summariser:
         self._loop = asyncio.get_running_loop()
 
     def __call__(self, messages: Sequence[dict[str, Any]], *, max_tokens: int, timeout_s: float) -> str:
-        """Return the model's text. Call it off the event loop. Raises ProviderError or TimeoutError."""
-        del max_tokens  # a cap cuts reasoning models off before they have answered
+        """Return the model's text. Must not be called on the event loop. Raises ProviderError or
+        TimeoutError."""
+        del max_tokens  # a cap would cut reasoning models off before they answer
         future = asyncio.run_coroutine_threadsafe(self._ask([from_dict(row) for row in messages]), self._loop)
         try:
             return future.result(timeout_s)
@@ -209,18 +210,18 @@ class Models:
         self.wallet: Wallet | None = None
 
     def open_wallet(self, database: StateDatabase, clock: Clock) -> None:
-        """Check every model call of this process against the spending caps from now on."""
+        """Check the sessions' model calls against the spending caps from now on."""
         from whet.app.model_links.wallet import Wallet  # noqa: PLC0415 - only where something is capped
 
         self.wallet = Wallet(database, clock, self._settings.wallet)
 
     def find_key(self, names: Sequence[str]) -> str:
-        """Return the key of a server beside the model's; empty if none is set."""
+        """Return the first key of these variables, or an empty string."""
         return self._dialer.find_key(names)
 
     def connect_judge(self) -> Provider:
-        """Connect to the model that marks answers: the one set for judging, else the answering model. The
-        caller closes it. Raises ConfigError."""
+        """Connect to the model that marks answers: the one set for judging, else the answering model. Raises
+        ConfigError. The caller closes the provider."""
         judge_settings = self._settings.judge
         return self._dialer.connect_alone(
             derive_second_model(self.settings, judge_settings) if judge_settings.model else self.settings
@@ -232,7 +233,7 @@ class Models:
         return self._settings.model
 
     def require_model(self) -> None:
-        """Raise ConfigError if no model is set: a process that serves others says so at its start."""
+        """Raise ConfigError if no model is set, so that a server reports that at its start."""
         require_model(self.provider.info)
 
     async def learn_windows(self) -> None:
@@ -242,15 +243,15 @@ class Models:
             await learn_windows(self.provider)
 
     async def switch(self, model: str) -> None:
-        """Let another model answer from now on ("" means the configured one) and close the previous
+        """Let another model answer from now on ("" means the configured one); close the previous
         connection."""
         name = model or self._configured
         name = self.settings.aliases.get(name, name)
         await self._switch_to(msgspec.structs.replace(self.settings, model=name))
 
     async def switch_account(self, name: str) -> None:
-        """Let another account of the provider answer from now on ("" means the one without a name) and close
-        the previous connection. Raises ConfigError if there is none of this name."""
+        """Use another account of the provider from now on ("" means the one without a name); close the
+        previous connection. Raises ConfigError if the account does not exist."""
         check_account(self.settings, name)
         await self._switch_to(msgspec.structs.replace(self.settings, account=name))
 
@@ -261,10 +262,10 @@ class Models:
         self._settings = msgspec.structs.replace(self._settings, model=model_settings)
 
     async def choose(self, session_id: str, model: str) -> Provider:
-        """Return the provider for a session that chose a model of the same provider; "" means no choice.
+        """Return the provider for a session that chooses a model of the same provider; "" means no choice.
 
-        It is kept until `release`; a few unused ones are kept longer, in case another session chooses the
-        same model.
+        The choice lasts until `release`. A few unused providers are kept longer, in case another session
+        chooses the same model.
         """
         await self.release(session_id)
         model = self.settings.aliases.get(model, model)
@@ -289,8 +290,8 @@ class Models:
             await self._others.pop(model).aclose()
 
     def runtime(self, answering: ModelInfo) -> Runtime:
-        """Return the server, model and key that answer a session, for a later review; those of the fallback
-        if it has taken over."""
+        """Return the server, model and key that answer a session, for a later review: those of the fallback
+        if it is `answering`."""
         from whet.review.jobs import Runtime  # noqa: PLC0415 - after an answer
 
         provider, model = self.provider, self.settings
@@ -305,23 +306,23 @@ class Models:
         return Runtime(model, key)
 
     def compressor(self, clock: Clock, *, can_recall: bool) -> EngineOffer:
-        """Offer the built-in context engine, with the model that writes its summaries."""
-        main, other = self._summariser(lambda: self.provider), self._summaries
-        limits = CompressorSettings(
+        """Return the built-in context engine, with the model that writes its summaries."""
+        main, other = self._make_summariser(lambda: self.provider), self._summaries
+        settings = CompressorSettings(
             max_output_tokens=self.provider.info.max_output_tokens,
             summary_window_tokens=other.info.window_tokens if other else 0,
             can_recall=can_recall,
         )
-        summarise, retry = (self._summariser(lambda: other), main) if other else (main, None)
+        summarise, retry = (self._make_summariser(lambda: other), main) if other else (main, None)
         return EngineOffer(
             "compressor",
             "Keeps the beginning and the end, summarises the middle; recall brings any of it back.",
-            fresh=lambda: Compressor(summarise, clock, limits, summarise_again=retry),
+            fresh=lambda: Compressor(summarise, clock, settings, summarise_again=retry),
             is_quick=True,
             recorded=Compressor.on_recorded,
         )
 
-    def _summariser(self, provider: Callable[[], Provider]) -> Summariser:
+    def _make_summariser(self, provider: Callable[[], Provider]) -> Summariser:
         plugins = self._dialer.plugins
         return Summariser(provider, lambda: self.wallet, plugins.side_calls if plugins else None)
 

@@ -1,7 +1,7 @@
-"""Check every model call of this process against the spending caps, whoever makes it.
+"""Check model calls against the spending caps of a home.
 
-Imported only if a cap is set or a goal has a budget. A call reserves its maximum cost: the whole prompt
-and the longest answer of the model.
+A call reserves its maximum cost (the whole prompt and the longest answer) before it is sent; afterwards the
+reservation is replaced by the real cost. Imported only if a cap is set or a goal or helper has a budget.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Wallet:
         """Stream as the link does. Reserve the cost of each attempt before it is sent, and settle it after.
 
         Raises BudgetReached before a request for which a cap has no room, and during an answer that grows
-        beyond what is left of a cap. Raises ProviderError."""
-        call = _Call(self, lambda: (self.expect(link.info, messages, session_id, purpose), link.info))
+        beyond a cap. Raises ProviderError."""
+        call = _CappedCall(self, lambda: (self.expect(link.info, messages, session_id, purpose), link.info))
         await call.reserve()
         try:
             stream = cast("AsyncGenerator[StreamItem, None]", link.stream(messages))
@@ -82,7 +82,8 @@ class Wallet:
             raise
 
     async def reserve(self, planned: PlannedCall) -> Reservation:
-        """Reserve a call's maximum cost. `near` has the notices for the person. Raises BudgetReached."""
+        """Reserve a call's maximum cost. The reservation's `near` holds notices for the person. Raises
+        BudgetReached."""
         reservation = await self._reserve(planned)
         if planned.usd is None and self._has_usd_cap() and not self._has_noted_unpriced:
             self._has_noted_unpriced = True
@@ -101,8 +102,8 @@ class Wallet:
     async def settle(
         self, reservation: Reservation, usd: float | None, tokens: int, expected: PlannedCall | None = None
     ) -> None:
-        """Replace a reservation by the attempt's real cost. `expected` is the planned cost if the answer
-        came whole."""
+        """Replace a reservation by the attempt's real cost. `expected` is the planned cost, given only if the
+        answer is complete."""
         await self._database.append(lambda db: wallet.settle(db, reservation.id, usd, tokens, expected))
 
     async def settle_cancelled(self, reservation: Reservation, planned: PlannedCall, chars: int) -> None:
@@ -120,25 +121,26 @@ class Wallet:
         )
 
     def settle_later(self, reservation: Reservation, planned: PlannedCall, chars: int) -> None:
-        """Settle a cancelled attempt, without waiting for the write."""
+        """Settle a cancelled attempt as `settle_cancelled` does, without waiting for the write."""
         self._database.submit(lambda db: wallet.settle_cancelled_call(db, reservation.id, planned, chars))
 
-    async def _reserve(self, request: PlannedCall) -> Reservation:
+    async def _reserve(self, planned: PlannedCall) -> Reservation:
+        """Reserve a call's maximum cost; wait while other calls hold the room. Raises BudgetReached."""
         day = self._day()
         caps, near = self._caps(), self._settings.near
-        await self._count_stored(request.session, day, caps)
-        is_unpriced = request.usd is None and self._has_usd_cap()
+        await self._count_stored(planned.session, day, caps)
 
         def work(connection: apsw.Connection) -> Reservation:
-            scopes = wallet.list_scopes(connection, request.session, day)
-            if is_unpriced or (request.usd is None and any(name in ("goal", "helper") for name, _ in scopes)):
+            scopes = wallet.list_scopes(connection, planned.session, day)
+            has_budget = any(name in ("goal", "helper") for name, _ in scopes)
+            if planned.usd is None and (self._has_usd_cap() or has_budget):
                 scopes.append(("unpriced", day))
-            return wallet.reserve(connection, request, scopes, caps, near)
+            return wallet.reserve(connection, planned, scopes, caps, near)
 
         for check in range(_CHECKS):
             try:
                 reservation = await self._database.append(work)
-            except CallsUnderWay:  # their answers show what the server bills
+            except CallsUnderWay:
                 await asyncio.sleep(_CHECK_S)
                 continue
             if check < _CHECKS_BEFORE_NOTICE:
@@ -152,7 +154,7 @@ class Wallet:
             raise BudgetReached(text, hint=error.hint) from error
 
     async def _count_stored(self, session_id: str, day: str, caps: dict[str, Cap]) -> None:
-        """Count what ran before its cap was set, once for a session and day."""
+        """Count the calls that were made before the cap was set, once for each session and day."""
         if (session_id, day) in self._counted:
             return
         midnight = iso(midnight_before(self._clock.now()))
@@ -168,18 +170,24 @@ class Wallet:
             self._counted.clear()
         self._counted.add((session_id, day))
 
-    def expect(self, info: ModelInfo, messages: Sequence[Message], session_id: str, what: str) -> PlannedCall:
-        """Return a call with its maximum cost."""
-        prompt = _PREFIX_TOKENS + sum(map(_tokens, messages))
+    def expect(
+        self, info: ModelInfo, messages: Sequence[Message], session_id: str, purpose: str
+    ) -> PlannedCall:
+        """Return the planned call with its maximum cost."""
+        prompt = _PREFIX_TOKENS + sum(map(_estimate_tokens, messages))
         if info.window_tokens:
             prompt = min(prompt, info.window_tokens)
         output, now = info.max_output_tokens, self._clock.now()
-        doubt = Doubt(
-            _max_usd(info, _DOUBT_TOKENS, output) or 0.0, _DOUBT_TOKENS + output, iso(now - _MAX_CALL_TIME)
-        )
-        usd = _max_usd(info, prompt, output)
+        doubt_usd = _max_usd(info, _DOUBT_TOKENS, output) or 0.0
         return PlannedCall(
-            session_id, what, info.model, usd, prompt + output, iso(now), prompt_tokens=prompt, doubt=doubt
+            session_id,
+            purpose,
+            info.model,
+            _max_usd(info, prompt, output),
+            prompt + output,
+            iso(now),
+            prompt_tokens=prompt,
+            doubt=Doubt(doubt_usd, _DOUBT_TOKENS + output, iso(now - _MAX_CALL_TIME)),
         )
 
     def _caps(self) -> dict[str, Cap]:
@@ -204,11 +212,12 @@ class Wallet:
         return local_time(self._clock.now()).strftime("%Y-%m-%d")
 
 
-class _Call:
+class _CappedCall:
     """One request and its attempts, one after another.
 
-    `_planned` is the present attempt with its maximum cost, `_expected` the same before its answer grew
-    beyond it. `_received` counts the bytes of its answer, `_answer_tokens` the tokens reserved for it.
+    `_expected` is the current attempt with the maximum cost that was reserved for it first, `_planned` the
+    same after the answer needed more. `_received_bytes` is the size of its answer so far, `_answer_tokens`
+    the tokens reserved for the answer.
     """
 
     def __init__(self, wallet: Wallet, expect: Callable[[], tuple[PlannedCall, ModelInfo]]) -> None:
@@ -217,11 +226,11 @@ class _Call:
         self._reservation: Reservation | None = None
         self._planned, self._info = expect()
         self._notices: list[str] = []
-        self._begin()
+        self._begin_attempt()
 
-    def _begin(self) -> None:
+    def _begin_attempt(self) -> None:
         self._expected = self._planned
-        self._received = 0
+        self._received_bytes = 0
         self._is_waiting = False
         self._answer_tokens = self._planned.tokens - self._planned.prompt_tokens
 
@@ -230,14 +239,14 @@ class _Call:
         self._planned, self._info = self._expect()
         self._reservation = await self._wallet.reserve(self._planned)
         self._notices += self._reservation.near
-        self._begin()
+        self._begin_attempt()
 
     async def take(self, item: StreamItem) -> StreamItem:
         """Count an item of the stream and return it. Raises BudgetReached if a cap has no room for more."""
         if isinstance(item, AttemptLost):
             await self._settle(item.usage)
         elif isinstance(item, ModelReply):
-            await self._settle(item.usage, is_whole=True)
+            await self._settle(item.usage, is_complete=True)
             return msgspec.structs.replace(item, warnings=(*item.warnings, *self._notices))
         elif isinstance(item, Retry | StreamRestarted):
             if self._reservation is None:
@@ -245,57 +254,62 @@ class _Call:
             self._is_waiting = isinstance(item, Retry) and item.wait_s > 0
         else:
             self._is_waiting = False
-            await self._grow(item.chars if isinstance(item, AnswerGrew) else _bytes(item.text))
+            await self._add_answer(item.chars if isinstance(item, AnswerGrew) else _size_bytes(item.text))
         return item
 
-    async def _grow(self, size: int) -> None:
-        self._received += size
-        missing = self._received // _BYTES_PER_ANSWER_TOKEN - self._answer_tokens
-        if missing <= 0 or self._reservation is None:
+    async def _add_answer(self, size_bytes: int) -> None:
+        """Count a piece of the answer, and reserve more if the answer is longer than expected."""
+        self._received_bytes += size_bytes
+        missing_tokens = self._received_bytes // _BYTES_PER_ANSWER_TOKEN - self._answer_tokens
+        if missing_tokens <= 0 or self._reservation is None:
             return
-        tokens = max(missing, _WIDEN_TOKENS)
+        tokens = max(missing_tokens, _WIDEN_TOKENS)
         price = self._info.output_usd_per_mtok
         usd = None if self._planned.usd is None or price is None else tokens * price / 1e6
         more = msgspec.structs.replace(self._planned, tokens=tokens, usd=usd, prompt_tokens=0)
         await self._wallet.widen(self._reservation, more)
         self._answer_tokens += tokens
-        whole = None if self._planned.usd is None else self._planned.usd + (usd or 0.0)
+        total_usd = None if self._planned.usd is None else self._planned.usd + (usd or 0.0)
         self._planned = msgspec.structs.replace(
-            self._planned, tokens=self._planned.tokens + tokens, usd=whole
+            self._planned, tokens=self._planned.tokens + tokens, usd=total_usd
         )
 
-    async def _settle(self, usage: Usage, *, is_whole: bool = False) -> None:
-        reservation, self._reservation = self._reservation, None
-        if reservation is not None:
-            usd = usage.cost_usd
-            if usd is None:  # no price is known for a part of it, so each part counts at the highest
-                usd = _max_usd(self._info, usage.prompt_tokens, usage.output_tokens)
-            if usage.estimated_tokens >= usage.total_tokens and not is_whole:
-                await self._wallet.settle_cut(reservation, self._planned, usd, usage.total_tokens)
-                return
-            expected = self._expected if is_whole else None
-            await self._wallet.settle(reservation, usd, usage.total_tokens, expected)
-
-    async def end(self) -> None:
-        """Settle an attempt that failed or was cut. Without any answer it costs nothing."""
+    async def _settle(self, usage: Usage, *, is_complete: bool = False) -> None:
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return
-        if self._received:
-            await self._wallet.settle_cancelled(reservation, self._planned, self._received)
+        usd = usage.cost_usd
+        if usd is None:  # the price of some tokens is unknown, so all count at the highest price
+            usd = _max_usd(self._info, usage.prompt_tokens, usage.output_tokens)
+        if is_complete:
+            await self._wallet.settle(reservation, usd, usage.total_tokens, self._expected)
+        elif usage.estimated_tokens >= usage.total_tokens:
+            await self._wallet.settle_cut(reservation, self._planned, usd, usage.total_tokens)
+        else:
+            await self._wallet.settle(reservation, usd, usage.total_tokens)
+
+    async def end(self) -> None:
+        """Settle an attempt that failed or was cut. It costs nothing if no answer arrived."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
+            return
+        if self._received_bytes:
+            await self._wallet.settle_cancelled(reservation, self._planned, self._received_bytes)
         else:
             await self._wallet.settle(reservation, 0.0, 0)
 
     def cancel(self) -> None:
-        """Settle an attempt that was cancelled: nothing if it was not sent yet."""
+        """Settle an attempt that was cancelled. It costs nothing if it was not sent yet."""
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return
-        unsent = msgspec.structs.replace(self._planned, tokens=0, usd=None, prompt_tokens=0)
-        self._wallet.settle_later(reservation, unsent if self._is_waiting else self._planned, self._received)
+        planned = self._planned
+        if self._is_waiting:
+            planned = msgspec.structs.replace(planned, tokens=0, usd=None, prompt_tokens=0)
+        self._wallet.settle_later(reservation, planned, self._received_bytes)
 
 
-def _bytes(text: str) -> int:
+def _size_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -307,18 +321,20 @@ def _max_usd(info: ModelInfo, prompt: int, output: int) -> float | None:
     return (prompt * input_usd_per_mtok + output * info.output_usd_per_mtok) / 1e6
 
 
-def _tokens(message: Message) -> int:
+def _estimate_tokens(message: Message) -> int:
+    """Return an upper estimate of a message's tokens."""
     content = sent_content(message)
     if isinstance(content, str):
-        chars, images = len(content.encode("utf-8", "surrogatepass")), 0
+        chars, images = _size_bytes(content), 0
     else:
-        chars, images = len(message.text.encode("utf-8", "surrogatepass")), len(content)
+        chars, images = _size_bytes(message.text), len(content)
     chars += sum(len(call.arguments) + len(call.name) for call in message.tool_calls)
     return int(chars / _CHARS_PER_TOKEN) + images * _IMAGE_TOKENS + 8
 
 
 class WalletProvider:
-    """A provider whose links all count against the caps, for programs without sessions: reviews."""
+    """A provider whose calls count against the caps: for reviews and plugins, which have no session's
+    link."""
 
     def __init__(self, provider: Provider, wallet: Wallet, purpose: str) -> None:
         self._provider = provider
@@ -331,7 +347,7 @@ class WalletProvider:
         return self._provider.info
 
     def open(self, system: str, tools: Sequence[ToolSpec], session_id: str) -> ModelLink:
-        """Open a link that reserves before each call."""
+        """Open a link whose calls count against the caps."""
         link = self._provider.open(system, tools, session_id)
         return self._wallet.cap_link(link, session_id, self._purpose)
 
@@ -345,12 +361,13 @@ class WalletProvider:
 
 
 class _WalletLink:
-    """A link that counts against the caps."""
+    """A link whose requests count against the caps."""
 
     def __init__(self, link: ModelLink, wallet: Wallet, session_id: str, purpose: str) -> None:
         self._link = link
         self._wallet = wallet
-        self._whose = session_id, purpose
+        self._session_id = session_id
+        self._purpose = purpose
 
     @property
     def info(self) -> ModelInfo:
@@ -359,4 +376,4 @@ class _WalletLink:
 
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream and count against the caps."""
-        return self._wallet.stream(self._link, messages, *self._whose)
+        return self._wallet.stream(self._link, messages, self._session_id, self._purpose)

@@ -1,8 +1,6 @@
-"""Offer Whet's memory and skills as MCP resources, and its skills as prompts, for hosts whose person chooses
-the model's context.
+"""Answer MCP requests for resources (the owner's memory and skills) and prompts (the skills).
 
-They are the owner's, with secrets masked; reading a skill leaves a receipt like every load. This module
-does not know how calls arrive.
+Secrets are masked. A skill that is read is recorded as loaded. This module does not know how calls arrive.
 """
 
 from __future__ import annotations
@@ -71,14 +69,14 @@ async def read_resource(learning: LearningService, uri: object) -> dict[str, Any
             RESOURCE_NOT_FOUND, f"there is no resource {str(uri)[:200]!r}; resources/list names all"
         )
     text = await (
-        _notes(learning, match["notes"])
+        _read_notes(learning, match["notes"])
         if match["notes"]
         else _view_skill(learning, match["skill"], match["file"] or "", RESOURCE_NOT_FOUND)
     )
     return {"contents": [{"uri": uri, "mimeType": _MARKDOWN, "text": mask(text)}]}
 
 
-async def _notes(learning: LearningService, target: str) -> str:
+async def _read_notes(learning: LearningService, target: str) -> str:
     reader = learning.reader
     return next(reader.shorten(file) for file in await reader.read_notes() if file.target == target)
 

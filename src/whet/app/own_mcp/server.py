@@ -1,13 +1,12 @@
 """Whet as an MCP server: other programs search its sessions, read its memory and skills, and ask the agent.
 
-It serves the owner's data only: private sessions and those of other people are not included. The agent
-runs under the usual gate, with no one present to answer questions: calls that the policy does not allow
-are denied. This module does not know how calls arrive.
+It serves only the owner's data, without private sessions. The agent's calls pass the usual gate; no person
+can be asked, so calls that the policy does not allow are denied. This module does not know how calls arrive.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import apsw
 import msgspec
@@ -18,7 +17,7 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit, Event, ToolStarted
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
-from whet.contract.texts import round_amounts
+from whet.contract.texts import as_object, round_amounts
 from whet.contract.tools import clip
 from whet.log import mask
 from whet.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, BadCall, RpcCall, answer_initialize, text_result
@@ -37,7 +36,7 @@ def _tool(name: str, description: str, properties: dict[str, Any], *required: st
     return {"name": name, "description": description, "inputSchema": schema, "annotations": _READS}
 
 
-_READING = (
+_READING_TOOLS = (
     _tool(
         "search_sessions",
         "Search the owner's past conversations with Whet; gives session ids and message numbers.",
@@ -63,7 +62,7 @@ _READING = (
         "name",
     ),
 )
-_ASKING = {
+_ASK_TOOL = {
     **_tool(
         "ask_agent",
         "Give Whet's agent a task or question and wait for its answer. It works with its own tools in its own"
@@ -77,13 +76,13 @@ _ASKING = {
 
 
 class OwnMcpServer:
-    """The tools of one process, over its hosted conversations; without `asks`, only those that read."""
+    """The MCP tools of one process. `can_ask`: clients may also ask the agent."""
 
-    def __init__(self, hosted: SessionHost, *, asks: bool = True) -> None:
+    def __init__(self, hosted: SessionHost, *, can_ask: bool = True) -> None:
         self._hosted = hosted
         self._database = hosted.services.database
         self._learning = hosted.services.learning
-        self.tools: list[dict[str, Any]] = [*_READING, *([_ASKING] if asks else [])]
+        self.tools: list[dict[str, Any]] = [*_READING_TOOLS, _ASK_TOOL] if can_ask else list(_READING_TOOLS)
         self._names = {str(tool["name"]) for tool in self.tools}
 
     async def answer(self, call: RpcCall) -> dict[str, Any]:
@@ -93,7 +92,7 @@ class OwnMcpServer:
         if call.method == "tools/list":
             return {"tools": self.tools}
         if call.method.startswith("resources/"):
-            return await self._resources(call)
+            return await self._answer_resources(call)
         if call.method == "prompts/list":
             return await resources.list_prompts(self._learning.desk)
         if call.method == "prompts/get":
@@ -109,7 +108,7 @@ class OwnMcpServer:
             message = f"{error.message}. {error.hint}".strip() if error.hint else error.message
             return text_result(mask(message), is_error=True)
 
-    async def _resources(self, call: RpcCall) -> dict[str, Any]:
+    async def _answer_resources(self, call: RpcCall) -> dict[str, Any]:
         learning = self._learning.desk
         match call.method:
             case "resources/list":
@@ -176,7 +175,7 @@ class OwnMcpServer:
             await self._database.read(lambda db: _check_readable(db, session_id))
         else:
             session_id = await self._hosted.new_session(source="mcp")
-        end = await self._hosted.submit(session_id, message, emit=_progress(call))
+        end = await self._hosted.submit(session_id, message, emit=_make_emitter(call))
         if end is None:  # the message joined a turn that was already running
             raise WhetError("the message was taken by a turn that runs")
         facts: dict[str, Any] = {
@@ -191,23 +190,22 @@ class OwnMcpServer:
 
 
 def _check_readable(db: apsw.Connection, session_id: str) -> None:
-    """Raise NotFound unless the session is a non-private conversation of the owner."""
+    """Raise NotFound unless the session is a conversation of the owner and not private."""
     row = sessions.get(db, session_id)
     if row.private or row.kind != "chat" or sessions.profile_of(db, session_id):
         raise NotFound(f"there is no session {session_id}", hint="search_sessions gives the ids")
 
 
-def _progress(call: RpcCall) -> Emit:
-    """Return an emitter that reports each tool start to the client, if the client asked for progress."""
-    meta: object = call.params.get("_meta")
-    token: object = cast("dict[str, Any]", meta).get("progressToken") if isinstance(meta, dict) else None
-    done = 0
+def _make_emitter(call: RpcCall) -> Emit:
+    """Return an emitter that reports each started tool to the client, if the client asked for progress."""
+    token: object = as_object(call.params.get("_meta")).get("progressToken")
+    started_count = 0
 
     def emit(event: Event) -> None:
-        nonlocal done
+        nonlocal started_count
         if token is not None and isinstance(event, ToolStarted):
-            done += 1
-            facts: dict[str, Any] = {"progressToken": token, "progress": done, "message": event.name}
+            started_count += 1
+            facts: dict[str, Any] = {"progressToken": token, "progress": started_count, "message": event.name}
             call.notify("notifications/progress", facts)
 
     return emit

@@ -1,8 +1,7 @@
 """Let plugins check an answer before it ends its turn: if the turn changed files, a `pre_verify` hook may
 continue the turn with a message.
 
-The message goes into the session's inbox, which the loop reads before it accepts an answer as final. This
-module does not know the loop.
+The message goes into the session's inbox, which is read before an answer is accepted as final.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAX_CONTINUATIONS = 3
 
 
 class PreVerify:
-    """The `pre_verify` hooks of one session. `session` returns the session while a turn runs."""
+    """The `pre_verify` hooks of one session. `session` returns it, or None before its first turn."""
 
     def __init__(self, hooks: Hooks, facts: Mapping[str, str], session: Callable[[], Session | None]) -> None:
         self._hooks = hooks
@@ -33,7 +32,8 @@ class PreVerify:
         self._attempts = 0
 
     async def stream(self, inner: AsyncIterator[StreamItem]) -> AsyncIterator[StreamItem]:
-        """Pass a request's stream on. If it ends with an answer, call the hooks before its end."""
+        """Yield the items of a request's stream. If it ends with an answer, call the hooks before the last
+        item."""
         async for item in inner:
             if isinstance(item, ModelReply) and item.stop == "end" and not item.message.tool_calls:
                 await self._run_hooks(item.message.text)

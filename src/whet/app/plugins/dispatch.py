@@ -1,6 +1,6 @@
-"""Let plugins drop or change messages from the platforms before the sender is looked up.
+"""Let plugins drop or change messages from chat platforms before the sender is looked up.
 
-If a hook fails, the message passes. The gateway handles where messages come from and go to.
+If a hook fails, the message passes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class IncomingHooks:
         self._gateway = ChatGateway(adapters, session_of)
 
     async def apply_hooks(self, update: Incoming) -> Incoming | None:
-        """Return a message as the hooks leave it, or None if a hook drops it."""
-        facts = {"event": make_event(update), "gateway": self._gateway, "session_store": None}
+        """Return the message, changed if a hook changes it, or None if a hook drops it."""
+        facts = {"event": _make_event(update), "gateway": self._gateway, "session_store": None}
         for reply in await self._hooks.call_all(HOOK, **facts):
             fields = as_object(reply)
             match fields.get("action"):
@@ -61,7 +61,7 @@ class IncomingHooks:
         await self._hooks.call_all(OBSERVED, platform=location.channel, event_type=kind, payload=payload)
 
 
-def make_event(update: Incoming) -> ChatEvent:
+def _make_event(update: Incoming) -> ChatEvent:
     location = update.place
     source = ChatSource(
         PlatformName(location.channel),

@@ -1,7 +1,7 @@
-"""Connect plugins' memories and skills to learning: notify them about every active change, offer them to
-every session.
+"""Connect plugins to learning: offer their skills to sessions, and notify their memories and hooks about
+learned changes.
 
-Plugins are notified on the event loop, whichever thread made the change; closing waits for pending
+Plugins are notified on the event loop, also about changes that another thread made. Closing waits for pending
 notifications.
 """
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.memories import Memories
 
-_SETTLE_S = 3.0
+_BEFORE_TURN_S = 3.0
 _SKILLS = "on_skill_lifecycle"
-# Who wrote, in the words of Hermes Agent, by which memories tell a review's writes from an answer's.
+# The values by which memories written for Hermes Agent distinguish a review's writes from an answer's.
 _HERMES_ORIGINS = {
     "review": {"write_origin": "background_review", "execution_context": "background_review"},
     "foreground": {"write_origin": "assistant_tool", "execution_context": "foreground"},
@@ -46,33 +46,32 @@ class ChangeNotifier:
     """Notifies about each learned change that becomes active, on the event loop on which it was created."""
 
     def __init__(
-        self, learning: LearningService, tell: Callable[[LedgerRow], Coroutine[Any, Any, None]]
+        self, learning: LearningService, notify: Callable[[LedgerRow], Coroutine[Any, Any, None]]
     ) -> None:
-        self._tell = tell
+        self._notify = notify
         self._loop = asyncio.get_running_loop()
         self._pending: set[Future[None]] = set()
         learning.listeners.append(self._queue_notification)
 
     async def wait_for_pending(self, limit_s: float | None) -> None:
-        """Wait until every pending notification was delivered, up to `limit_s` (None: each within its own
-        deadline)."""
+        """Wait until every pending notification was delivered, up to `limit_s` (None: without a limit)."""
         if pending := [asyncio.wrap_future(future) for future in list(self._pending)]:
             await asyncio.wait(pending, timeout=limit_s)
 
     def _queue_notification(self, row: LedgerRow) -> None:
-        """Pass a change on; called on any thread."""
-        future = asyncio.run_coroutine_threadsafe(self._tell(row), self._loop)
+        """Notify about a change. May be called on any thread."""
+        future = asyncio.run_coroutine_threadsafe(self._notify(row), self._loop)
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
 
 
 class MemoryObserver(TurnObserver):
-    """Asks external memories before each turn of the observed sessions, passes them the turn afterwards, and
+    """Adds the recollections of external memories to each message, passes them the turn afterwards, and
     notifies them about learned changes. Create it on the event loop."""
 
     def __init__(self, memories: Memories, learning: LearningService) -> None:
         self._memories = memories
-        self._teller = ChangeNotifier(learning, self._notify_change)
+        self._notifier = ChangeNotifier(learning, self._notify_change)
 
     async def _notify_change(self, row: LedgerRow) -> None:
         target = row.item if row.kind == "memory" else f"skill:{row.item}"
@@ -82,8 +81,8 @@ class MemoryObserver(TurnObserver):
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add the memories' recollections to a message."""
-        # so that changes learned a moment ago are known in this turn
-        await self._teller.wait_for_pending(_SETTLE_S)
+        # so that the memories know the changes learned a moment ago
+        await self._notifier.wait_for_pending(_BEFORE_TURN_S)
         turn = session.log.live.last_turn + 1
         await self._memories.notify_turn_start(turn, message.text, model=session.model.model)
         recalled = await self._memories.prefetch(message.text, session.id)
@@ -98,7 +97,7 @@ class MemoryObserver(TurnObserver):
 
     async def aclose(self) -> None:
         """Wait for pending notifications, then shut the memories down."""
-        await self._teller.wait_for_pending(None)
+        await self._notifier.wait_for_pending(None)
         await self._memories.shutdown()
 
 
@@ -108,7 +107,7 @@ def notify_skill_changes(hooks: Hooks, learning: LearningService) -> ChangeNotif
     if not hooks.has(_SKILLS):
         return None
 
-    async def tell(row: LedgerRow) -> None:
+    async def notify(row: LedgerRow) -> None:
         if row.kind != "skill":
             return
         origin = row.origin
@@ -124,7 +123,7 @@ def notify_skill_changes(hooks: Hooks, learning: LearningService) -> ChangeNotif
             reuse_after_patch=None,
         )
 
-    return ChangeNotifier(learning, tell)
+    return ChangeNotifier(learning, notify)
 
 
 @asynccontextmanager
@@ -151,7 +150,7 @@ async def connect_plugins(plugins: LoadedPlugins | None, learning: LearningServi
 
 
 def load_home_plugins(home: Home, settings: Settings) -> LoadedPlugins | None:
-    """Load the plugins that a home enables, for a process that asks no model; None if there are none."""
+    """Load the plugins that a home enables, without a model to ask. Returns None if it enables none."""
     return parts.load(parts.PluginNeeds(home, settings, Path.cwd(), (), parts.no_model))
 
 

@@ -1,8 +1,7 @@
 """Notify a person who is not watching that a question is waiting or a long turn has ended.
 
-The notifiers come from plugins; an interface may have one of its own. Notifications are sent in the
-background and delay nothing; failures are logged under the plugin's name. This module does not know how
-notifiers work.
+The notifiers come from plugins; an interface may have its own. Notifications are sent in the background, and
+failures are reported under the plugin's name.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class QuestionNotifier(Protocol):
 
 
 class NotifierGroup(TurnObserver):
-    """Sends to every notifier independently. `on_failure` receives the error if one can't send."""
+    """Sends each notification with every notifier. `on_failure` receives the errors."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class NotifierGroup(TurnObserver):
         self._sending: set[asyncio.Task[None]] = set()
 
     def notify(self, title: str, text: str) -> None:
-        """Notify the person without waiting; secrets are masked."""
+        """Notify the person without waiting. Secrets are masked."""
         text = mask(text)[:_MAX_TEXT_CHARS]
         for notifier in self._notifiers:
             task = asyncio.create_task(self._send(notifier, title, text))
@@ -78,7 +77,7 @@ class NotifierGroup(TurnObserver):
 
 
 class NotifiedPerson:
-    """Asks `person`, and notifies them that a question is waiting."""
+    """Passes questions to `person`, and notifies them that one is waiting."""
 
     def __init__(self, person: Person, notifier: QuestionNotifier, settings: NotifySettings) -> None:
         self.person = person

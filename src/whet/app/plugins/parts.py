@@ -1,14 +1,13 @@
-"""Plugins in a running program: load them if any are enabled, and answer their requests for a model.
+"""Load the enabled plugins of a program, and answer their requests for a model.
 
-`load` imports the plugin layer on demand, so that a start without plugins pays nothing. This module does
-not know a plugin's parts; the composition root distributes them.
+`load` imports the plugin layer only if a plugin is enabled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ _LIMIT_S = 120.0
 
 
 class PluginNeeds(msgspec.Struct, frozen=True):
-    """The parts of the program that loading needs. `connect` opens a provider for other model settings."""
+    """The parts of the program that loading needs. `connect` opens a provider for model settings."""
 
     home: Home
     settings: Settings
@@ -43,16 +42,16 @@ class PluginNeeds(msgspec.Struct, frozen=True):
 
 
 def load(needs: PluginNeeds) -> LoadedPlugins | None:
-    """Load the plugins in `plugins.enabled`; None if there are none.
+    """Load the plugins in `plugins.enabled`. Returns None if there are none.
 
-    If called without a running event loop, the plugins get no model to ask.
+    Without a running event loop the plugins can't ask a model.
     """
     if not needs.settings.plugins.enabled:
         return None
     # imported on demand: the plugin layer costs 40 ms, and most homes have no plugin
     from whet.plugins.load import PluginHost, load_plugins  # noqa: PLC0415
 
-    side_calls: list[SideCallHooks] = []
+    side_calls: list[SideCallHooks] = []  # filled once the plugins, which bring these hooks, are loaded
     host = PluginHost(
         ask_model=_make_asker(needs, loop, side_calls) if (loop := _running_loop()) else None,
         taken_tools=needs.taken_tools,
@@ -94,7 +93,7 @@ def make_notifier_group(plugins: LoadedPlugins | None, settings: NotifySettings)
 
 
 def no_model(model: ModelSettings) -> Provider:
-    """Raise ProviderError: plugins that are loaded here can't ask a model."""
+    """Raise ProviderError. For plugins that are loaded without a model."""
     raise ProviderError("no model is asked here")
 
 
@@ -108,21 +107,17 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def _make_asker(
     needs: PluginNeeds, loop: asyncio.AbstractEventLoop, side_calls: Sequence[SideCallHooks]
 ) -> Callable[[ModelRequest], str]:
+    async def answer(request: ModelRequest) -> str:
+        async with asyncio.timeout(request.timeout_s or _LIMIT_S):
+            return await _answer(needs, request, side_calls)
+
     def ask(request: ModelRequest) -> str:
-        """Answer on the plugin's thread, which blocks; the loop's own thread must not."""
+        """Return the model's answer. Blocks the plugin's thread; must not be called on the loop's thread."""
         if _running_loop() is loop:
             raise RuntimeError("call_llm waits, so it can't be called from an async function")
-        limit_s = request.timeout_s or _LIMIT_S
-        return asyncio.run_coroutine_threadsafe(
-            _await_within(limit_s, _answer(needs, request, side_calls)), loop
-        ).result()
+        return asyncio.run_coroutine_threadsafe(answer(request), loop).result()
 
     return ask
-
-
-async def _await_within(limit_s: float, work: Awaitable[str]) -> str:
-    async with asyncio.timeout(limit_s):
-        return await work
 
 
 async def _answer(needs: PluginNeeds, request: ModelRequest, side_calls: Sequence[SideCallHooks]) -> str:
@@ -137,11 +132,9 @@ async def _answer(needs: PluginNeeds, request: ModelRequest, side_calls: Sequenc
     )
     async with aclosing(needs.connect(model_settings)) as provider:
         link = provider.open(system, (), "")
-        stream = (
-            side_calls[0].stream(request.task or "plugin", link, messages)
-            if side_calls
-            else link.stream(messages)
-        )
+        stream = link.stream(messages)
+        if side_calls:
+            stream = side_calls[0].stream(request.task or "plugin", link, messages)
         async for item in stream:
             if isinstance(item, ModelReply):
                 return item.message.text

@@ -1,7 +1,6 @@
-"""Plugins in a program that runs sessions: their parts, and their hooks around a session's calls, turns,
-start and end.
+"""Plugins in a program that runs sessions: their parts, and their hooks around calls, turns and sessions.
 
-Imported only if plugins are loaded. This module does not know what any hook does.
+Imported only if plugins are loaded.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _NO_TURN: dict[str, Any] = {"turn_id": "", "completed": False, "interrupted": Fa
 
 
 class HookedParts(msgspec.Struct, frozen=True):
-    """The parts of a session that the plugins' hooks are wrapped around."""
+    """A session's gate, tools and model requests with the plugins' hooks around them, and an observer."""
 
     gate: Gate
     tools: Mapping[str, Tool]
@@ -67,21 +66,21 @@ class HookObserver(TurnObserver):
         hooks: Hooks,
         facts: Mapping[str, str],
         model: Callable[[], str],
-        take_news: Callable[[], Sequence[str]],
+        take_failures: Callable[[], Sequence[str]],
     ) -> None:
-        """`take_news` returns the plugins' failures that a person has not seen yet."""
+        """`take_failures` returns the plugins' failures that were not shown to a person yet."""
         self._hooks = hooks
         self._facts = facts
         self._model = model
-        self._take_news = take_news
-        self._asked = ""
+        self._take_failures = take_failures
+        self._user_text = ""
         self.turn_id: str = ""
         self.session: Session | None = None
-        self.last: dict[str, Any] = {}
+        self.last_end: dict[str, Any] = {}
 
     async def before(self, session: Session, message: Message) -> Message:
         """Add the hooks' context to a message."""
-        self._asked, self.turn_id, self.session = message.text, turn_id_of(session.log), session
+        self._user_text, self.turn_id, self.session = message.text, turn_id_of(session.log), session
         if not self._hooks.has("pre_llm_call"):
             return message
         text = await self._hooks.context(
@@ -98,7 +97,7 @@ class HookObserver(TurnObserver):
     async def after_turn(self, session: Session, end: TurnEnd) -> None:
         """Pass the model's answer to the hooks, or notify them that the turn was stopped."""
         facts = self._about(session, end.turn_id)
-        self.last = {
+        self.last_end = {
             "turn_id": end.turn_id,
             "completed": end.reason == "answered",
             "interrupted": end.reason == "cancelled",
@@ -110,9 +109,9 @@ class HookObserver(TurnObserver):
         if self._hooks.has("post_llm_call"):
             await self._hooks.call_all(
                 "post_llm_call",
-                **{**facts, **self.last},
+                **{**facts, **self.last_end},
                 text=end.text,
-                user_message=self._asked,
+                user_message=self._user_text,
                 assistant_response=end.text,
                 conversation_history=_history(session),
             )
@@ -122,7 +121,7 @@ class HookObserver(TurnObserver):
 
     def take_notices(self) -> Sequence[str]:
         """Return the plugins' failures that were not shown yet."""
-        return self._take_news()
+        return self._take_failures()
 
     def _about(self, session: Session, turn_id: str) -> dict[str, Any]:
         return {**self._facts, "task_id": session.id, "turn_id": turn_id, "model": self._model()}
@@ -134,8 +133,8 @@ class _OpenSession(msgspec.Struct, frozen=True):
 
 
 async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> str:
-    """Run one of a session's tools through its gate, like a call of the model; the model does not see it.
-    Errors are part of the result."""
+    """Run a session's tool through its gate and return the result, or the error as text. The model does not
+    see the call."""
     tool = session.tools.get(name)
     if tool is None:
         return tool_error(f"there is no tool named {name}")
@@ -165,13 +164,13 @@ async def _run_tool(session: Session, name: str, arguments: dict[str, Any]) -> s
 
 
 class PluginSessions:
-    """The sessions that plugins were notified about; each end is reported once."""
+    """Notifies plugins about sessions, and wraps their hooks around them."""
 
     def __init__(self, plugins: LoadedPlugins, platform: str) -> None:
         self._plugins = plugins
         self.platform: str = platform
         self._open: dict[str, tuple[Hooks, HookObserver]] = {}
-        self._hosts: dict[str, Transcript] = {}
+        self._logs: dict[str, Transcript] = {}
         self._tasks: dict[str, str] = {}
         self._served: dict[str, _OpenSession] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -187,38 +186,39 @@ class PluginSessions:
         model: Callable[[], str],
         person: Person,
     ) -> HookedParts:
-        """Wrap the plugins' hooks around the session of `host`, which `model` answers. Returns the wrapped
-        parts.
+        """Wrap the plugins' hooks around the session of `host`, and notify them about its start. Returns the
+        wrapped parts.
 
-        `previous_id` is the session that it follows in a chat; `person` is the person who can be asked.
+        `previous_id` is the session that it follows in a chat, `model` returns the name of its model, and
+        `person` is asked by its gate.
         """
         row = host.log.session
         scope: Scope = lambda: self._plugins.scope(row.id, row.conversation_id)  # noqa: E731 handed on
         hooks = self._plugins.hooks.bound_to(host.runner.engine).within(scope)
         facts = {"session_id": row.id, "conversation_id": row.conversation_id, "platform": self.platform}
         plugin_tools = {tool.name for tool in self._plugins.tools}
-        within = [
+        scoped_tools = [
             tool_hooks.run_in_scope(tool, scope) if name in plugin_tools else tool
             for name, tool in tools.items()
         ]
 
-        async def notify_compaction(done: Compaction) -> None:
-            await hooks.call_all("on_compaction", **facts, **msgspec.structs.asdict(done))
+        async def notify_compaction(compaction: Compaction) -> None:
+            await hooks.call_all("on_compaction", **facts, **msgspec.structs.asdict(compaction))
 
         host.on_compacted = notify_compaction
         is_main = row.kind == "chat" and not row.private
         if self._plugins.memories and is_main:
             await self.begin_memories(row.id, row.workspace, previous_id)
-            self._hosts[row.id] = host.log
+            self._logs[row.id] = host.log
             host.before_compaction = self._plugins.memories.before_compaction
         if previous_id:
             await self.leave(previous_id, reason="reset")
             await hooks.call_all(
                 "on_session_reset", **facts, old_session_id=previous_id, new_session_id=row.id, reason="reset"
             )
-        # What failed beside a person's conversation is shown in it, where it is read.
-        take_news = self._plugins.take_news if row.kind == "chat" else tuple[str, ...]
-        observer = HookObserver(hooks, facts, model, take_news)
+        # A person reads only chats, so failures in other sessions are shown in the next chat.
+        take_failures = self._plugins.take_news if row.kind == "chat" else tuple[str, ...]
+        observer = HookObserver(hooks, facts, model, take_failures)
         self._open[row.id] = (hooks, observer)
         await hooks.call_all("on_session_start", **facts, model=model())
         self._loop = asyncio.get_running_loop()
@@ -228,18 +228,18 @@ class PluginSessions:
             tool_hooks.HookedGate(
                 gate, hooks, self._plugins.take_news, missing=self._missing_plugins_reason(person)
             ),
-            dict(zip(tools, tool_hooks.add_hooks(within, hooks), strict=True)),
+            dict(zip(tools, tool_hooks.add_hooks(scoped_tools, hooks), strict=True)),
             observer,
             self._around(hooks, calls, PreVerify(hooks, facts, lambda: observer.session)),
         )
 
     def _around(
-        self, hooks: Hooks, calls: model_calls.ModelCallHooks, last_word: PreVerify
+        self, hooks: Hooks, calls: model_calls.ModelCallHooks, pre_verify: PreVerify
     ) -> Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None:
         """Return the wrapper around each request to the model, or None if no plugin needs one."""
         if not hooks.has("pre_verify"):
             return calls.stream if hooks.has(*model_calls.NAMES) else None
-        return lambda link, messages: last_word.stream(calls.stream(link, messages))
+        return lambda link, messages: pre_verify.stream(calls.stream(link, messages))
 
     async def notify_command(self, command: str, typed: str, arguments: str, session_id: str) -> None:
         """Notify the hooks that a slash command is about to run; `typed` is the name as typed."""
@@ -250,8 +250,8 @@ class PluginSessions:
     async def begin_memories(self, session_id: str, workspace: str, previous_id: str) -> None:
         """Begin a person's session in the memories; a second call does nothing."""
         memories = self._plugins.memories
-        if (former := self._hosts.pop(previous_id, None)) is not None:
-            await memories.notify_session_end(_rows(former))
+        if (previous_log := self._logs.pop(previous_id, None)) is not None:
+            await memories.notify_session_end(_rows(previous_log))
         facts = {
             "hermes_home": os.environ.get("HERMES_HOME", ""),
             "platform": self.platform,
@@ -279,8 +279,8 @@ class PluginSessions:
         return call_in_loop(loop, session.inbox.put, session.user_message(wrap_in_tag("plugin", text)))
 
     def _missing_plugins_reason(self, person: Person) -> str:
-        """Return why nothing may run if no one is present and a plugin failed to load: that plugin may be a
-        guard. Else return ""."""
+        """Return why no call may run, or "": if no person is present, a plugin that failed to load may have
+        been the one that guards calls."""
         while isinstance(person, NotifiedPerson):
             person = person.person
         broken = self._plugins.load_failures
@@ -290,22 +290,22 @@ class PluginSessions:
         return f"an enabled plugin is not loaded and nobody is present to decide without it ({details})"
 
     async def leave(self, session_id: str, reason: str = "exit") -> None:
-        """Notify plugins that a session was left; a second call does nothing."""
+        """Notify plugins that a session has ended; a second call does nothing."""
         self._served.pop(session_id, None)
         hooks, observer = self._open.pop(session_id, (None, None))
         if hooks is None or observer is None:
             return
-        log = self._hosts.pop(session_id, None)
+        log = self._logs.pop(session_id, None)
         if log is not None and self._plugins.memories:
             await self._plugins.memories.notify_session_end(_rows(log))
         facts = {"session_id": session_id, "task_id": session_id, "platform": self.platform}
-        await hooks.call_all("on_session_end", **facts, **(observer.last or _NO_TURN), reason=reason)
+        await hooks.call_all("on_session_end", **facts, **(observer.last_end or _NO_TURN), reason=reason)
         await hooks.call_all("on_session_finalize", **facts, reason=reason)
 
     async def before_child(self, parent_id: str, child_id: str, task: str) -> None:
         """Notify the parent's hooks that a delegated task begins."""
         self._tasks[child_id] = task
-        await self._tell(
+        await self._notify_parent(
             parent_id,
             "subagent_start",
             parent_session_id=parent_id,
@@ -316,13 +316,13 @@ class PluginSessions:
         )
 
     async def after_child(self, parent_id: str, child_id: str, end: TurnEnd | None) -> None:
-        """Notify the parent's hooks of the end of a delegated task; `end` is None if it was cancelled or
-        crashed."""
+        """Notify the parent's hooks that a delegated task has ended. `end` is None if the task was cancelled
+        or crashed."""
         await self.leave(child_id)
         task = self._tasks.pop(child_id, "")
-        if self._plugins.memories and parent_id in self._hosts:
+        if self._plugins.memories and parent_id in self._logs:
             await self._plugins.memories.notify_delegation(task, end.text if end else "", child_id)
-        await self._tell(
+        await self._notify_parent(
             parent_id,
             "subagent_stop",
             parent_session_id=parent_id,
@@ -338,7 +338,7 @@ class PluginSessions:
         for session_id in [*self._open]:
             await self.leave(session_id)
 
-    async def _tell(self, session_id: str, name: str, **facts: Any) -> None:
+    async def _notify_parent(self, session_id: str, name: str, **facts: Any) -> None:
         hooks, observer = self._open.get(session_id, (None, None))
         if hooks is not None and observer is not None:
             turn = {"parent_turn_id": observer.turn_id}
@@ -372,8 +372,8 @@ class PluginParts(msgspec.Struct, frozen=True):
 
     @classmethod
     def load(cls, needs: parts.PluginNeeds, learning: LearningService, source: str) -> PluginParts | None:
-        """Load the enabled plugins, offer their skills at the learning service, and notify their memories
-        about its changes."""
+        """Load the enabled plugins, offer their skills to sessions, and notify their memories about changes
+        of the learning service. Returns None if no plugin is enabled."""
         loaded = parts.load(needs)
         if loaded is None:
             return None
@@ -390,8 +390,8 @@ class PluginParts(msgspec.Struct, frozen=True):
     async def add_prompts(
         self, start: SessionStart, session_id: str, workspace: str, previous_id: str, model: ModelSettings
     ) -> SessionStart:
-        """Add the plugins' text to the prompt of a new session. Unless it is private, the session begins in
-        the memories."""
+        """Add the plugins' texts to the prompt of a new session. Begin the session in the memories, unless it
+        is private."""
         blocks: list[str] = []
         if self.loaded.memories and not start.private:
             await self.sessions.begin_memories(session_id, workspace, previous_id)

@@ -316,10 +316,10 @@ async def edit_plan(chat: ChatControl, argument: str) -> None:
     """Make, show, change or approve a plan."""
     from whet.app import planning  # noqa: PLC0415 - few sessions plan
 
-    result = await planning.run_command(chat.services, chat.session.id, argument)
-    chat.say(result.said)
-    if result.sends:
-        chat.send(result.sends)
+    reply = await planning.run_command(chat.services, chat.session.id, argument)
+    chat.say(reply.text)
+    if reply.message:
+        chat.send(reply.message)
 
 
 async def copy_answer(chat: ChatControl, argument: str) -> None:

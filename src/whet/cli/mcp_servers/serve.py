@@ -30,4 +30,4 @@ async def _serve(options: ChatOptions, settings: Settings, *, asks: bool) -> Non
         aclosing(SessionHost(app.sessions, people)) as hosted,
         limit_memory(),
     ):
-        await serve_stdio(OwnMcpServer(hosted, asks=asks).answer)
+        await serve_stdio(OwnMcpServer(hosted, can_ask=asks).answer)

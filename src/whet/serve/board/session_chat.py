@@ -121,9 +121,9 @@ class SessionChat:
                 reply = await self._run_plan_command(session_id, command[1])
             except ConfigError as error:
                 return await self._refuse(request, visit, ApiError(400, error.message))
-            if not reply.sends:
+            if not reply.message:
                 return _redirect_to(request, session_id)
-            text = reply.sends
+            text = reply.message
         message = await compose_message(
             text, request.state.files, Path(row.workspace or self._frame.services.workspace)
         )
@@ -168,8 +168,8 @@ class SessionChat:
             reply = await self._run_plan_command(session_id, action)
         except (ConfigError, BadInput) as error:
             return await self._refuse(request, visit, ApiError(400, error.message))
-        if reply.sends:
-            await self._frame.turns.begin(session_id, TurnInput(reply.sends, (), "steer"))
+        if reply.message:
+            await self._frame.turns.begin(session_id, TurnInput(reply.message, (), "steer"))
         return _redirect_to(request, session_id)
 
     async def fork(self, request: Request, visit: Visit) -> Response:

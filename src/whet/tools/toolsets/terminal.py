@@ -110,10 +110,11 @@ class ShellTools(Toolset, frozen=True):
         from whet.tools.shell import Shell
 
         if self.helpers is not None and id.startswith(HELPER):
-            return await self.helpers().look_after(ctx, id, action, text, timeout_s)
+            return await self.helpers().act(ctx, id, action, text, timeout_s)
         shell = Shell(self.shared.get(), self.limits)
         if action == "list":
-            return shell.list_processes(await self.helpers().listed(ctx) if self.helpers is not None else ())
+            lines = await self.helpers().list_lines(ctx) if self.helpers is not None else ()
+            return shell.list_processes(lines)
         if action == "write":
             return shell.send(id, text, newline=newline, eof=eof)
         if action == "kill":
