@@ -184,7 +184,7 @@ class Running:
             self._ready.set()
 
         beside = None if self._upkeep else []
-        await serve(self.service, self.places, self.settings, ready, stop=self._stop, beside=beside)
+        await serve(self.service, self.places, self.settings, ready, stop=self._stop, background=beside)
 
 
 def outside(places: ServicePaths) -> apsw.Connection:

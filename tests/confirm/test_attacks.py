@@ -90,7 +90,7 @@ def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str
         callbacks.start_due(due.append)
         (item,) = due
         sent = server.run(callbacks.post(cast("Any", None), item))
-        assert sent == ("it is not what became of the request", True)
+        assert sent == ("it does not match the request's outcome", True)
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@ from whet_confirm.client import requires_confirmation
 from whet_confirm.commands.record_text import describe_request
 from whet_confirm.grants import GrantRefused, check_grant, sign_grant
 from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.notify.plain import format_body
-from whet_confirm.notify.telling import build_notice
 from whet_confirm.shown import count_units, describe_unclear, fit_text, unclear_warning
 from whet_confirm.tickets import ConfirmationRefused
 
@@ -102,7 +102,7 @@ def test_what_runs_in_another_order_than_it_is_shown_is_named(
 ) -> None:
     request = server.stored(ask(server, {"command": text, "more": ["\u05d0", "\u05d1"]}))
     assert any("right to left" in one for one in describe_unclear(request)) is turned
-    assert ("as JSON" in unclear_warning(request)) is turned
+    assert ("JSON shows" in unclear_warning(request)) is turned
 
 
 def deciding(server: Running, change: Any) -> threading.Thread:

@@ -12,7 +12,7 @@ from whet_confirm import factors
 from whet_confirm.commands.confirm import explain_failure
 from whet_confirm.factors import STEP_S, code_at
 from whet_confirm.ledger import Tx
-from whet_confirm.notify.telling import build_notice
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.tickets import Failed
 
 POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_factor = true\n'

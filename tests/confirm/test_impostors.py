@@ -26,9 +26,9 @@ from whet.web.login import safe_path
 from whet_confirm.decide import DecisionInput
 from whet_confirm.keys import base64url, unbase64
 from whet_confirm.notify.buttons import Buttons
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.notify.presses import Presses
 from whet_confirm.notify.settings import ConfiguredNotifier, NotifyPersonText, People
-from whet_confirm.notify.telling import build_notice
 from whet_confirm.oidc import OidcSettings
 from whet_confirm.records import RequestOutcome
 

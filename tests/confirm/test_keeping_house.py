@@ -97,7 +97,7 @@ def _altered(service: ConfirmService, changed: str) -> None:
 async def _goes_on(
     work: asyncio.Task[None], service: ConfirmService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    while not told_of(caplog, "later"):
+    while not told_of(caplog, "trying again"):
         assert not work.done(), work
         await asyncio.sleep(0)
     work.cancel()
@@ -137,4 +137,4 @@ def test_an_event_whose_data_was_altered_is_still_shown(tmp_path: Path) -> None:
         made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         _altered(server.service, "UPDATE events SET data = 'junk'")
         (event,) = server.service.log.history(request_id=made)
-        assert describe_event(event)["word"].endswith("(what belongs to it can't be read)")
+        assert describe_event(event)["word"].endswith("(its data can't be read)")

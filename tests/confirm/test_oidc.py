@@ -156,7 +156,9 @@ def test_a_sign_in_ends_with_its_time_and_so_do_its_groups(server: Running) -> N
     server.service.timeline.raise_floor(time.time() + 13 * 3600)
     assert client.get("/history").headers["location"].startswith("/login")
     now_s = server.service.timeline.now_s()
-    assert server.service.database.read_now(lambda db: stand_ins.members(db, "oidc:release", now_s)) == []
+    assert (
+        server.service.database.read_now(lambda db: stand_ins.list_members(db, "oidc:release", now_s)) == []
+    )
 
 
 def test_a_provider_that_is_away_or_calls_itself_otherwise_is_said(server: Running) -> None:

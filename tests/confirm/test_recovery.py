@@ -162,9 +162,9 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> N
     assert database.read_now(lambda db: stand_ins.list_active(db, NOW_S)) == [second, third]
     assert database.read_now(lambda db: stand_ins.list_active(db, until)) == []
     assert database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S)) == {"ann": "Kim", "cat": "ben"}
-    here = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, but_of="KIM"))
+    here = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, except_for="KIM"))
     assert here == {"ann": "Kim", "cat": "ben"}
-    mine = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, but_of="Ann"))
+    mine = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, except_for="Ann"))
     assert mine == {"ann": "", "cat": "ben"}, "nobody's stand-in decides on what that person asked for"
     assert database.read_now(lambda db: stand_ins.find_givers(db, "BEN", NOW_S)) == ["cat"]
     assert events(desk, "delegated") == [

@@ -19,7 +19,7 @@ from whet.contract.errors import ConfigError
 from whet_confirm.commands.confirm import confirm
 from whet_confirm.commands.risk import read_risk
 from whet_confirm.policy_file import parse_policy
-from whet_confirm.running_grants import host_of
+from whet_confirm.running_grants import shared_host
 
 POLICY = """
 [groups]
@@ -297,7 +297,7 @@ async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None
     ],
 )
 def test_one_host_is_what_all_addresses_have(details: dict[str, Any], host: str) -> None:
-    assert host_of(details) == host
+    assert shared_host(details) == host
 
 
 @each(

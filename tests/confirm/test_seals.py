@@ -48,7 +48,7 @@ def add(service: ConfirmService, name: str) -> None:
 
 
 def sealed(service: ConfirmService) -> seals.Seal:
-    found = service.database.read_now(seals.stored_seal)
+    found = service.database.read_now(seals.read_seal)
     assert found is not None
     return found
 
@@ -159,7 +159,7 @@ def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str
         name: seals.RowSum(rows, int.from_bytes(blob, "little"))
         for name, rows, blob in db.execute("SELECT name, rows, sum FROM seals")
     }
-    state = seals.state_of({name: seals.piece(name, one) for name, one in sums.items()})
+    state = seals.hash_tables({name: seals.hash_sum(name, one) for name, one in sums.items()})
     size, head, old = db.execute("SELECT size, head, key_id FROM seal").fetchone()
     bare = seals.Seal(size, head, state, key_id or old, b"")
     values = (state, bare.key_id, code(bare.message))

@@ -159,7 +159,7 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
         == ["a part that has the shape of a key"]
         == shown.hidden_parts({}, (key,))
     )
-    long = ["what is too long to be shown at once"]
+    long = ["a text that is too long to be shown at once"]
     assert shown.hidden_parts({}, ("x y " * 5_000,)) == []
     assert shown.hidden_parts({}, ("x y " * 5_000 + "z",)) == long
     size = 200_000 - len(shown.format_json({"a": ""}))
@@ -177,7 +177,7 @@ def test_characters_that_hide_or_look_like_others_are_named() -> None:
     assert shown.unclear_warning(asked(description=signs[:5])) == f"{head}{', '.join(found[:5])}"
     turned = asked(action="\u05d0/1")
     assert shown.describe_unclear(turned)[-1].startswith("letters from right to left around digits or signs")
-    assert shown.unclear_warning(turned).endswith("as JSON it stands in the order that it has")
+    assert shown.unclear_warning(turned).endswith("the JSON shows the stored order")
     assert shown.format_editable({"a": "b"}) == '{\n  "a": "b"\n}' and "\\u202e" in shown.format_editable(
         {"a": "\u202e"}
     )
@@ -438,7 +438,7 @@ def test_an_event_as_a_line_of_syslog() -> None:
 )
 def test_where_the_log_goes(address: str, kind: type, where: object) -> None:
     found = parse_destination(address, {})
-    assert isinstance(found, kind) and vars(found)["_where"] == where
+    assert isinstance(found, kind) and vars(found)["_address"] == where
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from whet.web.protocol import LimitedProtocol
 from whet.web.sessions import Sessions
 from whet_confirm import tokens
 from whet_confirm.addresses import AddressRefused, resolve
-from whet_confirm.http import pulse
+from whet_confirm.http import heartbeat
 from whet_confirm.records import Caller
 from whet_confirm.service import ConfirmService
 from whet_confirm.web.accounts import SessionRows, TokenAccounts
@@ -438,7 +438,7 @@ def test_pipelined_requests_are_answered_in_order(server):
 
 @pytest.mark.slow
 def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
-    monkeypatch.setattr(pulse, "BEAT_S", 0.5)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.5)
     with Running(tmp_path) as server:
         secret = server.token("audit", "listener")
         headers = {"authorization": f"Bearer {secret}"}

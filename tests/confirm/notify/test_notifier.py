@@ -164,7 +164,7 @@ async def test_a_channel_without_its_extra_is_shown_and_its_requests_count_as_un
             await desk.until(lambda: "notify_failed" in desk.events(request))
             ends = {delivery.channel: delivery.status for delivery in desk.deliveries(request)}
             assert ends["apprise"] == "dead"
-            reasons = {state.name: state.deaf for state in notifier.states()}
+            reasons = {state.name: state.listen_error for state in notifier.states()}
             assert reasons["webhook"] == "" and "pip install 'whet-agent[notify]'" in reasons["apprise"]
 
 
