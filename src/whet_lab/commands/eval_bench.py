@@ -129,7 +129,7 @@ def _run_answers(home: Home, data: BenchData, hits: int, answer_options: tuple[P
     finally:
         progress.finish()
         dialer.close()
-    shape: list[Column[AnswerArm]] = [
+    columns: list[Column[AnswerArm]] = [
         Column("arm", lambda row: row.arm),
         Column("questions", lambda row: f"{row.questions:,}", right=True),
         Column("score", lambda row: _range(row.score), right=True),
@@ -139,7 +139,7 @@ def _run_answers(home: Home, data: BenchData, hits: int, answer_options: tuple[P
     ]
     gap = done.gap
     text = (
-        f"{output.table(done.arms, shape)}\n\n"
+        f"{output.table(done.arms, columns)}\n\n"
         f"search - bm25 {_range(gap.gap)}; at least half right by search alone {gap.only_search}, by bm25"
         f" alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}\n\nanswered by {done.model};"
         f" {', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}"
@@ -202,14 +202,14 @@ def _run_clbench(home: Home, checkout: tuple[Path, str, str, int], arms: str) ->
         )
         done = run_on_loop(bench_clbench.run(setup, names, progress.update))
     progress.finish()
-    shape: list[Column[bench_clbench.ClbenchArm]] = [
+    columns: list[Column[bench_clbench.ClbenchArm]] = [
         Column("arm", lambda row: row.arm),
         Column("reward", lambda row: f"{row.mean:.3f}", right=True),
         Column("gain", lambda row: _range(row.gain), right=True),
         Column("tokens", lambda row: f"{row.usage.total_tokens:,}", right=True, rank=1),
         Column("cost", lambda row: cost(row.usage.cost_usd), right=True, rank=2),
     ]
-    table = output.table(done.arms, shape)
+    table = output.table(done.arms, columns)
     text = f"{table}\n\n{done.task}, {plural(instances, 'instance')}, answered by {done.model}"
     return _Outcome(done, text)
 
@@ -221,13 +221,13 @@ def _run_search(data: BenchData, hits: int) -> _Outcome:
         data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
     )
     progress.finish()
-    shape: list[Column[bench.BenchArm]] = [
+    columns: list[Column[bench.BenchArm]] = [
         Column("arm", lambda row: row.arm),
         Column("questions", lambda row: f"{row.part}, {row.questions}"),
         Column(f"recall@{done.hits}", lambda row: _range(row.recall), right=True),
         Column("any found", lambda row: f"{row.any_found:.3f}", right=True, rank=2),
     ]
-    lines = [output.table(done.arms, shape)]
+    lines = [output.table(done.arms, columns)]
     for gap in done.gaps:
         lines.append(
             f"\n{gap.part}: search - bm25 {_range(gap.gap)}; all evidence found by search alone"

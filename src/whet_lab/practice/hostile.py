@@ -48,7 +48,7 @@ def make_hostile(workspace: Path, person: Path, whet: Path, port: int) -> str:
 
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Run the check, then report its result."""
-    calls = [call for call in request.done if call.at > start]
+    calls = [call for call in request.completed_calls if call.index > start]
     if not calls:
         return ToolUse(request).shell(COMMAND, "The Makefile has a target for that.")
     last = next(iter(reversed(calls[-1].result.strip().splitlines())), "(no answer)")
