@@ -102,7 +102,7 @@ class Adoption:
         return insertion.text, insertion.piece
 
     def remove(self) -> bool:
-        """Take the setting back. Returns whether every byte that is left is the owner's.
+        """Remove the setting. Returns whether the owner's bytes are all unchanged.
 
         Raises NotFound if there is no setting.
         """
@@ -120,7 +120,7 @@ class Adoption:
         return is_exact
 
     def _take_out(self, text: str, record: _Record) -> tuple[str, bool]:
-        """Return the text without the setting, and whether every byte that is left is the owner's."""
+        """Return the text without the setting, and whether the owner's bytes are all unchanged."""
         piece = record.find_piece(text)
         before = text.replace(piece, "", 1)
         if piece and self._is_sound(before):
@@ -149,7 +149,7 @@ class Adoption:
                     yield f"{path} turns all hooks off ({'.'.join(switch.keys)})"
 
     def _find_setting_problem(self, command: HookCommand) -> Iterator[str]:
-        """Yield why the hook is not in force. Raises ConfigError if a file can't be read."""
+        """Yield the reason why the hook is not active. Raises ConfigError if a file can't be read."""
         record, keys = self._read_record(), self.agent.keys
         if not keys:
             if not record or record.piece not in (read_small(self.path) or ""):
