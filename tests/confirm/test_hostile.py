@@ -120,95 +120,14 @@ def test_a_call_named_differently_is_no_approval(server: Running, name: str) -> 
     assert server.stored(made["id"]).is_pending
 
 
-def test_who_calls_is_the_token_in_its_header_and_nothing_else(server: Running) -> None:
-    made = ask(server)
-    _, alice = tokens(server)
-    secret = alice.removeprefix("Bearer ")
-    path = f"/confirm/{made['id']}/approve"
-    odd: list[tuple[str, dict[str, str]]] = [
-        (f"{path}?access_token={secret}", {}),
-        (path, {"cookie": f"token={secret}; session={secret}"}),
-        (
-            path,
-            {"x-forwarded-user": "alice", "x-remote-user": "alice", "forwarded": "for=127.0.0.1;by=alice"},
-        ),
-        (path, {"proxy-authorization": alice}),
-        (path, {"authorization": f"Basic {secret}"}),
-        (path, {"authorization": secret}),
-        (path, {"authorization": f"Bearer {secret[:-1]}"}),
-        (path, {"authorization": f"Bearer {secret}x"}),
-        (path, {"authorization": f"Bearer {secret.upper()}"}),
-        (path, {"authorization": f"Bearer {secret}, {secret}"}),
-        (path, {"authorization": f"Bearer\t{secret}"}),
-        (path, {"authorization": "Bearer"}),
-    ]
-    with Running(server.places.folder.parent / "own") as fresh:  # failed logins slow its callers down
-        own = fresh.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        plain, person = fresh.client(), fresh.token("approve", "alice")
-        for where, headers in odd:
-            sent = {name: value.replace(secret, person) for name, value in headers.items()}
-            answer = plain.post(where.replace(made["id"], own).replace(secret, person), headers=sent, json={})
-            assert answer.status_code in (401, 429), (where, headers)
-        assert fresh.stored(own).is_pending
-    assert server.stored(made["id"]).is_pending
-
-
-BODIES = [
-    b'{"digest": []}',
-    b'{"digest": {}}',
-    b'{"digest": 0}',
-    b'{"digest": false}',
-    b'{"digest": "DIGEST\\u0000"}',
-    b'{"digest": "0", "digest": "DIGEST"}',
-    b'{"digest": "0", "\\u0064igest": "DIGEST"}',
-    b'{"digest": "DIGEST",}',
-    b'\xef\xbb\xbf{"digest": "DIGEST"}',
-    '{"digest": "DIGEST"}'.encode("utf-16"),
-    b'{"digest": "DIGEST"} {}',
-    b'{"digest": "DIGEST"} // x',
-    b"{'digest': 'DIGEST'}",
-    b'{"digest": NaN}',
-    b'{"code": 1e999}',
-    b'["DIGEST"]',
-    b'"DIGEST"',
-    b"true",
-    b"null",
-    b'{"digest": "\\ud800"}',
-    b"{" * 5_000,
-    b"[" * 100_000,
-    b'{"a":' * 70 + b"1" + b"}" * 70,
-    b'{"reason": ' + b"9" * 5_000 + b"}",
-    b"digest=DIGEST&verdict=approve",
-    b'{"digest": "DIGEST"',
-    b"\x00",
-    b"\xff\xfe",
-]
-
-
-@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
-def test_a_body_with_two_meanings_or_none_approves_nothing(server: Running, body: bytes) -> None:
-    made = ask(server)
-    sent = body.replace(b"DIGEST", made["digest"].encode())
-    answer = server.people["alice"].post(f"/confirm/{made['id']}/approve", content=sent)
-    assert answer.status_code == 400 and "error" in answer.json()
-    assert server.stored(made["id"]).is_pending
-
-
 DETAILS = [
-    '{"a": 1, "a": 2}',
     '{"a": {"b": 1, "b": 2}}',
     '{"a": 1, "\\u0061": 2}',
-    '{"a": NaN}',
-    '{"a": -Infinity}',
-    '{"a": 1e999}',
-    '{"a": "\\ud800"}',
-    '{"\\udfff": 1}',
     '{"a": 0x10}',
     '{"a": 01}',
     '{"a": +1}',
     '{"a": .5}',
     '{"a": ' + "9" * 5_000 + "}",
-    '{"a": ' + "[" * 100 + "]" * 100 + "}",
 ]
 
 
@@ -267,27 +186,6 @@ def test_roles_do_not_reach_into_each_other(server: Running) -> None:
         404,
     )
     assert server.stored(made["id"]).is_pending and server.stored(made["id"]).digest == made["digest"]
-
-
-def test_a_key_used_again_neither_changes_what_was_asked_nor_reaches_anothers(server: Running) -> None:
-    key = {"idempotency-key": "k-1"}
-    first = server.agent.post("/confirm", json=SUBMIT, headers=key).json()
-    for change in ({"details": {"version": "1.4.3"}}, {"description": "other"}, {"timeout_seconds": 31}):
-        assert server.agent.post("/confirm", json=SUBMIT | change, headers=key).status_code == 422
-    assert server.agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == first["id"]
-    stranger = server.client("submit", "stranger").post("/confirm", json=SUBMIT, headers=key).json()
-    assert stranger["id"] != first["id"]
-    server.people["alice"].post(first["approve_url"])
-    used = server.agent.post(f"/confirm/{first['id']}/consume", json={"digest": first["digest"]}, headers=key)
-    again = server.agent.post(
-        f"/confirm/{first['id']}/consume", json={"digest": first["digest"]}, headers=key
-    )
-    assert used.status_code == again.status_code == 200
-    other = {"idempotency-key": "k-2"}
-    late = server.agent.post(
-        f"/confirm/{first['id']}/consume", json={"digest": first["digest"]}, headers=other
-    )
-    assert late.status_code == 409
 
 
 @pytest.mark.slow

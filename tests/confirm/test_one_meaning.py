@@ -43,7 +43,11 @@ APPROVE = [
     f'{{"digest":"{RIGHT}","x":1e999}}', f'{{"digest":"{RIGHT}","x":{BIG}}}', DEEP, "null", "1", '"x"', "[]",
     '{"code":null}', '{"code":123456}', '{"reason":null}', '{"reason":5}', '{"reason":"\\ud800"}',
     '{"reason":"a\\u0000b"}', '{"approver":null}', '{"approver":["bob"]}', '{"Approver":"bob"}',
-    "{'digest':''}", '{"digest":undefined}', '{"digest":"\\ud800"}', "digest=" + WRONG, '{"reason":"a\nb"}',
+    "{'digest':''}", '{"digest":undefined}', '{"digest":false}', '{"digest":NaN}', '{"code":1e999}',
+    f'{{"digest":"{RIGHT}\\u0000"}}', f'{{"digest":"{RIGHT}",}}', f'{{"digest":"{RIGHT}"}} // x',
+    f'{{"digest":"{WRONG}","digest":"{RIGHT}"}}', f'["{RIGHT}"]', f'"{RIGHT}"', "true", "\x00", "\ud800",
+    "{" * 5_000, "[" * 100_000, f'{{"reason":{BIG}}}',
+    '{"digest":"\\ud800"}', "digest=" + WRONG, '{"reason":"a\nb"}',
 ]  # fmt: skip
 DENY = ['{"digest":null}', '{"digest":""}', '{"reason":null}', '{"denier":null}', '{"Reason":"no"}', "[]"]
 AMEND = [
@@ -62,6 +66,7 @@ MANY = [
     '{"verdict":"approve","items":null}', '{"verdict":"approve","items":[null]}',
     '{"verdict":"approve","items":[]}', '{"verdict":"approve","items":{}}',
     '{"verdict":"approve","items":[{"id":"@id@","digest":null}]}',
+    '{"verdict":"approve","items":@item@}', '{"verdict":"approve","items":[{"id":"@id@","digest":""}]}',
     '{"verdict":"approve","items":[{"id":"@id@"}]}', '{"verdict":"approve","items":[[@item@]]}',
     '{"verdict":"approve","items":[{"id":"@id@","digest":"@right@","digest":"@right@"}]}',
     '{"verdict":"approve","items":[{"id":"\\ud800","digest":"@right@"}]}',
@@ -76,12 +81,18 @@ ALLOW = [
     '{"action":"deploy","principal":"agent","seconds":"60"}',
     '{"action":"deploy","principal":"agent","seconds":true}',
     '{"action":"deploy","principal":"agent","seconds":-1}',
+    '{"action":"deploy","principal":"agent","seconds":0}',
+    '{"action":"deploy","principal":"agent","seconds":0.5}',
+    '{"action":"deploy","principal":"agent","seconds":86401}',
     '{"action":"deploy","principal":"agent","seconds":1e300}',
     '{"action":"deploy","principal":"agent","seconds":1e999}',
     '{"action":"deploy","principal":"agent","seconds":60,"seconds":6}',
     '{"action":"deploy","principal":"agent","seconds":60,"sessionkey":"s"}',
     '{"action":"wipe_database","principal":"agent","seconds":60}',
     '{"action":"Wipe-\\u200bDatabase","principal":"agent","seconds":60}',
+    '{"action":"\\uff57ipe_database","principal":"agent","seconds":60}',
+    '{"action":"wipe.database ","principal":"agent","seconds":60}',
+    '{"action":"\\u200b","principal":"agent","seconds":60}',
     '{"action":" ","principal":"agent","seconds":60}', '{"action":"deploy","principal":" ","seconds":60}',
 ]  # fmt: skip
 AWAY = [
@@ -113,10 +124,9 @@ def ask(server: Running, **more: object) -> dict[str, Any]:
     return server.agent.post("/confirm", json=SUBMIT | {"accepts_edits": True} | more).json()
 
 
-def say(client: httpx2.Client, path: str, body: str) -> httpx2.Response:
-    return client.post(
-        path, content=body.encode("utf-8", "surrogatepass"), headers={"content-type": "application/json"}
-    )
+def say(client: httpx2.Client, path: str, body: str, encoding: str = "utf-8") -> httpx2.Response:
+    content = body.encode(encoding, "surrogatepass")
+    return client.post(path, content=content, headers={"content-type": "application/json"})
 
 
 @pytest.mark.parametrize(
@@ -136,10 +146,11 @@ def test_a_body_that_may_mean_something_else_decides_nothing(
     for body in bodies:
         answer = say(client, f"/confirm/{made['id']}/{verb}", body.replace(RIGHT, made["digest"]))
         assert answer.status_code in (400, 409), (body[:80], answer.text)
+    right = f'{{"digest":"{made["digest"]}"}}'
+    assert say(client, f"/confirm/{made['id']}/{verb}", right, "utf-16").status_code == 400
     stored = server.stored(made["id"])
     assert (stored.status, stored.digest) == ("pending", made["digest"])
     assert server.rows("SELECT count(*) FROM votes WHERE request_id = ?", made["id"]) == [(0,)]
-    right = f'{{"digest":"{made["digest"]}"}}'
     assert say(server.people["alice"], f"/confirm/{made['id']}/approve", right).status_code == 200
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from whet.contract.errors import ConfigError
 from whet_confirm.names import action_key, is_high_risk
 from whet_confirm.policy import Facts, parse_path
 from whet_confirm.policy_file import PolicyFile, load_policy, parse_policy
-from whet_confirm.quorum import describe, is_met, parse_quorum
+from whet_confirm.quorum import describe
 
 NOON_MONDAY = 1_789_992_000.0  # 2026-09-21 12:00 UTC
 
@@ -111,26 +112,6 @@ def test_yaml_says_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("condition", "details", "fits"),
-    [
-        ('"$.env" = "prod*"', {"env": "production"}, True),
-        ('"$.amount" = {gt = 100}', {"amount": True}, False),
-        ('"$.amount" = {ge = 1, lt = 5}', {"amount": 5}, False),
-        ('"$.items[*].name" = "db"', {"items": [{"name": "x"}, {"name": "db"}]}, True),
-        ('"$.force" = {exists = false}', {}, True),
-        ('"$.env" = ["a", "b"]', {"env": "b"}, True),
-        ('"$.amount" = {not = {gt = 100}}', {"amount": 100}, True),
-        ('"$.items[*]" = "db"', {"items": "db"}, False),
-        ('"items[0]" = 2', {"items": {"0": 2}}, False),
-        ('"$.a" = 1, "$.b" = 2', {"a": 1, "b": 2}, True),
-    ],
-)
-def test_conditions_on_details(tmp_path, condition, details, fits):
-    rules = policy(f'[[rules]]\neffect="deny"\ndetails = {{ {condition} }}\n', tmp_path)
-    assert (rules.judge(facts(details=details)).effect == "deny") is fits
-
-
-@pytest.mark.parametrize(
     ("line", "times", "fits"),
     [
         ('hours="09:00-18:00"', ("09:00", "12:00", "17:59"), True),
@@ -143,6 +124,7 @@ def test_conditions_on_details(tmp_path, condition, details, fits):
         ('hours="09:00-18:00"\ndays=["tue"]', ("12:00",), False),
         ('days=["sun", "Monday"]', ("00:00", "23:59"), True),
         ('days=["tue"]', ("00:00", "23:59"), False),
+        ('hours="00:00-24:00"\ndays=["tue"]', ("00:00", "12:00"), False),
         ('hours="10:00-10:00"', ("10:00",), False),
         ('hours="21:00-21:01"\ntimezone="Asia/Tokyo"', ("12:00",), True),
     ],
@@ -223,6 +205,7 @@ def test_a_broken_file_says_where(tmp_path, text, says):
         ("[*]", ("*",)),
         ("[3]", (3,)),
         ("$.*", ("*",)),
+        ("$[0]", (0,)),
         ("$['x'][\"y\"]", ("x", "y")),
     ],
 )
@@ -230,9 +213,15 @@ def test_paths(text, steps):
     assert parse_path(text) == steps
 
 
-@pytest.mark.parametrize("text", ["", "$", "$.", "a..b", "a[x]", "a[1", "a]", "$.a b[-1]"])
+@pytest.mark.parametrize("text", ["$.", "$..a", "a..b", "$.a[", "a[x]", "a[1", "a]", "$.a b[-1]"])
 def test_what_is_no_path(text):
-    with pytest.raises(ValueError, match=r"is not a path like|names nothing"):
+    with pytest.raises(ValueError, match="is not a path like"):
+        parse_path(text)
+
+
+@pytest.mark.parametrize("text", ["", "$"])
+def test_a_path_names_something(text):
+    with pytest.raises(ValueError, match=f"'{re.escape(text)}' names nothing"):
         parse_path(text)
 
 
@@ -406,20 +395,3 @@ def test_a_redacted_name_that_would_match_no_field_is_refused(name: str) -> None
 def test_redacted_names_may_have_wildcards() -> None:
     names = ("customer", "*_iban", "api-ke?")
     assert parse_policy(f"redact = {list(names)}\n", Path("policy.toml")).redact == names
-
-
-@pytest.mark.parametrize(
-    ("quorum", "people", "met"),
-    [
-        ("1", ["x"], True),
-        ("2", ["x"], False),
-        ("2 of ops", ["alice", "carol"], False),
-        ("2 of ops and 1 of security", ["alice", "bob", "carol"], True),
-        ("1 of ops and 1 of security", ["bob"], False),  # bob is in both, but sits once
-        ("1 of ops and 1 of security", ["bob", "alice"], True),
-        ("2 of ops and 1 of security or 1 of admins", ["root"], True),
-    ],
-)
-def test_quorums_need_distinct_people(quorum, people, met):
-    groups = {"ops": ("alice", "bob"), "security": ("carol", "bob"), "admins": ("root",)}
-    assert is_met(parse_quorum(quorum), people, groups) is met

@@ -142,6 +142,12 @@ def test_a_text_is_cut_at_what_vendors_count(text: str, limit: int, kept: tuple[
     assert shown.one_line("a\nb", 300) == ("a⏎b", False) and shown.count_units("a😀") == 3
 
 
+@each("text", ["😀" * 900, "x" * 1_001, "x" * 300_000, "\u202e" * 900])
+def test_a_text_that_was_cut_fits_with_what_is_said_of_it(text: str) -> None:
+    kept, was_cut = shown.fit_text(text, 1_000)
+    assert was_cut and shown.count_units(kept) <= 1_000
+
+
 def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
     details = {"api-key": "x", "inner": [{"Password": "y", "n": {"odd": 1}}], "token": "", "key": 7}
     assert shown.redact(details, ("O?D",)) == {
@@ -245,15 +251,16 @@ def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
 
 
 def test_a_channel_is_left_alone_after_four_failures_for_longer_each_time() -> None:
-    breaker = Breaker()
+    breaker, now_s = Breaker(), 100.0
     for _ in range(3):
-        breaker.record_failure(100.0, "down")
-    assert not breaker.is_open and breaker.wait_s(100.0) == 0.0 and breaker.reason == "down"
+        breaker.record_failure(now_s, "down")
+    assert not breaker.is_open and breaker.wait_s(now_s) == 0.0 and breaker.reason == "down"
     waits: list[float] = []
     for _ in range(7):
-        breaker.record_failure(100.0, "still")
-        waits.append(breaker.wait_s(100.0))
-        breaker.open_until_s = 0.0
+        breaker.record_failure(now_s, "still")
+        waits.append(breaker.wait_s(now_s))
+        now_s += waits[-1]
+        assert breaker.wait_s(now_s) == 0.0
     assert waits == [15.0, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0] and breaker.is_open
     breaker.record_success()
     assert (breaker.is_open, breaker.reason, breaker.wait_s(0.0)) == (False, "", 0.0)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -15,14 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from tests.confirm.running import SUBMIT, Running, ToolUse, answered, field_of, request
-from tests.support import each, ended, wait_until
+from tests.support import ended, wait_until
 from whet.clock import SystemClock
 from whet.web.guard import make_site_address
 from whet.web.line import WebConnection
 from whet.web.protocol import LimitedProtocol
 from whet.web.sessions import Sessions
 from whet_confirm import tokens
-from whet_confirm.addresses import AddressRefused, resolve
 from whet_confirm.http import heartbeat
 from whet_confirm.records import Caller
 from whet_confirm.service import ConfirmService
@@ -456,15 +454,3 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
             )
             assert {*lines} <= {": beat", ""}  # it ends
         wait_until(lambda: not server.service.hub.streams)
-
-
-@each(
-    "url",
-    ["http://127.0.0.1/", "http://10.0.0.1/", "http://169.254.169.254/latest", "http://[::1]/", "http://0.0.0.0/",
-     "http://[::ffff:127.0.0.1]/", "http://[2002:7f00:1::]/", "http://[fe80::1]/", "http://100.64.0.1/",
-     "http://224.0.0.1/", "http://user:pw@example.com/", "file:///etc/passwd", "http://localhost:80/"]
-)  # fmt: skip
-def test_addresses_that_are_not_public_are_refused(url):
-
-    with pytest.raises(AddressRefused):
-        asyncio.run(resolve(url, allow_private=False))

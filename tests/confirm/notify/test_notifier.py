@@ -21,7 +21,6 @@ from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.contract.errors import ConfigError
 from whet.vendors.signing import sign_headers, webhook_key
-from whet_confirm.notify.breaker import Breaker, retry_delay_s
 from whet_confirm.notify.settings import NotifyPersonText, People, read_channels
 
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
@@ -286,19 +285,3 @@ def test_news_of_an_older_database_are_still_told_once(tmp_path: Path) -> None:
 
     asyncio.run(play())
     again.close()
-
-
-def test_a_breaker_opens_waits_and_closes() -> None:
-    breaker = Breaker()
-    for _ in range(3):
-        breaker.record_failure(100.0, "down")
-    assert breaker.wait_s(100.0) == 0 and not breaker.is_open
-    breaker.record_failure(100.0, "down")
-    assert breaker.is_open and breaker.wait_s(100.0) == 15.0 and breaker.wait_s(116.0) == 0
-    breaker.record_failure(116.0, "down")
-    assert breaker.wait_s(116.0) == 30.0
-    breaker.record_success()
-    assert breaker.wait_s(116.0) == 0 and breaker.reason == ""
-    breaker.record_failure(200.0, "429", retry_after_s=7.0)
-    assert breaker.wait_s(200.0) == 7.0 and not breaker.is_open
-    assert [retry_delay_s(n, 0.0) for n in (1, 2, 3, 10)] == [1.0, 2.0, 4.0, 60.0]
