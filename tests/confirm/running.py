@@ -101,18 +101,18 @@ class Running:
     def client(self, role: str = "", name: str = "") -> httpx2.Client:
         """A client with a token of `role` for the principal `name` (else the role's name); none for ""."""
         headers = {"authorization": f"Bearer {self.token(role, name or role)}"} if role else {}
-        made = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
-        self.clients.append(made)
-        return made
+        client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
+        self.clients.append(client)
+        return client
 
     def page(self, cookie: str = "") -> Any:
         """A browser in front of the pages."""
-        made = self.client()
-        made.base_url = f"http://127.0.0.1:{self.page_port}"
-        made.headers["origin"] = str(made.base_url).rstrip("/")
+        client = self.client()
+        client.base_url = f"http://127.0.0.1:{self.page_port}"
+        client.headers["origin"] = str(client.base_url).rstrip("/")
         if cookie:
-            made.headers["cookie"] = cookie
-        return made
+            client.headers["cookie"] = cookie
+        return client
 
     def signed_in(self, name: str, role: str = "approve") -> Any:
         """A browser whose person has signed in with a token."""
@@ -190,9 +190,9 @@ class Running:
 def outside(places: ServicePaths) -> apsw.Connection:
     """A connection that is not the service's, through the same SQLite library: another one in this process
     would drop the service's locks when it closes the file."""
-    made = apsw.Connection(str(places.database))
-    made.set_busy_timeout(30_000)
-    return made
+    connection = apsw.Connection(str(places.database))
+    connection.set_busy_timeout(30_000)
+    return connection
 
 
 def field_of(page: str, name: str) -> str:

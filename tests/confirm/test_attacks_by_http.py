@@ -80,8 +80,8 @@ def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path: Path
     receiver.daemon_threads = True
     threading.Thread(target=receiver.serve_forever, args=(0.02,), daemon=True).start()
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
-        made = ask(server, callback_url=f"http://127.0.0.1:{receiver.server_port}/first")
-        server.client("approve", "alice").post(f"/confirm/{made['id']}/deny")
+        request = ask(server, callback_url=f"http://127.0.0.1:{receiver.server_port}/first")
+        server.client("approve", "alice").post(f"/confirm/{request['id']}/deny")
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         due: list[Any] = []
         callbacks.start_due(due.append)

@@ -40,8 +40,10 @@ def fill(folder: Path, count: int) -> ServicePaths:
     def one(db: apsw.Connection, number: int) -> None:
         hands.pass_by(0.5)
         tx = Tx(db, timeline.now_s(), service.key)
-        made = judge_submission(Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s)
-        request = store(tx, made, 10**9, 1, RiskReadings()).request
+        judged = judge_submission(
+            Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s
+        )
+        request = store(tx, judged, 10**9, 1, RiskReadings()).request
         assert request is not None
         if number % 4 < 2:
             verdict = "approve" if number % 4 == 0 else "deny"
@@ -172,9 +174,9 @@ def test_a_vote_without_the_signature_that_its_rule_demands_is_found(tmp_path):
 
     def work(db: apsw.Connection) -> None:
         tx = Tx(db, service.timeline.now_s(), service.key)
-        made = judge_submission(Submission("deploy", "", {}), AGENT, POLICY, tx.now_s)
-        strict = msgspec.structs.replace(made.request, plan=ApprovalPlan(needs_passkey=True))
-        request = store(tx, msgspec.structs.replace(made, request=strict), 10**9, 1, RiskReadings()).request
+        judged = judge_submission(Submission("deploy", "", {}), AGENT, POLICY, tx.now_s)
+        strict = msgspec.structs.replace(judged.request, plan=ApprovalPlan(needs_passkey=True))
+        request = store(tx, msgspec.structs.replace(judged, request=strict), 10**9, 1, RiskReadings()).request
         assert request is not None
         requests.cast_vote(tx, request, ALICE, ("approve", ""), {})
 

@@ -79,19 +79,19 @@ def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None
     policy = '[groups]\nops = ["alice", "bob", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "3 of ops"\n'
     (tmp_path / "policy.toml").write_text(policy)
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        made = ask(server)
+        request = ask(server)
         everyone = {name: server.client("approve", name) for name in ("alice", "bob", "carol", "dora")}
         for giver, stand_in in (("alice", "bob"), ("bob", "carol"), ("carol", "alice")):
             until = {"stand_in": stand_in, "until": time.time() + 600}
             assert everyone[giver].post("/delegations", json=until).status_code == 201
-        url = f"/confirm/{made['id']}/approve"
+        url = f"/confirm/{request['id']}/approve"
         assert everyone["dora"].post(url).status_code == 403
         assert [everyone[name].post(url).status_code for name in ("alice", "alice", "bob")] == [202] * 3
         until = {"stand_in": "dora", "until": time.time() + 600}
         assert everyone["bob"].post("/delegations", json=until).status_code == 201  # after he has voted
         assert everyone["carol"].post(url).status_code == 403  # she has lent hers, and lost his
         assert everyone["dora"].post(url).status_code == 200
-        assert server.stored(made["id"]).resolved_by == "alice, bob, dora"
+        assert server.stored(request["id"]).resolved_by == "alice, bob, dora"
 
 
 def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None:
@@ -119,32 +119,32 @@ def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None
 )
 def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path: Path, host: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made, person = ask(server), server.signed_in("alice")
-        shown = person.get(f"/r/{made['id']}").text
+        request, person = ask(server), server.signed_in("alice")
+        shown = person.get(f"/r/{request['id']}").text
         csrf = field_of(shown, "csrf")
-        form = {"csrf": csrf, "verdict": "approve", "digest": made["digest"], "sure": "yes"}
+        form = {"csrf": csrf, "verdict": "approve", "digest": request["digest"], "sure": "yes"}
         heads = {"host": host, "origin": f"http://{host}"}
-        answer = person.post(f"/r/{made['id']}/decide", data=form, headers=heads)
+        answer = person.post(f"/r/{request['id']}/decide", data=form, headers=heads)
         # With a port that there is not the name is still ours: whoever sends that is no browser.
         is_known = host.startswith("localhost:9")
         assert answer.status_code == 303 if is_known else 400 <= answer.status_code < 500
-        assert server.stored(made["id"]).is_pending is not is_known
+        assert server.stored(request["id"]).is_pending is not is_known
 
 
 def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = [ask(server, accepts_edits=True) for _ in range(3)]
+        requests = [ask(server, accepts_edits=True) for _ in range(3)]
         risky = ask(server, action="wipe_database")
         alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
-        for one in (made[0], made[1], risky):
+        for one in (requests[0], requests[1], risky):
             alice.get(f"/confirm/{one['id']}")
-        change = {"details": {"version": "9"}, "digest": made[1]["digest"]}
-        assert bob.post(f"/confirm/{made[1]['id']}/amend", json=change).status_code == 200
-        items = [{"id": one["id"], "digest": one["digest"]} for one in (made[0], *made, risky)]
+        change = {"details": {"version": "9"}, "digest": requests[1]["digest"]}
+        assert bob.post(f"/confirm/{requests[1]['id']}/amend", json=change).status_code == 200
+        items = [{"id": one["id"], "digest": one["digest"]} for one in (requests[0], *requests, risky)]
         answer = alice.post("/decisions", json={"verdict": "approve", "items": items})
         counted = [one["counted"] for one in answer.json()["outcomes"]]
         assert counted == [True, False, False, False, False]
-        assert server.stored(made[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
+        assert server.stored(requests[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
 
 
 def test_the_names_of_people_and_tokens_are_one_space(tmp_path: Path) -> None:

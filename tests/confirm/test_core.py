@@ -53,17 +53,19 @@ def test_time_never_goes_back():
 def test_a_grant_is_checked_offline(tmp_path):
     with Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        assert agent.get(f"/confirm/{made['id']}/grant").status_code == 409
-        alice.post(made["approve_url"])
-        grant = agent.get(f"/confirm/{made['id']}/grant").json()["grant"]
+        request = agent.post("/confirm", json=SUBMIT).json()
+        assert agent.get(f"/confirm/{request['id']}/grant").status_code == 409
+        alice.post(request["approve_url"])
+        grant = agent.get(f"/confirm/{request['id']}/grant").json()["grant"]
         jwk = agent.get("/keys").json()["keys"][0]
         now_s = server.service.timeline.now_s()
     key = PublicKey.parse(jwk["x"])
-    digest = request_digest(made["id"], SUBMIT["action"], SUBMIT["details"], "agent", "", made["expires_at"])
-    assert digest == made["digest"]
+    digest = request_digest(
+        request["id"], SUBMIT["action"], SUBMIT["details"], "agent", "", request["expires_at"]
+    )
+    assert digest == request["digest"]
     checked = check_grant(grant, key, digest=digest, now_s=now_s)
-    assert (checked.sub, checked.approved_by) == (made["id"], "alice")
+    assert (checked.sub, checked.approved_by) == (request["id"], "alice")
     head, body, signature = grant.split(".")
     bad = [f"{head}.{body[:-2]}AA.{signature}", f"{head}.{body}.{signature[:-4]}AAAA", "x", "a.b.c", ""]
     for text in bad:
@@ -302,16 +304,16 @@ def test_every_documented_answer_fits_its_schema(shared):
 
     first = agent.post("/confirm", json=SUBMIT)
     fits(first, "/confirm", "post")
-    made = first.json()
-    fits(agent.get(f"/confirm/{made['id']}"), "/confirm/{id}", "get")
-    fits(alice.post(made["approve_url"]), "/confirm/{id}/approve", "post")
-    fits(alice.post(made["approve_url"]), "/confirm/{id}/approve", "post")
+    request = first.json()
+    fits(agent.get(f"/confirm/{request['id']}"), "/confirm/{id}", "get")
+    fits(alice.post(request["approve_url"]), "/confirm/{id}/approve", "post")
+    fits(alice.post(request["approve_url"]), "/confirm/{id}/approve", "post")
     fits(
-        agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]}),
+        agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]}),
         "/confirm/{id}/consume",
         "post",
     )
-    fits(agent.get(f"/confirm/{made['id']}"), "/confirm/{id}", "get")
+    fits(agent.get(f"/confirm/{request['id']}"), "/confirm/{id}", "get")
     fits(alice.get("/audit"), "/audit", "get")
     fits(agent.get("/health"), "/health", "get")
     fits(agent.get("/confirm"), "/confirm", "get")

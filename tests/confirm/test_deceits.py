@@ -206,9 +206,9 @@ def test_a_yes_is_for_the_version_that_was_looked_at(server: Running) -> None:
 
 def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
     """Trailers, lists, queries, other schemes and headers, and a connection that somebody else has used."""
-    made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+    request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     token = server.token("approve", "alice")
-    path, host = f"POST /confirm/{made['id']}/approve HTTP/1.1", f"Host: 127.0.0.1:{server.port}"
+    path, host = f"POST /confirm/{request['id']}/approve HTTP/1.1", f"Host: 127.0.0.1:{server.port}"
     close = "Connection: close"
     good = f"GET /confirm HTTP/1.1\r\n{host}\r\nAuthorization: Bearer {token}\r\n\r\n"
     basic = base64.b64encode(f"alice:{token}".encode()).decode()
@@ -236,11 +236,11 @@ def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
     for raw in whole:
         status, _ = answered(server.raw(raw.encode("latin-1")))
         assert status in (400, 401, 429), raw
-        assert server.stored(made["id"]).is_pending, raw
+        assert server.stored(request["id"]).is_pending, raw
     # Behind a call of hers on the same connection.
     both = server.raw(f"{good}{path}\r\n{host}\r\n{close}\r\nContent-Length: 0\r\n\r\n".encode())
     assert both.startswith(b"HTTP/1.1 200") and both.count(b"HTTP/1.1 401") + both.count(b"HTTP/1.1 429") == 1
-    assert server.stored(made["id"]).is_pending
+    assert server.stored(request["id"]).is_pending
 
 
 def test_a_trailer_names_no_host_origin_or_key_either(server: Running) -> None:
@@ -258,18 +258,18 @@ def test_a_trailer_names_no_host_origin_or_key_either(server: Running) -> None:
 
 def test_who_may_both_ask_and_decide_does_not_do_both(server: Running) -> None:
     root, alice = server.client("admin", "root"), server.client("approve", "alice")
-    made = root.post("/confirm", json=SUBMIT).json()
+    request = root.post("/confirm", json=SUBMIT).json()
     for verb in ("approve", "deny"):
-        assert root.post(f"/confirm/{made['id']}/{verb}").status_code == 403
+        assert root.post(f"/confirm/{request['id']}/{verb}").status_code == 403
     other = server.client("approve", "root")  # a second token of the same name
-    assert other.post(f"/confirm/{made['id']}/approve").status_code == 403
-    item = {"id": made["id"], "digest": made["digest"]}
+    assert other.post(f"/confirm/{request['id']}/approve").status_code == 403
+    item = {"id": request["id"], "digest": request["digest"]}
     assert (
         root.post("/decisions", json={"verdict": "approve", "items": [item]}).json()["outcomes"][0]["counted"]
         is False
     )
     assert alice.post("/confirm", json=SUBMIT).status_code == 403
-    assert server.stored(made["id"]).is_pending
+    assert server.stored(request["id"]).is_pending
 
 
 def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Running) -> None:

@@ -123,16 +123,16 @@ def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(tmp_path
         )
         agent = server.client("submit", "agent")
         index_pages.overwrite(server.places.database, "whitelisted", b"ping_it", b"pay_all")
-        made = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
-        assert made.json()["status"] == "pending"
+        answer = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
+        assert answer.json()["status"] == "pending"
 
 
 def test_a_request_found_under_another_id_is_not_used(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
+        request = agent.post("/confirm", json=SUBMIT).json()
         index_pages.overwrite(
-            server.places.database, "sqlite_autoindex_requests_1", made["id"].encode(), b"0" * 22
+            server.places.database, "sqlite_autoindex_requests_1", request["id"].encode(), b"0" * 22
         )
         assert alice.get(f"/confirm/{'0' * 22}").status_code == 404
         assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404

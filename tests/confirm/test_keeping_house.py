@@ -24,8 +24,8 @@ _ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
 def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) -> None:
     hands = ToolUse()
     with Running(tmp_path, upkeep=False, hands=hands) as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        broken = server.service.get(made)
+        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        broken = server.service.get(request)
         assert broken is not None
         spoil(server.places.database, broken, f"description = {NO_TEXT}")
         hands.pass_by(4000.0)
@@ -77,17 +77,17 @@ def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:
     hands = ToolUse()
     with Running(tmp_path, upkeep=False, hands=hands) as server:
         agent, key = server.client("submit", "agent"), {"idempotency-key": "k"}
-        made = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
+        request = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
         upkeep = Upkeep(server.service)
         hands.pass_by(48 * 3600.0)
         server.run(upkeep.tick())
-        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == made
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == request
         hands.pass_by(3599.0)  # it looks once an hour
         server.run(upkeep.tick())
         assert server.rows("SELECT count(*) FROM idempotency") == [(1,)]
         hands.pass_by(1.0)
         server.run(upkeep.tick())
-        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != made
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != request
 
 
 def _altered(service: ConfirmService, changed: str) -> None:
@@ -134,7 +134,7 @@ def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(
 
 def test_an_event_whose_data_was_altered_is_still_shown(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         _altered(server.service, "UPDATE events SET data = 'junk'")
-        (event,) = server.service.log.history(request_id=made)
+        (event,) = server.service.log.history(request_id=request)
         assert describe_event(event)["word"].endswith("(its data can't be read)")

@@ -32,11 +32,11 @@ def ask(service: ConfirmService, *given: Submission, who: Caller = AGENT) -> lis
     policy, now_s = service.policy_file.policy, service.timeline.now_s()
 
     def write(tx: Tx) -> list[ConfirmRequest]:
-        made = (
+        outcomes = (
             submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000, RiskReadings())
             for one in given
         )
-        return [one.request for one in made if one.request is not None]
+        return [one.request for one in outcomes if one.request is not None]
 
     return service.database.write_now(lambda db: write(Tx(db, now_s, service.key)))
 
@@ -62,9 +62,9 @@ class Past(Desk):
 
 @pytest.fixture
 def past(tmp_path: Path) -> Iterator[Past]:
-    made = Past(tmp_path)
-    yield made
-    made.close()
+    desk = Past(tmp_path)
+    yield desk
+    desk.close()
 
 
 def test_requests_are_found_by_every_word_in_any_of_their_texts(past: Past) -> None:
@@ -184,13 +184,13 @@ def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
     hands = ToolUse()
     hands.wall_s = 2_000_000_000.0  # 2033-05-18 03:33:20 UTC
     with Running(tmp_path, upkeep=False, hands=hands) as server:
-        (made,) = ask(server.service, Submission("deploy", "d"))
+        (request,) = ask(server.service, Submission("deploy", "d"))
         person = server.signed_in("alice")
         text = person.get("/log").text
         size = server.service.log.state().size
         assert f"Verified up to event {size}</b> at 2033-05-18 03:33:20 UTC" in text
         assert "1 record agree" in text and server.service.key.id in text and "none yet" in text
-        touch(server.places, "UPDATE requests SET action = 'wipe' WHERE id = ?", made.id)
+        touch(server.places, "UPDATE requests SET action = 'wipe' WHERE id = ?", request.id)
         hands.pass_by(10.0)
         assert "Verified up to" in person.get("/log").text  # what was found ten seconds ago will do
         hands.pass_by(0.1)
@@ -229,9 +229,9 @@ def test_the_history_is_read_in_pages_of_fifty(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         person = server.signed_in("alice")
         assert "No request was ever made" in person.get("/history").text
-        made = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
+        request = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
         listed = lambda text: re.findall(r"<code>(act-\d+)</code>", text)  # noqa: E731
-        names = [one.action for one in reversed(made)]
+        names = [one.action for one in reversed(request)]
         page = person.get("/history").text
         assert listed(page) == names[:50]
         (older,) = re.findall(r"before=(\d+)", page)

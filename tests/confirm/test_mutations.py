@@ -179,8 +179,8 @@ def test_a_service_rolled_back_to_any_earlier_state_does_not_start(tmp_path: Pat
         steps = ROLLED_BACK // 4
         for number in range(steps):
             shutil.copytree(home, kept / str(number))
-            made = agent.post("/confirm", json=SUBMIT).json()
-            alice.post(f"/confirm/{made['id']}/approve")
+            request = agent.post("/confirm", json=SUBMIT).json()
+            alice.post(f"/confirm/{request['id']}/approve")
         where = server.places
     shutil.copy(where.checkpoints, witness)
     served = []

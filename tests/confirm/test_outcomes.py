@@ -254,15 +254,15 @@ async def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path: P
 
 async def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path: Path) -> None:
     with closing(People(tmp_path)) as people:
-        made = [await people.submit("plain") for _ in range(3)]
+        requests = [await people.submit("plain") for _ in range(3)]
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 0
-        people.hands.pass_by(made[0].timeout_seconds)
+        people.hands.pass_by(requests[0].timeout_seconds)
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 2
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 1
         more = [await people.submit("plain") for _ in range(3)]
         assert await people.service.change(lambda tx: decide.expire_all(tx, 2)) == 2
         assert await people.service.change(lambda tx: decide.expire_all(tx, 2)) == 1
-        ended = [people.service.get(one.id) for one in (*made, *more)]
+        ended = [people.service.get(one.id) for one in (*requests, *more)]
         assert {(one.status, one.resolved_by) for one in ended if one} == {("expired", "system:timeout")}
         reasons = [one.reason for one in ended if one]
         assert reasons == [""] * 3 + ["the service's clock was corrected"] * 3

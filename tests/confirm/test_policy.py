@@ -287,9 +287,9 @@ def test_quorum_over_http(ruled):
     server, _, _ = ruled
     agent = server.client("submit", "agent")
     alice, bob, carol, dave = (server.client("approve", name) for name in ("alice", "bob", "carol", "dave"))
-    made = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
-    assert made["timeout_seconds"] == 7200
-    path = f"/confirm/{made['id']}"
+    request = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
+    assert request["timeout_seconds"] == 7200
+    path = f"/confirm/{request['id']}"
     assert dave.post(f"{path}/approve").status_code == 403
     first = alice.post(f"{path}/approve")
     assert first.status_code == 202 and first.json()["status"] == "pending" and first.json()["approvals"] == 1
@@ -313,12 +313,12 @@ def test_review_time_and_named_approvers(ruled):
         server.client("approve", "alice"),
         server.client("approve", "bob"),
     )
-    made = agent.post("/confirm", json={"action": "slow", "description": "d"}).json()
-    assert bob.post(made["approve_url"]).status_code == 403
-    early = alice.post(made["approve_url"])
+    request = agent.post("/confirm", json={"action": "slow", "description": "d"}).json()
+    assert bob.post(request["approve_url"]).status_code == 403
+    early = alice.post(request["approve_url"])
     assert early.status_code == 425 and early.headers["retry-after"] == "5"
     hands.pass_by(5)
-    assert alice.post(made["approve_url"]).status_code == 200
+    assert alice.post(request["approve_url"]).status_code == 200
 
 
 def test_denied_by_policy_is_recorded(ruled):
@@ -332,14 +332,14 @@ def test_denied_by_policy_is_recorded(ruled):
 def test_nobody_answers_and_the_next_group_is_told_at_half_time(ruled):
     server, _, hands = ruled
     agent = server.client("submit", "agent")
-    made = agent.post("/confirm", json={"action": "up", "description": "d", "timeout_seconds": 100}).json()
+    request = agent.post("/confirm", json={"action": "up", "description": "d", "timeout_seconds": 100}).json()
     hands.pass_by(49)
     server.run(_tick(server))
     assert not server.rows("SELECT 1 FROM events WHERE kind = 'escalated'")
     hands.pass_by(2)
     server.run(_tick(server))
-    assert server.rows("SELECT request_id FROM events WHERE kind = 'escalated'") == [(made["id"],)]
-    assert agent.get(f"/confirm/{made['id']}").json()["escalated_at"]
+    assert server.rows("SELECT request_id FROM events WHERE kind = 'escalated'") == [(request["id"],)]
+    assert agent.get(f"/confirm/{request['id']}").json()["escalated_at"]
 
 
 async def _tick(server):
@@ -351,8 +351,8 @@ async def _tick(server):
 def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
     server, path, _ = ruled
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-    made = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
-    alice.post(made["approve_url"])
+    request = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
+    alice.post(request["approve_url"])
     before = server.service.policy_file.policy.version
     path.write_text("[[rules]\n")
     server.run(_tick(server))
@@ -363,9 +363,9 @@ def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
     after = server.service.policy_file.policy.version
     assert after != before and not server.service.policy_file.error
     # The plan changed, so the approval given under the old one is void.
-    assert alice.post(made["approve_url"]).json()["approvals"] == 1
-    assert server.client("approve", "bob").post(made["approve_url"]).status_code == 200
-    assert agent.get(f"/confirm/{made['id']}").json()["policy_version"] == after
+    assert alice.post(request["approve_url"]).json()["approvals"] == 1
+    assert server.client("approve", "bob").post(request["approve_url"]).status_code == 200
+    assert agent.get(f"/confirm/{request['id']}").json()["policy_version"] == after
     kinds = [row[0] for row in server.rows("SELECT kind FROM events")]
     assert "policy_broken" in kinds and "policy_changed" in kinds and "replanned" in kinds
 
@@ -375,13 +375,13 @@ def test_whitelist_entries_end(tmp_path):
     with Running(tmp_path, hands=hands) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         entry = {"action": "deploy", "principal": "agent", "session_key": "s1", "seconds": 60}
-        made = admin.post("/whitelist", json=entry).json()
+        added = admin.post("/whitelist", json=entry).json()
         assert agent.post("/confirm", json=SUBMIT).status_code == 202  # another session
         assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 200
         hands.pass_by(61)
         assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 202
-        assert admin.delete(f"/whitelist/{made['id']}").status_code == 200
-        assert admin.delete(f"/whitelist/{made['id']}").status_code == 404
+        assert admin.delete(f"/whitelist/{added['id']}").status_code == 200
+        assert admin.delete(f"/whitelist/{added['id']}").status_code == 404
         assert admin.post("/whitelist", json=entry | {"seconds": 90_000}).status_code == 400
         assert admin.post("/whitelist", json={"action": "a", "principal": "b"}).status_code == 400
 

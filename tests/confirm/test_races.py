@@ -26,9 +26,9 @@ async def race(service: ConfirmService, hands: ToolUse, dice: random.Random) -> 
     """Let everybody at a few requests while their time runs out; gives how they ended."""
     requests: list[ConfirmRequest] = []
     for number in range(AT_ONCE):
-        made = await service.submit(AGENT, Submission(f"act{number}", "d", timeout_s=30))
-        assert made.request is not None
-        requests.append(made.request)
+        submitted = await service.submit(AGENT, Submission(f"act{number}", "d", timeout_s=30))
+        assert submitted.request is not None
+        requests.append(submitted.request)
     deadline_s = requests[0].expires_at
     hands.pass_by(deadline_s - service.timeline.now_s() - 0.003)
     outcomes: dict[str, list[RequestOutcome]] = {one.id: [] for one in requests}

@@ -214,26 +214,26 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
 
 
 def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None:
-    made = [
+    entries = [
         change(
             desk, lambda tx, s=seconds: whitelist.add(tx, WhitelistRequest(" Read ", "*", "s1", s), "root")
         )
         for seconds in (1, 86_400)
     ]
-    assert [(one.action, one.principal, one.session_key, one.expires_at) for one in made] == [
+    assert [(one.action, one.principal, one.session_key, one.expires_at) for one in entries] == [
         ("read", "*", "s1", NOW_S + 1),
         ("read", "*", "s1", NOW_S + 86_400),
     ]
-    change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
-    with pytest.raises(NotFound, match=f"there is no grant or whitelist entry {made[0].id} in force"):
-        change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
+    change(desk, lambda tx: whitelist.remove(tx, entries[0].id, "root"))
+    with pytest.raises(NotFound, match=f"there is no grant or whitelist entry {entries[0].id} in force"):
+        change(desk, lambda tx: whitelist.remove(tx, entries[0].id, "root"))
     found = desk.service.database.read_now(lambda db: whitelist.list_entries(db, NOW_S))
     assert [(one.id, one.created_by, one.created_at, one.revoked_at, one.is_running) for one in found] == [
-        (made[1].id, "root", NOW_S, None, True),
-        (made[0].id, "root", NOW_S, NOW_S, False),
+        (entries[1].id, "root", NOW_S, None, True),
+        (entries[0].id, "root", NOW_S, NOW_S, False),
     ]
     assert [one["expires_at"] for one in events(desk, "whitelist_added")] == [NOW_S + 1, NOW_S + 86_400]
-    assert events(desk, "whitelist_removed") == [{"id": made[0].id}]
+    assert events(desk, "whitelist_removed") == [{"id": entries[0].id}]
 
 
 # Beside.

@@ -32,14 +32,14 @@ def opened(places: ServicePaths, **terms) -> ConfirmService:
 def used_approval(folder: Path) -> tuple[ServicePaths, dict]:
     with Running(folder) as server:
         agent, owner = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        owner.post(f"/confirm/{made['id']}/approve")
+        request = agent.post("/confirm", json=SUBMIT).json()
+        owner.post(f"/confirm/{request['id']}/approve")
         writer = outside(server.places)
         writer.execute("VACUUM INTO ?", (str(folder / "older.db"),))
         writer.close()
-        used = agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
+        used = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
         assert used.status_code == 200
-    return server.places, made
+    return server.places, request
 
 
 def roll_back(places: ServicePaths, folder: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_database_that_somebody_changed_is_not_served(tmp_path: Path, sql: str
 def test_a_foreign_token_decides_nothing_while_the_service_runs(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         agent = server.client("submit", "agent")
-        made = agent.post("/confirm", json=SUBMIT).json()
+        request = agent.post("/confirm", json=SUBMIT).json()
         secret = "wct_" + "A" * 43
         writer = outside(server.places)
         writer.execute(
@@ -125,9 +125,9 @@ def test_a_foreign_token_decides_nothing_while_the_service_runs(tmp_path: Path) 
         )
         writer.close()
         headers = {"authorization": f"Bearer {secret}"}
-        answer = agent.post(f"/confirm/{made['id']}/approve", headers=headers)
+        answer = agent.post(f"/confirm/{request['id']}/approve", headers=headers)
         assert answer.status_code == 503 and "tokens was changed" in answer.json()["error"]
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
 def test_a_forged_vote_meets_no_quorum(tmp_path: Path) -> None:
@@ -135,29 +135,29 @@ def test_a_forged_vote_meets_no_quorum(tmp_path: Path) -> None:
     policy.write_text('[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
     with Running(tmp_path, policy=policy) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.places, f"INSERT INTO votes VALUES ('{made['id']}', 'bob', 'approve', 1.0, '')")
-        answer = alice.post(f"/confirm/{made['id']}/approve")
+        request = agent.post("/confirm", json=SUBMIT).json()
+        touch(server.places, f"INSERT INTO votes VALUES ('{request['id']}', 'bob', 'approve', 1.0, '')")
+        answer = alice.post(f"/confirm/{request['id']}/approve")
         assert answer.status_code == 409 and "bob" in answer.json()["error"], answer.text
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
 @pytest.mark.parametrize("change", ['plan = \'{"rule":"x"}\'', "principal = 'x'", "description = 'harmless'"])
 def test_a_record_that_somebody_changed_can_t_be_approved(tmp_path: Path, change: str) -> None:
     with Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.places, f"UPDATE requests SET {change} WHERE id = '{made['id']}'")
-        answer = alice.post(f"/confirm/{made['id']}/approve")
+        request = agent.post("/confirm", json=SUBMIT).json()
+        touch(server.places, f"UPDATE requests SET {change} WHERE id = '{request['id']}'")
+        answer = alice.post(f"/confirm/{request['id']}/approve")
         assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
 
 def test_an_approval_that_somebody_wrote_can_t_be_used(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         agent = server.client("submit", "agent")
-        made = agent.post("/confirm", json=SUBMIT).json()
+        request = agent.post("/confirm", json=SUBMIT).json()
         touch(server.places, f"UPDATE requests SET status = 'approved', resolved_at = {time.time()}")
-        answer = agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
+        answer = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
         assert answer.status_code == 409, answer.text
 
 

@@ -148,11 +148,11 @@ def test_a_new_key_believes_what_the_old_one_had_not_signed_yet(tmp_path: Path) 
 def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str = "") -> None:
     """Take a token's revocation away or add a holder, bring the sums up to date and seal it as it can be."""
     db.execute("UPDATE tokens SET role = 'admin' WHERE name = 'bob'")
-    made = apsw.Connection(":memory:")
-    made.execute("CREATE TABLE tokens (a, b, c, d, e, f, g)")
+    copy = apsw.Connection(":memory:")
+    copy.execute("CREATE TABLE tokens (a, b, c, d, e, f, g)")
     for row in db.execute("SELECT * FROM tokens"):
-        made.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    total = seals.sum_table(made, "tokens")
+        copy.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    total = seals.sum_table(copy, "tokens")
     db.execute("UPDATE seals SET rows = ?, sum = ? WHERE name = 'tokens'", (total.rows, total.blob))
     db.execute("UPDATE seal SET newer = NULL")  # both kept sums of tokens
     sums = {
@@ -311,13 +311,13 @@ def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:
 def test_the_code_is_of_the_whole_statement_and_of_the_private_half(tmp_path: Path) -> None:
     key, again = SigningKey(b"\1" * 32), SigningKey(b"\1" * 32)
     pieces = {"votes": b"v" * 32}
-    made = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
-    assert seals.seal_problem(made, {key.id: again}) == ""
+    seal = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
+    assert seals.seal_problem(seal, {key.id: again}) == ""
     for other in (
         seals.make_seal(8, b"h" * 32, pieces, key, is_signed=False),
         seals.make_seal(7, b"i" * 32, pieces, key, is_signed=False),
         seals.make_seal(7, b"h" * 32, {"votes": b"w" * 32}, key, is_signed=False),
         seals.make_seal(7, b"h" * 32, pieces, OTHER, is_signed=False),
     ):
-        assert other.signature != made.signature
-    assert "known" in seals.seal_problem(made, {})
+        assert other.signature != seal.signature
+    assert "known" in seals.seal_problem(seal, {})

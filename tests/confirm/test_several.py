@@ -10,8 +10,8 @@ from tests.confirm.test_sight import page_of
 
 
 def asked(server: Running, agent: httpx2.Client, **changes: object) -> dict[str, str]:
-    made = agent.post("/confirm", json=SUBMIT | changes).json()
-    return {"id": made["id"], "digest": made["digest"]}
+    request = agent.post("/confirm", json=SUBMIT | changes).json()
+    return {"id": request["id"], "digest": request["digest"]}
 
 
 def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server: Running) -> None:

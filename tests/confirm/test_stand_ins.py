@@ -48,8 +48,8 @@ def asked(server: Running, **changes: object) -> str:
 def test_a_stand_in_takes_the_seat_and_the_giver_has_none_meanwhile(server: Running) -> None:
     first = asked(server)
     assert server.people["bob"].post(f"{first}/approve").status_code == 403
-    made = away(server, "alice", "bob")
-    assert made.status_code == 201 and made.json()["stand_in"] == "bob"
+    delegation = away(server, "alice", "bob")
+    assert delegation.status_code == 201 and delegation.json()["stand_in"] == "bob"
     # Alice, her stand-in and nobody else are no two of ops: it is one seat.
     assert server.people["alice"].post(f"{first}/approve").status_code == 403
     assert server.people["bob"].post(f"{first}/approve").status_code == 202

@@ -194,11 +194,17 @@ def test_characters_that_hide_or_look_like_others_are_named() -> None:
 
 def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> None:
     buttons = Buttons(b"k" * 32, "chat", ("too broad", "w" * 60, "not now", "fourth"))
-    made = buttons.make_buttons(notice(asked(id="r" * 22)))
-    assert [one.label for one in made] == ["✓ Approve", "✗ Deny", "✗ too broad", f"✗ {'w' * 38}", "✗ not now"]
-    assert [one.style for one in made] == ["good", "bad", "bad", "bad", "bad"]
-    assert all(len(one.data) <= 64 for one in made)
-    pressed = [buttons.parse_press(one.data) for one in made]
+    request = buttons.make_buttons(notice(asked(id="r" * 22)))
+    assert [one.label for one in request] == [
+        "✓ Approve",
+        "✗ Deny",
+        "✗ too broad",
+        f"✗ {'w' * 38}",
+        "✗ not now",
+    ]
+    assert [one.style for one in request] == ["good", "bad", "bad", "bad", "bad"]
+    assert all(len(one.data) <= 64 for one in request)
+    pressed = [buttons.parse_press(one.data) for one in request]
     meanings = [buttons.meaning_of(one) for one in pressed if one is not None]
     assert meanings == [
         PressMeaning("approve"),

@@ -42,14 +42,16 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
                 "action": "deploy_shop" if number % 2 else "send_mail", "description": f"no {number}",
                 "details": {"n": number}, "callback_url": "http://203.0.113.1/hook", "accepts_edits": True,
             }  # fmt: skip
-            made = agent.post("/confirm", json=body, headers={"idempotency-key": f"k{number}"}).json()
-            alice.get(f"/confirm/{made['id']}")
-            alice.post(f"/confirm/{made['id']}/approve", json={"reason": "fine"})
+            request = agent.post("/confirm", json=body, headers={"idempotency-key": f"k{number}"}).json()
+            alice.get(f"/confirm/{request['id']}")
+            alice.post(f"/confirm/{request['id']}/approve", json={"reason": "fine"})
             if number % 3 == 1:
-                bob.post(f"/confirm/{made['id']}/approve")
+                bob.post(f"/confirm/{request['id']}/approve")
             if number % 2 == 0:
-                agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
-                agent.post(f"/confirm/{made['id']}/report", json={"result": "executed", "note": "went well"})
+                agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
+                agent.post(
+                    f"/confirm/{request['id']}/report", json={"result": "executed", "note": "went well"}
+                )
 
         def more(tx: Tx) -> None:
             whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root")

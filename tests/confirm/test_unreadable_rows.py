@@ -103,17 +103,20 @@ async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
 def test_a_list_and_its_pages_have_the_others(tmp_path: Path, change: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
-        broken = server.service.get(made[1])
+        requests = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
+        broken = server.service.get(requests[1])
         assert broken is not None
         spoil(server.places.database, broken, change)
         listed = agent.get("/confirm?limit=2").json()
-        assert [one["id"] for one in listed[shapes.RequestList.__struct_fields__[1]]] == [made[2], made[0]]
-        assert agent.get(f"/confirm/{made[1]}").status_code == 503
-        assert agent.get(f"/confirm/{made[0]}").status_code == 200
-        assert [one.id for one in server.service.list(RequestFilter(limit=1))] == [made[2]]
+        assert [one["id"] for one in listed[shapes.RequestList.__struct_fields__[1]]] == [
+            requests[2],
+            requests[0],
+        ]
+        assert agent.get(f"/confirm/{requests[1]}").status_code == 503
+        assert agent.get(f"/confirm/{requests[0]}").status_code == 200
+        assert [one.id for one in server.service.list(RequestFilter(limit=1))] == [requests[2]]
         more = RequestFilter(before_seq=3, limit=1)
-        assert [one.id for one in server.service.list(more)] == [made[0]]
+        assert [one.id for one in server.service.list(more)] == [requests[0]]
 
 
 PENDING = [one for one in JUNK if "expires_at" not in one]
@@ -126,31 +129,31 @@ def test_the_deadlines_of_others_are_kept(
     hands = ToolUse()
     with Running(tmp_path, upkeep=False, hands=hands) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
-        broken = server.service.get(made[1])
+        requests = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
+        broken = server.service.get(requests[1])
         assert broken is not None
         spoil(server.places.database, broken, change)
         hands.pass_by(4000.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
-        kinds = {one: [event.kind for event in log.history(request_id=one)] for one in made}
+        kinds = {one: [event.kind for event in log.history(request_id=one)] for one in requests}
         # SQLite can't change a row with a text that is none; any other ends as they all do.
         ended = ["submitted"] if NO_TEXT in change else ["submitted", "expired"]
-        assert [kinds[one] for one in made] == [["submitted", "expired"], ended, ["submitted", "expired"]]
+        assert [kinds[one] for one in requests] == [["submitted", "expired"], ended, ["submitted", "expired"]]
 
 
 def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(tmp_path: Path) -> None:
     hands = ToolUse()
     with Running(tmp_path, upkeep=False, hands=hands) as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        broken = server.service.get(made)
+        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        broken = server.service.get(request)
         assert broken is not None
         spoil(server.places.database, broken, "plan = 'junk'")
         hands.pass_by(4000.0)
         assert server.run(server.service.change(lambda tx: decide.expire(tx, 9))) == 1
         keys = server.service.public_keys
         report = server.service.database.read_now(lambda db: verify(db, keys))
-        assert any(made in line and "altered" in line for line in report.problems), report.problems
+        assert any(request in line and "altered" in line for line in report.problems), report.problems
 
 
 @pytest.mark.parametrize("change", PENDING)
@@ -161,14 +164,14 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
     hands = ToolUse()
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False, hands=hands) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(2)]
-        broken = server.service.get(made[0])
+        requests = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(2)]
+        broken = server.service.get(requests[0])
         assert broken is not None
         spoil(server.places.database, broken, change)
         hands.pass_by(200.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
-        kinds = [[event.kind for event in log.history(request_id=one)] for one in made]
+        kinds = [[event.kind for event in log.history(request_id=one)] for one in requests]
         assert kinds[1] == ["submitted", "escalated"]
         assert ("escalated" in kinds[0]) == (
             not change.startswith(("plan", "created_at")) and NO_TEXT not in change
@@ -183,12 +186,12 @@ async def test_a_start_with_a_corrected_clock_ends_all_that_can_be(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "BATCH", 2)
-    made = [await desk.submit(f"action-{number}") for number in range(5)]
-    spoil(desk.service.database.path, made[0], f"details = {NO_TEXT}")
-    spoil(desk.service.database.path, made[1], "plan = 'junk'")
+    requests = [await desk.submit(f"action-{number}") for number in range(5)]
+    spoil(desk.service.database.path, requests[0], f"details = {NO_TEXT}")
+    spoil(desk.service.database.path, requests[1], "plan = 'junk'")
     service = desk.service
     service.database.write_now(lambda db: recovery.correct_clock(Tx(db, time.time(), service.key), 9999.0))
-    ended = [desk.events(one)[-1] for one in made]
+    ended = [desk.events(one)[-1] for one in requests]
     assert ended == ["submitted", "expired", "expired", "expired", "expired"]
 
 
@@ -196,24 +199,24 @@ def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFi
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
         agent = server.client("submit", "agent")
         body = SUBMIT | {"callback_url": "http://127.0.0.1:9/hook"}
-        made = [agent.post("/confirm", json=body).json()["id"] for _ in range(2)]
-        for one in made:
+        requests = [agent.post("/confirm", json=body).json()["id"] for _ in range(2)]
+        for one in requests:
             assert agent.post(f"/confirm/{one}/cancel", json={}).status_code == 200
-        broken = server.service.get(made[0])
+        broken = server.service.get(requests[0])
         assert broken is not None
         spoil(server.places.database, broken, f"principal = {NO_TEXT}")
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         callbacks.start_due(due.append)
-        assert [item.request_id for item in due] == [made[1]]
+        assert [item.request_id for item in due] == [requests[1]]
         assert len(told_of(caplog)) == 1
 
 
 async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> None:
-    made = await desk.submit()
-    spoil(desk.service.database.path, made, f"reason = {NO_TEXT}")
+    request = await desk.submit()
+    spoil(desk.service.database.path, request, f"reason = {NO_TEXT}")
     with pytest.raises(StoreCorrupt, match=r"a text in .* can't be read"):
-        desk.service.get(made.id)
+        desk.service.get(request.id)
     with pytest.raises(StoreCorrupt, match=r"a text in .* can't be read"):
         desk.service.database.read_now(lambda db: db.execute("SELECT reason FROM requests").fetchall())
 
@@ -222,21 +225,21 @@ async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> No
 def test_the_page_lets_decide_on_the_others(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json() for _ in range(3)]
+        requests = [agent.post("/confirm", json=SUBMIT).json() for _ in range(3)]
         with page_of(server) as browser:
-            for one in made:
+            for one in requests:
                 browser.get(f"/r/{one['id']}")
-            for one, change in zip(made, ("plan = 'junk'", "details = '{\"a\":1e999}'"), strict=False):
+            for one, change in zip(requests, ("plan = 'junk'", "details = '{\"a\":1e999}'"), strict=False):
                 broken = server.service.get(one["id"])
                 assert broken is not None
                 spoil(server.places.database, broken, change)
-            assert made[2]["id"] in browser.get("/").text
+            assert requests[2]["id"] in browser.get("/").text
             page = browser.get("/several").text
-            assert f'name="r.{made[2]["id"]}"' in page and f'name="r.{made[1]["id"]}"' not in page
+            assert f'name="r.{requests[2]["id"]}"' in page and f'name="r.{requests[1]["id"]}"' not in page
             csrf = field_of(page, "csrf")
-            ticked = {f"r.{one['id']}": one["digest"] for one in (made[0], made[2])}
+            ticked = {f"r.{one['id']}": one["digest"] for one in (requests[0], requests[2])}
             form = {"csrf": csrf, "verdict": "deny", "reason": "", **ticked}
             said = browser.post("/several", data=form, headers={"origin": str(browser.base_url).rstrip("/")})
             assert "Not decided: a request&#39;s plan" in said.text, said.text
-            found = server.service.get(made[2]["id"])
+            found = server.service.get(requests[2]["id"])
             assert found is not None and found.status == "denied"

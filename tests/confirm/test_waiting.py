@@ -48,10 +48,10 @@ def later(call):
 
 def test_a_long_poll_ends_with_the_decision(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-    made = asked(agent)
-    thread, results = later(lambda: agent.get(f"/confirm/{made['id']}?wait=60"))
+    submitted = asked(agent)
+    thread, results = later(lambda: agent.get(f"/confirm/{submitted['id']}?wait=60"))
     wait_until(lambda: server.service.hub.waiting == 1)
-    alice.post(made["approve_url"])
+    alice.post(submitted["approve_url"])
     ended(thread, "the answer")  # before the minute that it waits for
     assert results[0].json()["status"] == "approved"
     assert server.service.hub.waiting == 0
@@ -59,9 +59,9 @@ def test_a_long_poll_ends_with_the_decision(server):
 
 def test_a_long_poll_ends_with_its_own_time_and_odd_times_are_no_wait(server):
     agent = server.client("submit", "agent")
-    made = asked(agent)
+    submitted = asked(agent)
     for wait in ("0.05", "-1", "nan", "x", ""):
-        assert agent.get(f"/confirm/{made['id']}?wait={wait}").json()["status"] == "pending"
+        assert agent.get(f"/confirm/{submitted['id']}?wait={wait}").json()["status"] == "pending"
 
 
 @pytest.mark.slow
@@ -69,9 +69,9 @@ def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
     hands = ToolUse()
     with Running(tmp_path, hands=hands, upkeep=False) as server:
         agent = server.client("submit", "agent")
-        made = asked(agent, timeout_seconds=30)
+        submitted = asked(agent, timeout_seconds=30)
         hands.pass_by(29.9)
-        thread, results = later(lambda: agent.get(f"/confirm/{made['id']}?wait=60"))
+        thread, results = later(lambda: agent.get(f"/confirm/{submitted['id']}?wait=60"))
         wait_until(lambda: server.service.hub.waiting == 1)
         hands.pass_by(1)
         ended(thread, "the answer")
@@ -80,8 +80,8 @@ def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
 
 def test_a_client_that_hangs_up_is_not_waited_for(server):
     agent = server.client("submit", "agent")
-    made = asked(agent)
-    raw = request(server.port, "GET", f"/confirm/{made['id']}?wait=60", b"",
+    submitted = asked(agent)
+    raw = request(server.port, "GET", f"/confirm/{submitted['id']}?wait=60", b"",
                   f"Authorization: {agent.headers['authorization']}")  # fmt: skip
     import socket
 
@@ -109,10 +109,10 @@ def read_events(client, count, **headers):
 def test_the_stream_goes_on_where_a_client_left_off(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
     start = server.service.log.state().size
-    made = asked(agent)
-    alice.post(made["deny_url"], json={"reason": "no"})
+    submitted = asked(agent)
+    alice.post(submitted["deny_url"], json={"reason": "no"})
     first = read_events(alice, 1, **{"last-event-id": str(start)})[0]
-    assert (first["kind"], first["request_id"]) == ("submitted", made["id"])
+    assert (first["kind"], first["request_id"]) == ("submitted", submitted["id"])
     rest = read_events(alice, 2, **{"last-event-id": str(first["id"])})
     assert [event["kind"] for event in rest] == ["vote", "decided"]
     assert rest[1]["data"]["reason"] == "no"
@@ -153,11 +153,11 @@ def test_an_open_page_hears_that_something_changed_until_its_person_signs_out(se
     assert server.page().get("/live").status_code == 403
     assert page.head("/live").headers["content-type"].startswith("text/event-stream")
     start = server.service.log.state().size
-    made = asked(agent)
+    submitted = asked(agent)
     with page.stream("GET", "/live", params={"after": start}) as answer:
         lines = answer.iter_lines()
         told = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
-        assert told == {"requests": [made["id"]], "kinds": ["submitted"]}
+        assert told == {"requests": [submitted["id"]], "kinds": ["submitted"]}
         csrf = field_of(page.get("/").text, "csrf")
         assert page.post("/logout", data={"csrf": csrf}).status_code == 303
         asked(agent)
@@ -259,8 +259,8 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
     hands = ToolUse()
     with Receiver(500, 200) as receiver, Running(tmp_path, private_callbacks=True, hands=hands) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = asked(agent, callback_url=receiver.url)
-        alice.post(made["approve_url"])
+        submitted = asked(agent, callback_url=receiver.url)
+        alice.post(submitted["approve_url"])
         wait_until(lambda: server.rows("SELECT attempts FROM callbacks") == [(1,)])
         assert server.client("audit").get("/callbacks").json()["callbacks"][0]["error"] == "answered 500"
         hands.pass_by(6)
@@ -276,7 +276,7 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
         own_mac = base64.b64decode(own.removeprefix("v1a,"))
         assert server.service.key.public.is_valid_signature(signed, own_mac)
         shown = json.loads(body)
-        assert shown["type"] == "confirmation.approved" and shown["data"]["digest"] == made["digest"]
+        assert shown["type"] == "confirmation.approved" and shown["data"]["digest"] == submitted["digest"]
 
 
 @pytest.mark.slow
@@ -330,29 +330,29 @@ def test_a_change_of_what_somebody_else_has_changed_meanwhile_does_not_win(serve
     agent, alice, bob = (
         server.client("submit", "agent"), server.client("approve", "alice"), server.client("approve", "bob")
     )  # fmt: skip
-    made = asked(agent, accepts_edits=True)
-    way, seen = f"/confirm/{made['id']}/amend", {"digest": made["digest"]}
+    submitted = asked(agent, accepts_edits=True)
+    way, seen = f"/confirm/{submitted['id']}/amend", {"digest": submitted["digest"]}
     assert bob.post(way, json={"details": {"version": "2"}} | seen).status_code == 200
     stale = alice.post(way, json={"details": {"version": "3"}} | seen)
     assert (stale.status_code, stale.json()["reason"]) == (409, "changed")
-    now = server.stored(made["id"])
+    now = server.stored(submitted["id"])
     assert (now.details_json, now.digest) == ('{"version":"2"}', stale.json()["digest"])
     assert alice.post(way, json={"details": {"version": "3"}}).status_code == 400  # of what, is not said
     assert alice.post(way, json={"details": {"version": "3"}, "digest": now.digest}).status_code == 200
-    told = [event.kind for event in server.service.log.history(request_id=made["id"])]
+    told = [event.kind for event in server.service.log.history(request_id=submitted["id"])]
     assert told == ["submitted", "amended", "digest_mismatch", "amended"]
 
 
 def test_a_look_at_what_was_changed_meanwhile_is_none(server):
-    made = asked(server.client("submit", "agent"), accepts_edits=True)
-    bob, seen = server.client("approve", "bob"), server.stored(made["id"])
-    change = {"details": {"version": "2"}, "digest": made["digest"]}
-    assert bob.post(f"/confirm/{made['id']}/amend", json=change).status_code == 200
+    submitted = asked(server.client("submit", "agent"), accepts_edits=True)
+    bob, seen = server.client("approve", "bob"), server.stored(submitted["id"])
+    change = {"details": {"version": "2"}, "digest": submitted["digest"]}
+    assert bob.post(f"/confirm/{submitted['id']}/amend", json=change).status_code == 200
     alice, views = Caller("alice", "approve"), "SELECT count(*) FROM views WHERE request_id = ?"
     server.run(server.service.mark_viewed(seen, alice))
-    assert server.rows(views, made["id"]) == [(0,)]
-    server.run(server.service.mark_viewed(server.stored(made["id"]), alice))
-    assert server.rows(views, made["id"]) == [(1,)]
+    assert server.rows(views, submitted["id"]) == [(0,)]
+    server.run(server.service.mark_viewed(server.stored(submitted["id"]), alice))
+    assert server.rows(views, submitted["id"]) == [(1,)]
 
 
 def test_large_heads_are_cut_off(server):
@@ -411,15 +411,15 @@ def test_odd_requests_get_an_answer(server, raw, status):
 
 def test_an_encoded_slash_in_an_id_leads_nowhere(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-    made = asked(agent)
+    submitted = asked(agent)
     for path in (
-        f"/confirm/{made['id']}%2Fapprove",
-        f"/confirm%2F{made['id']}/approve",
-        f"/confirm/{made['id']}/",
+        f"/confirm/{submitted['id']}%2Fapprove",
+        f"/confirm%2F{submitted['id']}/approve",
+        f"/confirm/{submitted['id']}/",
     ):
         raw = request(server.port, "POST", path, b"{}", f"Authorization: {alice.headers['authorization']}")
         assert answered(server.raw(raw))[0] in (404, 405)
-    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+    assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
 
 
 def test_pipelined_requests_are_answered_in_order(server):

@@ -43,7 +43,7 @@ TWO = ApprovalPlan("two", ((ApprovalNeed(2, "ops"),),), approvers=())
 
 
 def asked(**more: Any) -> ConfirmRequest:
-    made = ConfirmRequest(
+    request = ConfirmRequest(
         seq=1,
         id="r1",
         action="deploy",
@@ -63,7 +63,7 @@ def asked(**more: Any) -> ConfirmRequest:
         plan=ApprovalPlan("usual"),
         policy_version="1",
     )
-    return msgspec.structs.replace(made, **more)
+    return msgspec.structs.replace(request, **more)
 
 
 def ended(status: str = "approved", **more: Any) -> ConfirmRequest:

@@ -106,12 +106,12 @@ async def test_without_channels_the_log_is_told_and_the_page_shows_it(
 async def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = [await desk.submit(f"action-{number}") for number in range(30)]
+    requests = [await desk.submit(f"action-{number}") for number in range(30)]
     late = await desk.submit("decided-before-anybody-was-told")
     await desk.service.cancel(late.id, AGENT)
     async with desk.notifying():
         await desk.until(lambda: len(caplog.records) > 1)
-        assert all([d.status for d in desk.deliveries(one)] == ["sent"] for one in made)
+        assert all([d.status for d in desk.deliveries(one)] == ["sent"] for one in requests)
         assert not desk.deliveries(late)
         more = [await desk.submit(f"more-{number}") for number in range(30)]
         await desk.until(lambda: desk.deliveries(more[-1]))
