@@ -142,7 +142,7 @@ def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path: Path)
         assert bob.post(f"/confirm/{requests[1]['id']}/amend", json=change).status_code == 200
         items = [{"id": one["id"], "digest": one["digest"]} for one in (requests[0], *requests, risky)]
         answer = alice.post("/decisions", json={"verdict": "approve", "items": items})
-        counted = [one["counted"] for one in answer.json()["outcomes"]]
+        counted = [outcome["counted"] for outcome in answer.json()["outcomes"]]
         assert counted == [True, False, False, False, False]
         assert server.stored(requests[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
 

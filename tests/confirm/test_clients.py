@@ -64,8 +64,8 @@ class Person:
                 self._decide_all()
 
     def _decide_all(self):
-        for one in self._client.get("/confirm?status=pending").json()["requests"]:
-            self._client.post(f"/confirm/{one['id']}/{self._verdict}", json=self._body)
+        for request in self._client.get("/confirm?status=pending").json()["requests"]:
+            self._client.post(f"/confirm/{request['id']}/{self._verdict}", json=self._body)
 
     def __enter__(self):
         self._thread.start()

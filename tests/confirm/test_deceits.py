@@ -285,7 +285,7 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Runn
     ]
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     spelled = [
-        *(f"{head}.{payload}.{signature[:-1]}{one}" for one in unused), f"{grant}=",
+        *(f"{head}.{payload}.{signature[:-1]}{letter}" for letter in unused), f"{grant}=",
         f"{grant}==", f"{grant}\n",
         f" {grant}", f"{grant}.", f"{head}.{payload}=.{signature}", f"{head}=.{payload}.{signature}",
         f"{none}.{payload}.", f"{none}.{payload}.{signature}", f"{head}.{payload}.", f"{payload}.{signature}",

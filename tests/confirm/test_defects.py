@@ -158,7 +158,9 @@ def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
     with Running(tmp_path, rate=2) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 429
-        assert [agent.get(f"/confirm/{one['id']}").json()["status"] for one in requests] == ["pending"] * 2
+        assert [agent.get(f"/confirm/{request['id']}").json()["status"] for request in requests] == [
+            "pending"
+        ] * 2
 
 
 def test_08_the_window_slides(tmp_path):
@@ -416,8 +418,8 @@ def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
 
 def test_26_27_ids_are_long_and_sort_by_time(agent):
     ids = [asked(agent)["id"] for _ in range(3)]
-    assert all(len(one) == 22 and one.isalnum() for one in ids) and len(set(ids)) == 3
-    assert [one[:7] for one in ids] == sorted(one[:7] for one in ids)
+    assert all(len(request_id) == 22 and request_id.isalnum() for request_id in ids) and len(set(ids)) == 3
+    assert [request_id[:7] for request_id in ids] == sorted(request_id[:7] for request_id in ids)
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ class Collector:
 
 
 def value_of(record: dict[str, Any], key: str) -> str:
-    found = next(one["value"] for one in record["attributes"] if one["key"] == key)
+    found = next(attribute["value"] for attribute in record["attributes"] if attribute["key"] == key)
     return str(next(iter(found.values())))
 
 

@@ -24,10 +24,8 @@ _ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
 def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) -> None:
     hands = ToolUse()
     with Running(tmp_path, upkeep=False, hands=hands) as server:
-        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        broken = server.service.get(request)
-        assert broken is not None
-        spoil(server.places.database, broken, f"description = {NO_TEXT}")
+        request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        spoil(server.places.database, request_id, f"description = {NO_TEXT}")
         hands.pass_by(4000.0)
         upkeep = Upkeep(server.service)
         server.run(upkeep.tick())
@@ -77,17 +75,17 @@ def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:
     hands = ToolUse()
     with Running(tmp_path, upkeep=False, hands=hands) as server:
         agent, key = server.client("submit", "agent"), {"idempotency-key": "k"}
-        request = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
+        request_id = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
         upkeep = Upkeep(server.service)
         hands.pass_by(48 * 3600.0)
         server.run(upkeep.tick())
-        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == request
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == request_id
         hands.pass_by(3599.0)  # it looks once an hour
         server.run(upkeep.tick())
         assert server.rows("SELECT count(*) FROM idempotency") == [(1,)]
         hands.pass_by(1.0)
         server.run(upkeep.tick())
-        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != request
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != request_id
 
 
 def _altered(service: ConfirmService, changed: str) -> None:
@@ -134,7 +132,7 @@ def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(
 
 def test_an_event_whose_data_was_altered_is_still_shown(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         _altered(server.service, "UPDATE events SET data = 'junk'")
-        (event,) = server.service.log.history(request_id=request)
+        (event,) = server.service.log.history(request_id=request_id)
         assert describe_event(event)["word"].endswith("(its data can't be read)")

@@ -36,7 +36,7 @@ def ask(service: ConfirmService, *given: Submission, who: Caller = AGENT) -> lis
             submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000, RiskReadings())
             for one in given
         )
-        return [one.request for one in outcomes if one.request is not None]
+        return [outcome.request for outcome in outcomes if outcome.request is not None]
 
     return service.database.write_now(lambda db: write(Tx(db, now_s, service.key)))
 
@@ -57,7 +57,7 @@ class Past(Desk):
         found = self.service.database.read_now(lambda db: search(db, query, asked, now_s))
         listed = self.service.list(asked)
         assert query or [one.id for one in found] == [one.id for one in listed]
-        return [one.action for one in found]
+        return [item.action for item in found]
 
 
 @pytest.fixture
@@ -229,9 +229,9 @@ def test_the_history_is_read_in_pages_of_fifty(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         person = server.signed_in("alice")
         assert "No request was ever made" in person.get("/history").text
-        request = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
+        requests = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
         listed = lambda text: re.findall(r"<code>(act-\d+)</code>", text)  # noqa: E731
-        names = [one.action for one in reversed(request)]
+        names = [request.action for request in reversed(requests)]
         page = person.get("/history").text
         assert listed(page) == names[:50]
         (older,) = re.findall(r"before=(\d+)", page)
@@ -255,7 +255,7 @@ def test_an_auditor_reads_the_log_and_its_newest_checkpoint(tmp_path: Path) -> N
         assert mark["key_id"] == server.service.key.id and len(mark["signature"]) == 86
         events = auditor.get("/audit/events").json()
         assert events["count"] == state.size == len(events["events"])
-        assert [one["id"] for one in events["events"]] == [*range(1, state.size + 1)]
+        assert [event["id"] for event in events["events"]] == [*range(1, state.size + 1)]
         for text in ("", "0", "x", "-1", "1" * 19):
             assert auditor.get("/audit/events", params={"after": text}).json() == events
         assert auditor.get("/audit/events?after=2").json()["events"] == events["events"][2:]

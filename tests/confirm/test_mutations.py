@@ -39,7 +39,7 @@ class Table:
         unique = [row[1] for row in db.execute(f"PRAGMA index_list({name})") if row[2]]
         infos = [row for index in unique for row in db.execute(f"PRAGMA index_info({index})")]
         self.unique = {*self.keys, *(str(row[2]) for row in infos)}
-        self.where = " AND ".join(f"{one} = ?" for one in self.keys)
+        self.where = " AND ".join(f"{key} = ?" for key in self.keys)
 
     def any_row(self, db: apsw.Connection, dice: random.Random) -> tuple[object, ...]:
         count = int(db.execute(f"SELECT count(*) FROM {self.name}").fetchone()[0])  # type: ignore[index]

@@ -265,15 +265,17 @@ def test_a_token_that_held_a_moment_ago_does_nothing_more(server: Running, how: 
 def end_tokens(server: Running, how: str, ids: list[str]) -> None:
     if how == "run out":
         sql = "UPDATE tokens SET expires_at = 1.0 WHERE id = ?"
-        server.service.database.write_now(lambda db: [db.execute(sql, (one,)).fetchall() for one in ids])
+        server.service.database.write_now(
+            lambda db: [db.execute(sql, (request_id,)).fetchall() for request_id in ids]
+        )
         return
     service = server.service
     if how == "revoked elsewhere":  # as a command does beside the service
         service = open_service(server.places, policy=None, limits=CallerLimits())
 
     def revoke(db: apsw.Connection) -> None:
-        for one in ids:
-            tokens.revoke(Tx(db, service.timeline.now_s(), service.key), one, by="test")
+        for request_id in ids:
+            tokens.revoke(Tx(db, service.timeline.now_s(), service.key), request_id, by="test")
 
     service.database.write_now(revoke)
     if service is not server.service:
@@ -286,9 +288,9 @@ def test_the_limit_counts_what_another_process_stored(tmp_path: Path) -> None:
         assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(2)] == [202, 202]
         other = open_service(one.places, policy=None, limits=CallerLimits(3))
         third = Submission(SUBMIT["action"], "the third")
-        request = asyncio.run(other.submit(Caller("agent", "submit"), third))
+        outcome = asyncio.run(other.submit(Caller("agent", "submit"), third))
         other.database.close()
-        assert request.kind == "pending" and agent.post("/confirm", json=SUBMIT).status_code == 429
+        assert outcome.kind == "pending" and agent.post("/confirm", json=SUBMIT).status_code == 429
 
 
 def submit_first(agent: httpx2.Client, person: httpx2.Client, server: Running) -> None:

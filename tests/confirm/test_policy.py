@@ -37,7 +37,7 @@ def test_deny_wins_over_ask_and_ask_over_allow(tmp_path):
         tmp_path,
     )
     found = [rules.judge(facts(name)) for name in ("read", "deploy_y", "DEPLOY_X")]
-    assert [(one.effect, one.rule) for one in found] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
+    assert [(item.effect, item.rule) for item in found] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
 
 
 RESPELT = [

@@ -176,7 +176,7 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> N
             change(desk, lambda tx, n=number, b=by, a=is_admin: stand_ins.end(tx, n, b, is_admin=a))
     change(desk, lambda tx: stand_ins.end(tx, third.id, "Cat", is_admin=False))
     change(desk, lambda tx: stand_ins.end(tx, second.id, "root", is_admin=True))
-    assert [one["id"] for one in events(desk, "delegation_ended")] == [first.id, third.id, second.id]
+    assert [event["id"] for event in events(desk, "delegation_ended")] == [first.id, third.id, second.id]
 
 
 def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(desk: Desk) -> None:
@@ -220,7 +220,7 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
         )
         for seconds in (1, 86_400)
     ]
-    assert [(one.action, one.principal, one.session_key, one.expires_at) for one in entries] == [
+    assert [(entry.action, entry.principal, entry.session_key, entry.expires_at) for entry in entries] == [
         ("read", "*", "s1", NOW_S + 1),
         ("read", "*", "s1", NOW_S + 86_400),
     ]
@@ -228,11 +228,13 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
     with pytest.raises(NotFound, match=f"there is no grant or whitelist entry {entries[0].id} in force"):
         change(desk, lambda tx: whitelist.remove(tx, entries[0].id, "root"))
     found = desk.service.database.read_now(lambda db: whitelist.list_entries(db, NOW_S))
-    assert [(one.id, one.created_by, one.created_at, one.revoked_at, one.is_running) for one in found] == [
+    assert [
+        (item.id, item.created_by, item.created_at, item.revoked_at, item.is_running) for item in found
+    ] == [
         (entries[1].id, "root", NOW_S, None, True),
         (entries[0].id, "root", NOW_S, NOW_S, False),
     ]
-    assert [one["expires_at"] for one in events(desk, "whitelist_added")] == [NOW_S + 1, NOW_S + 86_400]
+    assert [event["expires_at"] for event in events(desk, "whitelist_added")] == [NOW_S + 1, NOW_S + 86_400]
     assert events(desk, "whitelist_removed") == [{"id": entries[0].id}]
 
 

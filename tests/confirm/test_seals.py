@@ -291,7 +291,7 @@ def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -
         found = server.run(AuditWatch(server.service).latest_check(is_asked=True))
         assert found.report.problems == () and found.report.checkpoints
         touch(server.places, "INSERT INTO facts VALUES (?, ?)", f"key:{other.id}", other.text)
-        assert [one["kid"] for one in server.client().get("/keys").json()["keys"]] == [old, new]
+        assert [key["kid"] for key in server.client().get("/keys").json()["keys"]] == [old, new]
 
 
 def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_changes_and_patches_are_diffs_above_the_rest() -> None:
 def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole() -> None:
     before = "\n".join(str(number) for number in range(20))
     found = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
-    assert [one.text for one in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
+    assert [item.text for item in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
     lines = ["x"] * 2_000
     assert len(diff_lines("\n".join(lines), "\n".join([*lines[1:], "y"]), Disclosure())) < 20
     assert diff_lines("\n".join(lines), "\n".join([*lines, "y"]), Disclosure())[-1] == line("added", "y")
@@ -194,18 +194,13 @@ def test_characters_that_hide_or_look_like_others_are_named() -> None:
 
 def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> None:
     buttons = Buttons(b"k" * 32, "chat", ("too broad", "w" * 60, "not now", "fourth"))
-    request = buttons.make_buttons(notice(asked(id="r" * 22)))
-    assert [one.label for one in request] == [
-        "✓ Approve",
-        "✗ Deny",
-        "✗ too broad",
-        f"✗ {'w' * 38}",
-        "✗ not now",
-    ]
-    assert [one.style for one in request] == ["good", "bad", "bad", "bad", "bad"]
-    assert all(len(one.data) <= 64 for one in request)
-    pressed = [buttons.parse_press(one.data) for one in request]
-    meanings = [buttons.meaning_of(one) for one in pressed if one is not None]
+    row = buttons.make_buttons(notice(asked(id="r" * 22)))
+    labels = ["✓ Approve", "✗ Deny", "✗ too broad", f"✗ {'w' * 38}", "✗ not now"]
+    assert [button.label for button in row] == labels
+    assert [button.style for button in row] == ["good", "bad", "bad", "bad", "bad"]
+    assert all(len(button.data) <= 64 for button in row)
+    pressed = [buttons.parse_press(button.data) for button in row]
+    meanings = [buttons.meaning_of(press) for press in pressed if press is not None]
     assert meanings == [
         PressMeaning("approve"),
         PressMeaning("deny"),
@@ -215,13 +210,13 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     ]
     first = pressed[0]
     assert first is not None and (first.verb, first.request_id, len(first.mac)) == ("a", "r" * 22, 22)
-    assert all(one is not None and buttons.is_ours(one, "d1") for one in pressed)
+    assert all(press is not None and buttons.is_ours(press, "d1") for press in pressed)
     assert not buttons.is_ours(first, "d2")
     for other in (Buttons(b"l" * 32, "chat"), Buttons(b"k" * 32, "other")):
         assert not other.is_ours(first, "d1")
     assert not buttons.is_ours(ButtonPress("d", "r" * 22, first.mac), "d1")
     hidden = buttons.make_buttons(notice(asked(plan=ApprovalPlan(needs_web=True))))
-    assert [one.label for one in hidden][:1] == ["✗ Deny"] and len(hidden) == 4
+    assert [button.label for button in hidden][:1] == ["✗ Deny"] and len(hidden) == 4
     assert buttons.make_buttons(notice(asked(status="denied"))) == []
 
 
@@ -418,7 +413,7 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
     }
     alarming = record(event("tampering", owner="", request_id=""))
     assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
-    assert [one["key"] for one in alarming["attributes"]] == [
+    assert [attribute["key"] for attribute in alarming["attributes"]] == [
         "event.name",
         "whet.confirm.event_id",
         "whet.confirm.hash",

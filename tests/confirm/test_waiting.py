@@ -427,8 +427,10 @@ def test_pipelined_requests_are_answered_in_order(server):
     ids = [asked(agent)["id"] for _ in range(3)]
     auth = f"Authorization: {agent.headers['authorization']}"
     raw = b"".join(
-        request(server.port, "GET", f"/confirm/{one}", b"", auth).replace(b"Connection: close\r\n", b"")
-        for one in ids[:2]
+        request(server.port, "GET", f"/confirm/{request_id}", b"", auth).replace(
+            b"Connection: close\r\n", b""
+        )
+        for request_id in ids[:2]
     ) + request(server.port, "GET", f"/confirm/{ids[2]}", b"", auth)
     found = [part[:22].decode() for part in server.raw(raw).split(b'{"id":"')[1:]]
     assert found == ids

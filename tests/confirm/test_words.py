@@ -188,7 +188,7 @@ def test_what_is_hidden_is_named_until_this_person_has_had_it_shown() -> None:
 def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
     edited = asked(original_json='{"path":"b"}', edited_by="ben")
     found = page(edited, viewer())
-    changed = [(one.kind, one.text) for one in found["edits"] if one.kind in ("added", "removed")]
+    changed = [(edit.kind, edit.text) for edit in found["edits"] if edit.kind in ("added", "removed")]
     assert changed == [("removed", '  "path": "b"'), ("added", '  "path": "a"')]
     assert found["edited_by"] == "ben"
     assert page(asked(original_json='{"path":"a"}'), viewer())["edits"] == ()

@@ -111,7 +111,7 @@ async def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
     await desk.service.cancel(late.id, AGENT)
     async with desk.notifying():
         await desk.until(lambda: len(caplog.records) > 1)
-        assert all([d.status for d in desk.deliveries(one)] == ["sent"] for one in requests)
+        assert all([d.status for d in desk.deliveries(request)] == ["sent"] for request in requests)
         assert not desk.deliveries(late)
         more = [await desk.submit(f"more-{number}") for number in range(30)]
         await desk.until(lambda: desk.deliveries(more[-1]))
