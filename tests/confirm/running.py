@@ -30,7 +30,7 @@ from whet_confirm.timeline import Timeline
 SUBMIT = {"action": "deploy", "description": "Deploy 1.4.2", "details": {"version": "1.4.2"}}
 
 
-class ToolUse:
+class ManualClock:
     """A wall clock and an elapsed-time clock that move only when told to."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class ToolUse:
 
 
 class Running:
-    """A service in `folder`; `hands` gives it a clock for tests, `more` is of its settings. Use as a context
+    """A service in `folder`; `clock` stands in for the machine's, `more` is of its settings. Use as a context
     manager."""
 
     people: dict[str, httpx2.Client]
@@ -60,7 +60,7 @@ class Running:
         rate: int = 10,
         policy: Path | None = None,
         is_open: bool = False,
-        hands: ToolUse | None = None,
+        clock: ManualClock | None = None,
         upkeep: bool = True,
         private_callbacks: bool = False,
         pending: int = 0,
@@ -70,8 +70,8 @@ class Running:
     ) -> None:
         self.places = ServicePaths(folder / "confirmations.db", folder / "confirm")
         self.service = open_service(self.places, policy=policy, limits=CallerLimits(rate, pending))
-        if hands is not None:
-            self.service.timeline = hands.timeline(self.service.timeline.now_s() if hands.wall_s < 0 else 0.0)
+        if clock is not None:
+            self.service.timeline = clock.timeline(self.service.timeline.now_s() if clock.wall_s < 0 else 0.0)
         self.settings = ListenSettings(
             port=0,
             web_port=0,

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 import pytest
 
-from tests.confirm.running import ToolUse, alter
+from tests.confirm.running import ManualClock, alter
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet_confirm import audit, requests, retention
@@ -33,12 +33,12 @@ def fill(folder: Path, count: int) -> ServicePaths:
     """A database with `count` requests: approved and used, denied, cancelled, pending."""
     places = ServicePaths(folder / "c.db", folder / "confirm")
     service = open_service(places, policy=None, limits=CallerLimits())
-    hands = ToolUse()
-    hands.wall_s = service.timeline.now_s()
-    timeline = hands.timeline()
+    clock = ManualClock()
+    clock.wall_s = service.timeline.now_s()
+    timeline = clock.timeline()
 
     def one(db: apsw.Connection, number: int) -> None:
-        hands.pass_by(0.5)
+        clock.pass_by(0.5)
         tx = Tx(db, timeline.now_s(), service.key)
         judged = judge_submission(
             Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s

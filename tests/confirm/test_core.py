@@ -14,7 +14,7 @@ import apsw
 import httpx2
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, touch
+from tests.confirm.running import SUBMIT, ManualClock, Running, touch
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
 from whet_confirm.canonical import request_digest
 from whet_confirm.grants import GrantRefused, check_grant
@@ -36,18 +36,18 @@ def test_order_of_keys_does_not_matter_and_every_field_does():
 
 
 def test_time_never_goes_back():
-    hands = ToolUse()
-    line = hands.timeline()
+    clock = ManualClock()
+    line = clock.timeline()
     first = line.now_s()
-    hands.wall_s -= 3600
-    hands.elapsed_s += 1
+    clock.wall_s -= 3600
+    clock.elapsed_s += 1
     assert line.now_s() == first + 1
-    hands.wall_s += 7200
+    clock.wall_s += 7200
     assert line.now_s() == first + 3600
-    hands.wall_s -= 7200
-    hands.elapsed_s += 1
+    clock.wall_s -= 7200
+    clock.elapsed_s += 1
     assert line.now_s() == first + 3601
-    assert hands.timeline(first + 9000).now_s() == first + 9000
+    assert clock.timeline(first + 9000).now_s() == first + 9000
 
 
 def test_a_grant_is_checked_offline(tmp_path):
@@ -235,8 +235,8 @@ def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
     from whet_confirm import tokens
     from whet_confirm.ledger import Tx
 
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock) as server:
         client = server.client("submit", "agent")
         assert client.get("/confirm").status_code == 200
         token_id = server.rows("SELECT id FROM tokens WHERE name = 'agent'")[0][0]
@@ -247,7 +247,7 @@ def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
         fresh = {"authorization": f"Bearer {secret}"}
         assert client.get("/confirm").status_code == 200
         assert client.get("/confirm", headers=fresh).status_code == 200
-        hands.pass_by(61)
+        clock.pass_by(61)
         assert client.get("/confirm").status_code == 401
         new_id = server.rows("SELECT id FROM tokens WHERE expires_at IS NULL AND name = 'agent'")[0][0]
         server.service.database.write_now(lambda db: tokens.revoke(tx_of(db), new_id, by="test"))

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, alter, answered, request
+from tests.confirm.running import SUBMIT, ManualClock, Running, alter, answered, request
 from tests.support import ended, wait_until
 from whet_confirm import audit
 from whet_confirm.records import Caller
@@ -99,13 +99,13 @@ def test_03_threads_never_let_both_win(server, agent):
 
 @pytest.mark.parametrize("verb", ["approve", "deny"])
 def test_04_nothing_is_decided_after_the_deadline_also_without_a_sweeper(tmp_path, verb):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands, upkeep=False) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         submitted = asked(agent, timeout_seconds=30)
-        hands.pass_by(29.9)
+        clock.pass_by(29.9)
         assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
-        hands.pass_by(0.1)
+        clock.pass_by(0.1)
         late = alice.post(f"/confirm/{submitted['id']}/{verb}")
         assert late.status_code == 409 and late.json()["status"] == "expired"
         record = agent.get(f"/confirm/{submitted['id']}").json()
@@ -113,26 +113,26 @@ def test_04_nothing_is_decided_after_the_deadline_also_without_a_sweeper(tmp_pat
 
 
 def test_04_a_clock_that_is_set_back_revives_nothing(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands, upkeep=False) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         submitted = asked(agent, timeout_seconds=30)
-        hands.pass_by(31)
-        hands.wall_s -= 3600
+        clock.pass_by(31)
+        clock.wall_s -= 3600
         assert alice.post(submitted["approve_url"]).status_code == 409
         second = asked(agent, timeout_seconds=30)
-        hands.wall_s -= 3600
-        hands.elapsed_s += 31
+        clock.wall_s -= 3600
+        clock.elapsed_s += 31
         assert alice.post(second["approve_url"]).status_code == 409
 
 
 @pytest.mark.slow
 def test_05_the_sweeper_writes_the_end_down_by_itself(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock) as server:
         agent = server.client("submit", "agent")
         submitted = asked(agent, timeout_seconds=30)
-        hands.pass_by(31)
+        clock.pass_by(31)
         wait_until(lambda: server.rows("SELECT 1 FROM requests WHERE status = 'expired'"))
         assert server.rows("SELECT kind FROM events WHERE kind = 'expired'")
         assert server.client().get("/health").json()["pending_count"] == 0
@@ -164,14 +164,14 @@ def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
 
 
 def test_08_the_window_slides(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, rate=2, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, rate=2, clock=clock) as server:
         agent = server.client("submit", "agent")
         asked(agent)
-        hands.pass_by(1800)
+        clock.pass_by(1800)
         asked(agent)
         assert agent.post("/confirm", json=SUBMIT).headers["retry-after"] == "1800"
-        hands.pass_by(WINDOW_S - 1800)
+        clock.pass_by(WINDOW_S - 1800)
         asked(agent)
         assert agent.post("/confirm", json=SUBMIT).status_code == 429
 

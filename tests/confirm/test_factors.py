@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
+from tests.confirm.running import SUBMIT, ManualClock, Running, field_of
 from whet_confirm import factors
 from whet_confirm.commands.confirm import explain_failure
 from whet_confirm.factors import STEP_S, code_at
@@ -32,8 +32,8 @@ def test_codes_are_those_of_the_rfc(at_s: int, code: str) -> None:
 class Guarded:
     """A service whose rule wants a second factor, with a clock in hand, an agent and alice's app."""
 
-    def __init__(self, server: Running, hands: ToolUse) -> None:
-        self.server, self.hands = server, hands
+    def __init__(self, server: Running, clock: ManualClock) -> None:
+        self.server, self.clock = server, clock
         self.agent, self.alice = server.client("submit", "agent"), server.client("approve", "alice")
         typed = self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret.replace(" ", "")
         self.secret = b32decode(typed + "=" * (-len(typed) % 8))
@@ -59,9 +59,9 @@ class Guarded:
 @pytest.fixture
 def guarded(tmp_path):
     (tmp_path / "p.toml").write_text(POLICY)
-    hands = ToolUse()
-    with Running(tmp_path, policy=tmp_path / "p.toml", hands=hands, rate=1000) as server:
-        yield Guarded(server, hands)
+    clock = ManualClock()
+    with Running(tmp_path, policy=tmp_path / "p.toml", clock=clock, rate=1000) as server:
+        yield Guarded(server, clock)
 
 
 def test_an_approval_takes_a_code_and_a_code_is_for_one_decision(guarded):
@@ -74,7 +74,7 @@ def test_an_approval_takes_a_code_and_a_code_is_for_one_decision(guarded):
     replay = guarded.approve(other, code)
     assert replay.status_code == 403 and "used before" in replay.json()["error"]
     assert guarded.agent.get(f"/confirm/{other['id']}").json()["status"] == "pending"
-    guarded.hands.pass_by(STEP_S)
+    guarded.clock.pass_by(STEP_S)
     assert guarded.approve(other, code).status_code == 403  # the step before is still near, and used up
     assert guarded.approve(other, guarded.code()).status_code == 200
     kinds = [row[0] for row in guarded.server.rows("SELECT data FROM events WHERE kind = 'factor_failed'")]
@@ -96,12 +96,12 @@ def test_wrong_codes_make_their_person_wait_longer_and_longer_also_for_a_right_o
     assert [guarded.approve(request, guarded.wrong()).status_code for _ in range(5)] == [403] * 4 + [429]
     held = guarded.approve(request, guarded.code())
     assert held.status_code == 429 and held.headers["retry-after"] == "60"
-    guarded.hands.pass_by(59.5)
+    guarded.clock.pass_by(59.5)
     held = guarded.approve(request, guarded.code())
     assert held.status_code == 429 and held.headers["retry-after"] == "1"
-    guarded.hands.pass_by(0.5)
+    guarded.clock.pass_by(0.5)
     assert guarded.approve(request, guarded.wrong()).headers["retry-after"] == "120"
-    guarded.hands.pass_by(120)
+    guarded.clock.pass_by(120)
     assert guarded.approve(request, guarded.code()).status_code == 200
     pauses = [factors.pause_s(failures) for failures in (0, 4, 5, 6, 10, 11, 5000)]
     assert pauses == [0, 0, 60, 120, 1920, 3600, 3600]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.confirm.process import Served
-from tests.confirm.running import SUBMIT, Running, ToolUse
+from tests.confirm.running import SUBMIT, ManualClock, Running
 from tests.confirm.test_sight import form, page_of
 
 
@@ -220,14 +220,14 @@ def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(serve
 
 
 def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path: Path) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands, upkeep=False) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         request = agent.post("/confirm", json=SUBMIT | {"accepts_edits": True, "timeout_seconds": 30}).json()
         path = f"/confirm/{request['id']}"
-        hands.pass_by(30.001)
+        clock.pass_by(30.001)
         for wall_s in (0.0, -3_600.0, -86_400.0 * 400):  # and the clock set back revives nothing
-            hands.wall_s += wall_s
+            clock.wall_s += wall_s
             for who, verb, body in (
                 (alice, "approve", {}), (alice, "deny", {}),
                 (alice, "amend", {"details": {"a": 1}, "digest": request["digest"]}),

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from tests.confirm.provider import CLIENT, SECRET, Provider
-from tests.confirm.running import Running, ToolUse, touch
+from tests.confirm.running import ManualClock, Running, touch
 from tests.confirm.test_attacks import Authenticator, ask
 from tests.confirm.test_factors import POLICY as WITH_CODE
 from tests.confirm.test_factors import Guarded
@@ -36,9 +36,9 @@ from whet_confirm.records import RequestOutcome
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Guarded]:
     (tmp_path / "p.toml").write_text(WITH_CODE)
-    hands = ToolUse()
-    with Running(tmp_path, policy=tmp_path / "p.toml", hands=hands, rate=1000) as server:
-        yield Guarded(server, hands)
+    clock = ManualClock()
+    with Running(tmp_path, policy=tmp_path / "p.toml", clock=clock, rate=1000) as server:
+        yield Guarded(server, clock)
 
 
 SPELLED: dict[str, Callable[[str], str]] = {
@@ -64,7 +64,7 @@ def test_anothers_code_and_one_of_an_hour_ago_count_for_nothing(guarded: Guarded
     bob, theirs, request = guarded.server.client("approve", "bob"), guarded.code(), guarded.ask()
     answer = bob.post(request["approve_url"], json={"code": theirs})  # he has no factor of his own
     assert answer.status_code == 403 and answer.json()["reason"] == "code"
-    guarded.hands.pass_by(3500)
+    guarded.clock.pass_by(3500)
     assert guarded.approve(guarded.ask(), theirs).status_code == 403
 
 
@@ -85,7 +85,7 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded: Guarded) ->
 def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(guarded: Guarded) -> None:
     submitted, code = guarded.ask(), guarded.code()
     assert guarded.approve(submitted, code).status_code == 200
-    guarded.hands.wall_s -= 7200
+    guarded.clock.wall_s -= 7200
     other = guarded.ask()
     assert guarded.approve(other, code).status_code == 403
     tried = 0
@@ -93,7 +93,7 @@ def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(
         request = guarded.ask() if tried % 50 == 0 else other
         answer = guarded.approve(request, guarded.wrong())
         tried += answer.status_code == 403 and answer.json()["error"] == "this code is wrong"
-        guarded.hands.pass_by(60)
+        guarded.clock.pass_by(60)
         other = request if answer.status_code != 409 else guarded.ask()
     assert tried < 40
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, touch
+from tests.confirm.running import SUBMIT, ManualClock, Running, touch
 from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
 from whet_confirm.audit import read_checkpoints
 from whet_confirm.names import REQUEST_ID
@@ -22,11 +22,11 @@ _ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
 
 
 def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
         request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         spoil(server.places.database, request_id, f"description = {NO_TEXT}")
-        hands.pass_by(4000.0)
+        clock.pass_by(4000.0)
         upkeep = Upkeep(server.service)
         server.run(upkeep.tick())
         assert upkeep.wait_s() == pytest.approx(TICK_S)
@@ -72,18 +72,18 @@ def test_ids_are_drawn_anew_in_a_process_that_was_forked() -> None:
 
 
 def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
         agent, key = server.client("submit", "agent"), {"idempotency-key": "k"}
         request_id = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
         upkeep = Upkeep(server.service)
-        hands.pass_by(48 * 3600.0)
+        clock.pass_by(48 * 3600.0)
         server.run(upkeep.tick())
         assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == request_id
-        hands.pass_by(3599.0)  # it looks once an hour
+        clock.pass_by(3599.0)  # it looks once an hour
         server.run(upkeep.tick())
         assert server.rows("SELECT count(*) FROM idempotency") == [(1,)]
-        hands.pass_by(1.0)
+        clock.pass_by(1.0)
         server.run(upkeep.tick())
         assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != request_id
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.confirm.people import AGENT, Desk
-from tests.confirm.running import Running, ToolUse, field_of, touch
+from tests.confirm.running import ManualClock, Running, field_of, touch
 from whet_confirm import decide, submit
 from whet_confirm.ledger import CHECKPOINT_EVERY, Tx
 from whet_confirm.open import ServicePaths
@@ -46,8 +46,8 @@ class Past(Desk):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.hands = ToolUse()
-        self.service.timeline = self.hands.timeline()
+        self.clock = ManualClock()
+        self.service.timeline = self.clock.timeline()
 
     def ask(self, *given: Submission, who: Caller = AGENT) -> list[ConfirmRequest]:
         return ask(self.service, *given, who=who)
@@ -120,9 +120,9 @@ def test_requests_are_listed_by_what_they_are_now(past: Past) -> None:
     assert past.found(status="pending", principal="agent") == ["c", "a"]
     assert past.found(principal="other") == ["d"] and past.found(before_seq=3) == ["b", "a"]
     assert past.found(limit=0) == [] and past.found(limit=3) == ["d", "c", "b"]
-    past.hands.pass_by(59.9)
+    past.clock.pass_by(59.9)
     assert past.service.count_pending() == 3
-    past.hands.pass_by(0.1)
+    past.clock.pass_by(0.1)
     assert past.found(status="pending") == ["d", "c"] and past.found(status="expired") == ["a"]
     assert past.service.database.read_now(lambda db: count_overdue(db, first.expires_at)) == 1
 
@@ -181,9 +181,9 @@ def test_a_long_log_is_verified_when_somebody_asks(past: Past) -> None:
 
 
 def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
-    hands = ToolUse()
-    hands.wall_s = 2_000_000_000.0  # 2033-05-18 03:33:20 UTC
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    clock.wall_s = 2_000_000_000.0  # 2033-05-18 03:33:20 UTC
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
         (request,) = ask(server.service, Submission("deploy", "d"))
         person = server.signed_in("alice")
         text = person.get("/log").text
@@ -191,9 +191,9 @@ def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
         assert f"Verified up to event {size}</b> at 2033-05-18 03:33:20 UTC" in text
         assert "1 record agree" in text and server.service.key.id in text and "none yet" in text
         touch(server.places, "UPDATE requests SET action = 'wipe' WHERE id = ?", request.id)
-        hands.pass_by(10.0)
+        clock.pass_by(10.0)
         assert "Verified up to" in person.get("/log").text  # what was found ten seconds ago will do
-        hands.pass_by(0.1)
+        clock.pass_by(0.1)
         assert "The log does not verify" in person.get("/log").text
         form = {"csrf": field_of(text, "csrf")}
         server.run(server.service.change(lambda tx: [tx.record("noted") for _ in range(45)]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse
+from tests.confirm.running import SUBMIT, ManualClock, Running
 from tests.support import each
 from whet.contract.errors import ConfigError
 from whet_confirm.names import action_key, is_high_risk
@@ -278,9 +278,9 @@ escalate_to = "security"
 def ruled(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(RULES)
-    hands = ToolUse()
-    with Running(tmp_path, policy=path, hands=hands) as server:
-        yield server, path, hands
+    clock = ManualClock()
+    with Running(tmp_path, policy=path, clock=clock) as server:
+        yield server, path, clock
 
 
 def test_quorum_over_http(ruled):
@@ -307,7 +307,7 @@ def test_quorum_over_http(ruled):
 
 
 def test_review_time_and_named_approvers(ruled):
-    server, _, hands = ruled
+    server, _, clock = ruled
     agent, alice, bob = (
         server.client("submit", "agent"),
         server.client("approve", "alice"),
@@ -317,7 +317,7 @@ def test_review_time_and_named_approvers(ruled):
     assert bob.post(request["approve_url"]).status_code == 403
     early = alice.post(request["approve_url"])
     assert early.status_code == 425 and early.headers["retry-after"] == "5"
-    hands.pass_by(5)
+    clock.pass_by(5)
     assert alice.post(request["approve_url"]).status_code == 200
 
 
@@ -330,13 +330,13 @@ def test_denied_by_policy_is_recorded(ruled):
 
 
 def test_nobody_answers_and_the_next_group_is_told_at_half_time(ruled):
-    server, _, hands = ruled
+    server, _, clock = ruled
     agent = server.client("submit", "agent")
     request = agent.post("/confirm", json={"action": "up", "description": "d", "timeout_seconds": 100}).json()
-    hands.pass_by(49)
+    clock.pass_by(49)
     server.run(_tick(server))
     assert not server.rows("SELECT 1 FROM events WHERE kind = 'escalated'")
-    hands.pass_by(2)
+    clock.pass_by(2)
     server.run(_tick(server))
     assert server.rows("SELECT request_id FROM events WHERE kind = 'escalated'") == [(request["id"],)]
     assert agent.get(f"/confirm/{request['id']}").json()["escalated_at"]
@@ -371,14 +371,14 @@ def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
 
 
 def test_whitelist_entries_end(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         entry = {"action": "deploy", "principal": "agent", "session_key": "s1", "seconds": 60}
         added = admin.post("/whitelist", json=entry).json()
         assert agent.post("/confirm", json=SUBMIT).status_code == 202  # another session
         assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 200
-        hands.pass_by(61)
+        clock.pass_by(61)
         assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 202
         assert admin.delete(f"/whitelist/{added['id']}").status_code == 200
         assert admin.delete(f"/whitelist/{added['id']}").status_code == 404

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import json
 import shutil
-import threading
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, outside, touch
+from tests.confirm.test_waiting import Receiver
 from whet.contract.errors import ConfigError
 from whet.web.tokens import hash_secret
 from whet_confirm import audit
@@ -220,37 +218,19 @@ def test_a_leap_of_the_clock_within_a_run_moves_no_deadline() -> None:
     assert line.now_s() == 1_000_010.0
 
 
-class Keeper(http.server.BaseHTTPRequestHandler):
-    """A machine elsewhere that keeps what it is told."""
-
-    kept: ClassVar[list[dict]] = []
-    told = threading.Event()
-
-    def do_POST(self) -> None:
-        self.kept.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        self.send_response(204)
-        self.end_headers()
-        self.told.set()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), Keeper) as keeper, Running(tmp_path) as server:
-        thread = threading.Thread(target=keeper.handle_request, daemon=True)
-        thread.start()
+    with Receiver() as receiver, Running(tmp_path) as server:
         server.run(server.service.change(lambda tx: tx.checkpoint()))
-        url = f"http://127.0.0.1:{keeper.server_port}/"
 
-        async def begin() -> object:
-            return asyncio.create_task(notify_witnesses(server.service, [url]))
+        async def tell() -> None:
+            task = asyncio.create_task(notify_witnesses(server.service, [receiver.url]))
+            async with asyncio.timeout(20):
+                while not receiver.got:
+                    await asyncio.sleep(0)
+            task.cancel()
 
-        task = server.run(begin())
-        assert Keeper.told.wait(20)
-        task.get_loop().call_soon_threadsafe(task.cancel)
-        thread.join(20)
-    row = Keeper.kept[0]["data"]
+        server.run(tell())
+    row = json.loads(receiver.got[0][1])["data"]
     mark = audit.Checkpoint(**row)
     service = opened(server.places)
     keys = audit.read_keys(server.places.public_key) | {service.key.id: service.key}

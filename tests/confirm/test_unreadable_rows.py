@@ -11,7 +11,7 @@ import pytest
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.people import Desk, off
-from tests.confirm.running import SUBMIT, Running, ToolUse, field_of, touch
+from tests.confirm.running import SUBMIT, ManualClock, Running, field_of, touch
 from tests.confirm.test_sight import page_of
 from whet.contract.errors import StoreCorrupt
 from whet_confirm import decide, recovery
@@ -122,12 +122,12 @@ PENDING = [one for one in JUNK if "expires_at" not in one]
 def test_the_deadlines_of_others_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
         agent = server.client("submit", "agent")
         request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
         spoil(server.places.database, request_ids[1], change)
-        hands.pass_by(4000.0)
+        clock.pass_by(4000.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
         kinds = {
@@ -144,11 +144,11 @@ def test_the_deadlines_of_others_are_kept(
 
 
 def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(tmp_path: Path) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
         request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         spoil(server.places.database, request_id, "plan = 'junk'")
-        hands.pass_by(4000.0)
+        clock.pass_by(4000.0)
         assert server.run(server.service.change(lambda tx: decide.expire(tx, 9))) == 1
         keys = server.service.public_keys
         report = server.service.database.read_now(lambda db: verify(db, keys))
@@ -160,12 +160,12 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
     (tmp_path / "policy.toml").write_text(
         '[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
     )
-    hands = ToolUse()
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False, clock=clock) as server:
         agent = server.client("submit", "agent")
         request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(2)]
         spoil(server.places.database, request_ids[0], change)
-        hands.pass_by(200.0)
+        clock.pass_by(200.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
         kinds = [[event.kind for event in log.history(request_id=request_id)] for request_id in request_ids]

@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, answered, field_of, request
+from tests.confirm.running import SUBMIT, ManualClock, Running, answered, field_of, request
 from tests.support import ended, wait_until
 from whet.clock import SystemClock
 from whet.web.guard import make_site_address
@@ -66,14 +66,14 @@ def test_a_long_poll_ends_with_its_own_time_and_odd_times_are_no_wait(server):
 
 @pytest.mark.slow
 def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands, upkeep=False) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock, upkeep=False) as server:
         agent = server.client("submit", "agent")
         submitted = asked(agent, timeout_seconds=30)
-        hands.pass_by(29.9)
+        clock.pass_by(29.9)
         thread, results = later(lambda: agent.get(f"/confirm/{submitted['id']}?wait=60"))
         wait_until(lambda: server.service.hub.waiting == 1)
-        hands.pass_by(1)
+        clock.pass_by(1)
         ended(thread, "the answer")
         assert results[0].json()["status"] == "expired"
 
@@ -256,14 +256,14 @@ class Receiver:
 
 @pytest.mark.slow
 def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
-    hands = ToolUse()
-    with Receiver(500, 200) as receiver, Running(tmp_path, private_callbacks=True, hands=hands) as server:
+    clock = ManualClock()
+    with Receiver(500, 200) as receiver, Running(tmp_path, private_callbacks=True, clock=clock) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         submitted = asked(agent, callback_url=receiver.url)
         alice.post(submitted["approve_url"])
         wait_until(lambda: server.rows("SELECT attempts FROM callbacks") == [(1,)])
         assert server.client("audit").get("/callbacks").json()["callbacks"][0]["error"] == "answered 500"
-        hands.pass_by(6)
+        clock.pass_by(6)
         wait_until(lambda: server.rows("SELECT status FROM callbacks") == [("delivered",)])
         (first, body), (second, again) = receiver.got
         assert body == again and first["webhook-id"] == second["webhook-id"]
@@ -281,15 +281,15 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
 
 @pytest.mark.slow
 def test_a_webhook_that_never_arrives_becomes_a_dead_letter(tmp_path):
-    hands = ToolUse()
+    clock = ManualClock()
     with (
         Receiver(500, 500, 200) as receiver,
-        Running(tmp_path, private_callbacks=True, hands=hands) as server,
+        Running(tmp_path, private_callbacks=True, clock=clock) as server,
     ):
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         alice.post(asked(agent, callback_url=receiver.url)["deny_url"])
         wait_until(lambda: server.rows("SELECT attempts FROM callbacks") == [(1,)])
-        hands.pass_by(25 * 3600)
+        clock.pass_by(25 * 3600)
         wait_until(lambda: server.rows("SELECT status FROM callbacks") == [("dead",)])
         revived = server.client("admin").post("/callbacks/1/retry")
         assert revived.status_code == 200
