@@ -68,8 +68,8 @@ class Running:
         peers: Peers | None = None,
         **more: Any,
     ) -> None:
-        self.places = ServicePaths(folder / "confirmations.db", folder / "confirm")
-        self.service = open_service(self.places, policy=policy, limits=CallerLimits(rate, pending))
+        self.paths = ServicePaths(folder / "confirmations.db", folder / "confirm")
+        self.service = open_service(self.paths, policy=policy, limits=CallerLimits(rate, pending))
         if clock is not None:
             self.service.timeline = clock.timeline(self.service.timeline.now_s() if clock.wall_s < 0 else 0.0)
         self.settings = ListenSettings(
@@ -184,13 +184,13 @@ class Running:
             self._ready.set()
 
         beside = None if self._upkeep else []
-        await serve(self.service, self.places, self.settings, ready, stop=self._stop, background=beside)
+        await serve(self.service, self.paths, self.settings, ready, stop=self._stop, background=beside)
 
 
-def outside(places: ServicePaths) -> apsw.Connection:
+def outside(paths: ServicePaths) -> apsw.Connection:
     """A connection that is not the service's, through the same SQLite library: another one in this process
     would drop the service's locks when it closes the file."""
-    connection = apsw.Connection(str(places.database))
+    connection = apsw.Connection(str(paths.database))
     connection.set_busy_timeout(30_000)
     return connection
 
@@ -207,9 +207,9 @@ def alter(database: Path, sql: str, values: Sequence[Any] = ()) -> None:
         db.execute(sql, values)
 
 
-def touch(places: ServicePaths, sql: str, *values: apsw.SQLiteValue) -> None:
+def touch(paths: ServicePaths, sql: str, *values: apsw.SQLiteValue) -> None:
     """Change the database behind the service's back."""
-    writer = outside(places)
+    writer = outside(paths)
     writer.execute(sql, values)
     writer.close()
 

@@ -67,7 +67,7 @@ def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(tmp_pat
         request = ask(server, callback_url="http://127.0.0.1:9/hook")
         agent = server.client("submit", "agent")
         assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
-        touch(server.places, APPROVED)
+        touch(server.paths, APPROVED)
         for path in ("", "/grant", "?wait=1"):
             answer = agent.get(f"/confirm/{request['id']}{path}")
             assert answer.status_code == 503 and "changed from outside" in answer.json()["error"], path
@@ -80,7 +80,7 @@ def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str
         data = {name: request[name] for name in ("id", "action", "digest")} | {"status": status}
         body = json.dumps({"type": f"confirmation.{status}", "timestamp": 1.0, "data": data})
         touch(
-            server.places,
+            server.paths,
             "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
             " VALUES (?, ?, 'http://127.0.0.1:9/hook', ?, 1.0, 1.0)",
             f"msg_{request['id']}", request["id"], body,
@@ -104,7 +104,7 @@ def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
         number, until = "A" * 43, time.time() + 9e5
         for hashed in (number, f"{number}@{os.getuid()}"):
             touch(
-                server.places,
+                server.paths,
                 "INSERT INTO web_sessions SELECT ?, account_key, csrf, created_at, ? FROM web_sessions"
                 " LIMIT 1",
                 hashlib.sha256(hashed.encode()).hexdigest(), until,
@@ -115,9 +115,7 @@ def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
         assert forged.post(f"/r/{request['id']}/decide", data=form).status_code == 403
         server.token("approve", "bob")
         (bob,) = server.rows("SELECT id FROM tokens WHERE name = 'bob'")
-        touch(
-            server.places, "UPDATE web_sessions SET account_key = ? || substr(account_key, 13)", str(bob[0])
-        )
+        touch(server.paths, "UPDATE web_sessions SET account_key = ? || substr(account_key, 13)", str(bob[0]))
         assert person.get("/").headers["location"].startswith("/login")
 
 
@@ -162,7 +160,7 @@ def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> 
 def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path: Path, verb: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
         request = ask(server, accepts_edits=True)
-        touch(server.places, "UPDATE requests SET requester = requester, description = 'harmless'")
+        touch(server.paths, "UPDATE requests SET requester = requester, description = 'harmless'")
         who = server.client(
             "approve" if verb == "amend" else "submit", "alice" if verb == "amend" else "agent"
         )
@@ -177,7 +175,7 @@ def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: P
     )
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
         request = ask(server)
-        touch(server.places, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
+        touch(server.paths, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
         assert (
             server.run(
                 server.service.change(lambda tx: decide.escalate(tx, 9, server.service.policy_file.policy))
@@ -248,10 +246,10 @@ def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: P
 def test_a_forged_approval_stops_no_news_of_others(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         first = ask(server)
-        touch(server.places, "UPDATE requests SET plan = '{'")
+        touch(server.paths, "UPDATE requests SET plan = '{'")
         assert server.client("submit", "agent").get(f"/confirm/{first['id']}").status_code == 503
-        touch(server.places, "UPDATE requests SET plan = '{}'")
-        touch(server.places, APPROVED)
+        touch(server.paths, "UPDATE requests SET plan = '{}'")
+        touch(server.paths, APPROVED)
         assert ask(server)["status"] == "pending"
         assert server.client().get("/health").status_code == 200
 
@@ -374,11 +372,11 @@ def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None
 def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_ours(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent, request = server.client("submit", "agent"), ask(server)
-        older = server.places.database.with_suffix(".older")
-        touch(server.places, "VACUUM INTO ?", str(older))
+        older = server.paths.database.with_suffix(".older")
+        touch(server.paths, "VACUUM INTO ?", str(older))
         server.run(server.service.decide(DecisionInput(request["id"], "deny"), Caller("alice", "approve")))
-        aside = server.places.database.rename(tmp_path / "ours.db")
-        older.rename(server.places.database)
+        aside = server.paths.database.rename(tmp_path / "ours.db")
+        older.rename(server.paths.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 503
 
         def read_beside(outer: apsw.Connection) -> None:  # while the readers of before are in use
@@ -386,7 +384,7 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
 
         with pytest.raises(StoreCorrupt, match="replaced"):
             server.service.database.read_now(read_beside)
-        aside.replace(server.places.database)
+        aside.replace(server.paths.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
         assert server.stored(request["id"]).status == "denied"
 

@@ -31,8 +31,8 @@ POLICY = ConfirmPolicy()
 
 def fill(folder: Path, count: int) -> ServicePaths:
     """A database with `count` requests: approved and used, denied, cancelled, pending."""
-    places = ServicePaths(folder / "c.db", folder / "confirm")
-    service = open_service(places, policy=None, limits=CallerLimits())
+    paths = ServicePaths(folder / "c.db", folder / "confirm")
+    service = open_service(paths, policy=None, limits=CallerLimits())
     clock = ManualClock()
     clock.wall_s = service.timeline.now_s()
     timeline = clock.timeline()
@@ -59,21 +59,21 @@ def fill(folder: Path, count: int) -> ServicePaths:
 
     service.database.write_now(many)
     service.database.close()
-    return places
+    return paths
 
 
-def look(path: Path, places: ServicePaths, outside=()) -> audit.AuditReport:
+def look(path: Path, paths: ServicePaths, outside=()) -> audit.AuditReport:
     with closing(apsw.Connection(str(path))) as db:
-        return audit.verify(db, audit.read_keys(places.public_key), outside)
+        return audit.verify(db, audit.read_keys(paths.public_key), outside)
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory):
+def paths(tmp_path_factory):
     return fill(tmp_path_factory.mktemp("log"), 120)
 
 
-def test_an_untouched_log_is_good(places):
-    report = look(places.database, places)
+def test_an_untouched_log_is_good(paths):
+    report = look(paths.database, paths)
     assert report.is_good and report.events > 300 and report.records == 120 and report.checkpoints >= 3
 
 
@@ -111,30 +111,30 @@ def mutate(db: sqlite3.Connection, dice: random.Random) -> str:
     return kind
 
 
-def run_mutations(places: ServicePaths, folder: Path, count: int) -> None:
+def run_mutations(paths: ServicePaths, folder: Path, count: int) -> None:
     dice = random.Random(20261121)
     missed = []
     for number in range(count):
         copy = folder / "copy.db"
-        shutil.copy(places.database, copy)
+        shutil.copy(paths.database, copy)
         db = sqlite3.connect(copy)
         kind = mutate(db, dice)
         db.commit()
         db.close()
-        if look(copy, places).is_good:
+        if look(copy, paths).is_good:
             missed.append((number, kind))
     assert not missed
 
 
 @pytest.mark.slow
-def test_forty_random_mutations_are_all_found(places, tmp_path):
-    run_mutations(places, tmp_path, 40)
+def test_forty_random_mutations_are_all_found(paths, tmp_path):
+    run_mutations(paths, tmp_path, 40)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
-def test_a_thousand_random_mutations_are_all_found(places, tmp_path):
-    run_mutations(places, tmp_path, 1000)
+def test_a_thousand_random_mutations_are_all_found(paths, tmp_path):
+    run_mutations(paths, tmp_path, 1000)
 
 
 RECORD_CHANGES = [
@@ -146,14 +146,14 @@ RECORD_CHANGES = [
 
 
 @pytest.mark.parametrize("change", RECORD_CHANGES)
-def test_a_changed_record_is_found(places, tmp_path, change):
+def test_a_changed_record_is_found(paths, tmp_path, change):
     copy = tmp_path / "copy.db"
-    shutil.copy(places.database, copy)
+    shutil.copy(paths.database, copy)
     db = sqlite3.connect(copy)
     db.execute(f"UPDATE requests SET {change} WHERE seq = 5")  # approved and used
     db.commit()
     db.close()
-    assert len(look(copy, places).problems) == 1
+    assert len(look(copy, paths).problems) == 1
 
 
 @pytest.mark.parametrize(
@@ -161,16 +161,16 @@ def test_a_changed_record_is_found(places, tmp_path, change):
     [("UPDATE requests SET action = 'wipe'", "does not fit"), ("DELETE FROM requests", "record is gone")],
 )
 @pytest.mark.parametrize(("count", "named"), [(1, 1), (19, 19), (20, 20), (21, 20)])
-def test_of_many_changed_or_removed_records_twenty_are_named(places, tmp_path, change, words, count, named):
+def test_of_many_changed_or_removed_records_twenty_are_named(paths, tmp_path, change, words, count, named):
     copy = tmp_path / "copy.db"
-    shutil.copy(places.database, copy)
+    shutil.copy(paths.database, copy)
     alter(copy, f"{change} WHERE seq <= ?", (count,))
-    assert sum(words in problem for problem in look(copy, places).problems) == named
+    assert sum(words in problem for problem in look(copy, paths).problems) == named
 
 
 def test_a_vote_without_the_signature_that_its_rule_demands_is_found(tmp_path):
-    places = fill(tmp_path, 1)
-    service = open_service(places, policy=None, limits=CallerLimits())
+    paths = fill(tmp_path, 1)
+    service = open_service(paths, policy=None, limits=CallerLimits())
 
     def work(db: apsw.Connection) -> None:
         tx = Tx(db, service.timeline.now_s(), service.key)
@@ -182,13 +182,13 @@ def test_a_vote_without_the_signature_that_its_rule_demands_is_found(tmp_path):
 
     service.database.write_now(work)
     service.database.close()
-    (problem,) = look(places.database, places).problems
+    (problem,) = look(paths.database, paths).problems
     assert "demands a passkey, and the vote of alice has no signature" in problem
 
 
-def restamped(places: ServicePaths, copy: Path) -> None:
+def restamped(paths: ServicePaths, copy: Path) -> None:
     """What somebody with the file but without the key can do: cut the log and its checkpoints off."""
-    shutil.copy(places.database, copy)
+    shutil.copy(paths.database, copy)
     db = sqlite3.connect(copy)
     db.execute("DELETE FROM events WHERE id > 150")
     db.execute("DELETE FROM checkpoints WHERE size > 150")
@@ -199,28 +199,28 @@ def restamped(places: ServicePaths, copy: Path) -> None:
     db.close()
 
 
-def test_a_cut_log_is_found_by_a_checkpoint_that_was_kept_elsewhere(places, tmp_path):
-    db = apsw.Connection(str(places.database))
+def test_a_cut_log_is_found_by_a_checkpoint_that_was_kept_elsewhere(paths, tmp_path):
+    db = apsw.Connection(str(paths.database))
     kept = [
         audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size DESC LIMIT 1")
     ]
     db.close()
     copy = tmp_path / "copy.db"
-    restamped(places, copy)
-    assert any("cut off" in problem for problem in look(copy, places, kept).problems)
+    restamped(paths, copy)
+    assert any("cut off" in problem for problem in look(copy, paths, kept).problems)
 
 
-def test_a_checkpoint_of_another_key_counts_for_nothing(places, tmp_path):
+def test_a_checkpoint_of_another_key_counts_for_nothing(paths, tmp_path):
     other = fill(tmp_path, 40)
     db = apsw.Connection(str(other.database))
     foreign = [audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints")]
     db.close()
-    assert foreign and "key that is not known" in look(places.database, places, foreign).problems[0]
+    assert foreign and "key that is not known" in look(paths.database, paths, foreign).problems[0]
 
 
 def test_pruning_keeps_the_log_verifiable(tmp_path):
-    places = fill(tmp_path, 120)
-    service = open_service(places, policy=None, limits=CallerLimits())
+    paths = fill(tmp_path, 120)
+    service = open_service(paths, policy=None, limits=CallerLimits())
     db = service.database
     ((before_s,),) = db.read_now(lambda c: c.execute("SELECT at FROM events WHERE id = 250").fetchall())
     cut = db.read_now(lambda c: retention.plan_pruning(c, before_s))
@@ -233,14 +233,14 @@ def test_pruning_keeps_the_log_verifiable(tmp_path):
     while db.write_now(lambda c: retention.prune_batch(c, cut)):
         pass
     db.close()
-    report = look(places.database, places)
+    report = look(paths.database, paths)
     assert report.problems == () and report.records == 120 - cut.requests
-    alter(places.database, "UPDATE events SET principal = 'x' WHERE id = 201")
-    assert not look(places.database, places).is_good
+    alter(paths.database, "UPDATE events SET principal = 'x' WHERE id = 201")
+    assert not look(paths.database, paths).is_good
 
 
-def test_a_checkpoint_that_was_taken_out_of_the_exported_file_is_found(places):
-    db = apsw.Connection(str(places.database))
+def test_a_checkpoint_that_was_taken_out_of_the_exported_file_is_found(paths):
+    db = apsw.Connection(str(paths.database))
     kept = [audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size")]
     assert audit.find_removed_checkpoints(db, kept) == []
     assert audit.find_removed_checkpoints(db, kept[:-1]) == []
@@ -248,7 +248,7 @@ def test_a_checkpoint_that_was_taken_out_of_the_exported_file_is_found(places):
     db.close()
 
 
-def test_digests_of_older_versions_stay_right(places, tmp_path):
+def test_digests_of_older_versions_stay_right(paths, tmp_path):
     """They spelled whole floats otherwise; a record is checked by the text that its digest was made of."""
     from whet_confirm.canonical import request_digest, stored_digest
 

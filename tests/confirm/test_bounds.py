@@ -42,7 +42,7 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
         assert refused.status_code == 400 and "callback_url" in refused.json()["error"]
         # One that an older version has stored, beside one that is all right.
         touch(
-            server.places,
+            server.paths,
             "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
             " VALUES ('msg_x', 'x', ?, '{}', 1.0, 1.0), ('msg_y', 'y', ?, '{}', 1.0, 1.0)",
             url,

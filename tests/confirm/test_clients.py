@@ -374,7 +374,7 @@ def test_the_mcp_server_says_approved_once(server, token, url):
 
 @pytest.mark.slow
 def test_the_command_line_from_token_to_verify(server, url, tmp_path):
-    folder = server.places.folder.parent
+    folder = server.paths.folder.parent
     person = {"WHET_CONFIRM_URL": url, "CONFIRMATION_TOKEN": server.token("approve", "bob")}
     agent = server.client("submit", "agent")
     body = {"action": "cli", "description": "d\x1b[31m", "details": {"a": 1}}

@@ -309,10 +309,10 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         submitted = asked(agent)
         alice.post(submitted["approve_url"])
-        assert stat.S_IMODE(server.places.database.stat().st_mode) == 0o600
-    alter(server.places.database, "UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
+        assert stat.S_IMODE(server.paths.database.stat().st_mode) == 0o600
+    alter(server.paths.database, "UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
     with Running(tmp_path) as server:
-        keys = audit.read_keys(server.places.public_key) | {server.service.key.id: server.service.key}
+        keys = audit.read_keys(server.paths.public_key) | {server.service.key.id: server.service.key}
         report = server.service.database.read_now(lambda db: audit.verify(db, keys))
     assert report.problems == (f"request {submitted['id']}: its status says denied, the log says approved",)
 

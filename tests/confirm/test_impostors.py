@@ -151,7 +151,7 @@ def test_a_signature_counts_once_however_it_is_spelled(signing: Running, way: st
         )
         return signing.run(signing.service.decide(ballot, alice)).kind
 
-    touch(signing.places, "SELECT 1")
+    touch(signing.paths, "SELECT 1")
     signed = hers.sign(request["digest"], count=0)  # as synced passkeys do, whose counter says nothing
     signing.run(
         signing.service.change(

@@ -25,7 +25,7 @@ def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) 
     clock = ManualClock()
     with Running(tmp_path, upkeep=False, clock=clock) as server:
         request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        spoil(server.places.database, request_id, f"description = {NO_TEXT}")
+        spoil(server.paths.database, request_id, f"description = {NO_TEXT}")
         clock.pass_by(4000.0)
         upkeep = Upkeep(server.service)
         server.run(upkeep.tick())
@@ -47,7 +47,7 @@ def test_the_end_is_signed_and_exported(tmp_path: Path) -> None:
 def test_a_submission_writes_at_most_twenty_kilobytes_to_the_disk(tmp_path: Path) -> None:
     count = 100
     with Running(tmp_path, upkeep=False) as server:
-        agent, log = server.client("submit", "agent"), Path(f"{server.places.database}-wal")
+        agent, log = server.client("submit", "agent"), Path(f"{server.paths.database}-wal")
         before_bytes = log.stat().st_size
         for number in range(count):
             assert agent.post("/confirm", json=SUBMIT | {"action": f"a{number}"}).status_code == 202

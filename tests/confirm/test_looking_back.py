@@ -190,7 +190,7 @@ def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
         size = server.service.log.state().size
         assert f"Verified up to event {size}</b> at 2033-05-18 03:33:20 UTC" in text
         assert "1 record agree" in text and server.service.key.id in text and "none yet" in text
-        touch(server.places, "UPDATE requests SET action = 'wipe' WHERE id = ?", request.id)
+        touch(server.paths, "UPDATE requests SET action = 'wipe' WHERE id = ?", request.id)
         clock.pass_by(10.0)
         assert "Verified up to" in person.get("/log").text  # what was found ten seconds ago will do
         clock.pass_by(0.1)

@@ -103,7 +103,7 @@ def test_the_next_person_is_notified_until_one_answers(tmp_path: Path) -> None:
         assert "On call now: <b>ann</b>" in pages["carol"].get(f"/r/{request}").text
         assert press(pages["ann"], phones["ann"].shown[request], "approve").status_code == 200
         assert "on_call" not in auditor.get(f"/confirm/{request}").json()
-    assert look(server.places.database, server.places).is_good
+    assert look(server.paths.database, server.paths).is_good
 
 
 @pytest.mark.slow

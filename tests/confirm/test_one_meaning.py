@@ -271,7 +271,7 @@ def end_tokens(server: Running, how: str, ids: list[str]) -> None:
         return
     service = server.service
     if how == "revoked elsewhere":  # as a command does beside the service
-        service = open_service(server.places, policy=None, limits=CallerLimits())
+        service = open_service(server.paths, policy=None, limits=CallerLimits())
 
     def revoke(db: apsw.Connection) -> None:
         for request_id in ids:
@@ -286,7 +286,7 @@ def test_the_limit_counts_what_another_process_stored(tmp_path: Path) -> None:
     with Running(tmp_path, rate=3, upkeep=False) as one:
         agent = one.client("submit", "agent")
         assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(2)] == [202, 202]
-        other = open_service(one.places, policy=None, limits=CallerLimits(3))
+        other = open_service(one.paths, policy=None, limits=CallerLimits(3))
         third = Submission(SUBMIT["action"], "the third")
         outcome = asyncio.run(other.submit(Caller("agent", "submit"), third))
         other.database.close()

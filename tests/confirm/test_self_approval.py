@@ -80,7 +80,7 @@ def test_gate_paths_are_forbidden_also_through_links(tmp_path: Path, path: str, 
 
 def test_redaction_the_shapes_of_its_secrets_are_masked(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
-        secrets = [server.token("approve", "alice"), server.places.key.read_text().strip()]
+        secrets = [server.token("approve", "alice"), server.paths.key.read_text().strip()]
     for secret in secrets:
         for text in (secret, json.dumps({"out": secret}), f"x={secret};", f"https://h/?t={secret}"):
             assert secret not in mask(text)
@@ -154,9 +154,9 @@ def test_nobody_asks_and_decides() -> None:
 def test_files_nothing_of_the_service_can_be_read_by_others(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         server.client("submit", "agent").post("/confirm", json=SUBMIT)
-        files = [path for path in (server.places.database, *server.places.folder.iterdir()) if path.is_file()]
+        files = [path for path in (server.paths.database, *server.paths.folder.iterdir()) if path.is_file()]
         loose = [p.name for p in files if stat.S_IMODE(p.stat().st_mode) & 0o077 and p.name != "signing.pub"]
-        assert loose == [] and is_same_user(server.places.folder)
+        assert loose == [] and is_same_user(server.paths.folder)
 
 
 def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:

@@ -45,13 +45,13 @@ class Target:
         self.server = server
         self.token = server.token("submit", "agent")
         owner = server.token("approve", "owner")
-        (server.places.folder / "approve.token").write_text(owner + "\n")
-        self.secrets = (owner, server.places.key.read_text().strip())
+        (server.paths.folder / "approve.token").write_text(owner + "\n")
+        self.secrets = (owner, server.paths.key.read_text().strip())
         request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
         self.id, self.digest = str(request["id"]), str(request["digest"])
         self.variables = {
-            "ID": self.id, "DIGEST": self.digest, "TOKEN": self.token, "DB": str(server.places.database),
-            "WHET_HOME": str(server.places.database.parent), "API": str(server.port),
+            "ID": self.id, "DIGEST": self.digest, "TOKEN": self.token, "DB": str(server.paths.database),
+            "WHET_HOME": str(server.paths.database.parent), "API": str(server.port),
             "PAGE": str(server.page_port), "SOCK": str(socket), "PID": str(os.getpid()),
             "HOSTIP": "127.0.0.2", "PY": sys.executable,
         }  # fmt: skip

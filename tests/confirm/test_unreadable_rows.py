@@ -104,7 +104,7 @@ def test_a_list_and_its_pages_have_the_others(tmp_path: Path, change: str) -> No
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
-        spoil(server.places.database, request_ids[1], change)
+        spoil(server.paths.database, request_ids[1], change)
         listed = agent.get("/confirm?limit=2").json()
         first, _, last = request_ids
         assert [request["id"] for request in listed[shapes.RequestList.__struct_fields__[1]]] == [last, first]
@@ -126,7 +126,7 @@ def test_the_deadlines_of_others_are_kept(
     with Running(tmp_path, upkeep=False, clock=clock) as server:
         agent = server.client("submit", "agent")
         request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
-        spoil(server.places.database, request_ids[1], change)
+        spoil(server.paths.database, request_ids[1], change)
         clock.pass_by(4000.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
@@ -147,7 +147,7 @@ def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(tmp_path:
     clock = ManualClock()
     with Running(tmp_path, upkeep=False, clock=clock) as server:
         request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        spoil(server.places.database, request_id, "plan = 'junk'")
+        spoil(server.paths.database, request_id, "plan = 'junk'")
         clock.pass_by(4000.0)
         assert server.run(server.service.change(lambda tx: decide.expire(tx, 9))) == 1
         keys = server.service.public_keys
@@ -164,7 +164,7 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False, clock=clock) as server:
         agent = server.client("submit", "agent")
         request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(2)]
-        spoil(server.places.database, request_ids[0], change)
+        spoil(server.paths.database, request_ids[0], change)
         clock.pass_by(200.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
@@ -199,7 +199,7 @@ def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFi
         request_ids = [agent.post("/confirm", json=body).json()["id"] for _ in range(2)]
         for request_id in request_ids:
             assert agent.post(f"/confirm/{request_id}/cancel", json={}).status_code == 200
-        spoil(server.places.database, request_ids[0], f"principal = {NO_TEXT}")
+        spoil(server.paths.database, request_ids[0], f"principal = {NO_TEXT}")
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         callbacks.start_due(due.append)
@@ -224,8 +224,8 @@ def test_the_page_lets_decide_on_the_others(tmp_path: Path) -> None:
         with page_of(server) as browser:
             for request in requests:
                 browser.get(f"/r/{request['id']}")
-            spoil(server.places.database, requests[0]["id"], "plan = 'junk'")
-            spoil(server.places.database, requests[1]["id"], "details = '{\"a\":1e999}'")
+            spoil(server.paths.database, requests[0]["id"], "plan = 'junk'")
+            spoil(server.paths.database, requests[1]["id"], "details = '{\"a\":1e999}'")
             assert requests[2]["id"] in browser.get("/").text
             page = browser.get("/several").text
             assert f'name="r.{requests[2]["id"]}"' in page and f'name="r.{requests[1]["id"]}"' not in page

@@ -268,7 +268,7 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
         (first, body), (second, again) = receiver.got
         assert body == again and first["webhook-id"] == second["webhook-id"]
         assert first["webhook-timestamp"] != second["webhook-timestamp"]
-        secret = (server.places.folder / "webhook.secret").read_text().strip().removeprefix("whsec_")
+        secret = (server.paths.folder / "webhook.secret").read_text().strip().removeprefix("whsec_")
         signed = f"{first['webhook-id']}.{first['webhook-timestamp']}.".encode() + body
         mac = base64.b64encode(hmac.new(base64.b64decode(secret), signed, hashlib.sha256).digest()).decode()
         shared, own = first["webhook-signature"].split(" ")
