@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from whet_lab.evals import play
+from whet_lab.evals import world_run
 
 _STEPS = "`agent.max_steps` above the 90 that ship"
 _LOOP = f"{_STEPS}; the tool is an empty one that reads: no question, sandbox or record takes part"
@@ -86,7 +86,7 @@ DIFFERS = {
 
 # Modules that a benchmark runs as a command of the program.
 COMMANDS = {
-    "learning": (play.__name__,),
-    "learning-long": (play.__name__,),
-    "learning-project": (play.__name__,),
+    "learning": (world_run.__name__,),
+    "learning-long": (world_run.__name__,),
+    "learning-project": (world_run.__name__,),
 }

@@ -275,10 +275,10 @@ async def run_seeds(
         depot = write_depot(folder, seed, pitfalls=pitfalls)
         await create_history(depot, settings, sessions)
         templates = build_templates(depot, SystemClock().now())
-        bench = WarmTrialSetup(folder / f"trials-{depot.place.name}", settings, {}, templates)
+        bench = WarmTrialSetup(folder / f"trials-{depot.path.name}", settings, {}, templates)
         text = build_question(draw_numbers(random.Random(f"new questions {seed}")))
         for arm in ARMS:
-            trials.append(await bench.run_prompt(f"{depot.place.name}-0", text, arm, seed, depot.place))
+            trials.append(await bench.run_prompt(f"{depot.path.name}-0", text, arm, seed, depot.path))
     return trials
 
 

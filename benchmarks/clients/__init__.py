@@ -177,9 +177,9 @@ _RIGHT: dict[str, Callable[[Any], bool]] = {
 
 def reply(ask: PracticeRequest) -> ScriptedReply:
     """Answer by the words of the question."""
-    asked, last = ask.last_user, ask.heard[-1]
+    asked, last = ask.last_user, ask.messages[-1]
     if last.role == "tool":
-        results = [one.result for one in ask.done if one.name in ask.offers]
+        results = [one.result for one in ask.completed_calls if one.name in ask.offers]
         return ScriptedReply("The tools said: " + "; ".join(results))
     tool = next((name for name in ask.offers if name.endswith("get_weather")), "")
     if tool and "weather" in asked:
@@ -204,7 +204,7 @@ def reply(ask: PracticeRequest) -> ScriptedReply:
     if "far too much" in asked:
         return ScriptedReply(fault=Fault(status=400, message=_TOO_LONG, code="context_length_exceeded"))
     if "began" in asked:
-        first = next(one.text for one in ask.heard if one.role == "user")
+        first = next(one.text for one in ask.messages if one.role == "user")
         return ScriptedReply(f"You began with: {first.split(chr(10))[0]}")
     return ScriptedReply("Hello from the stand-in.", pieces=4)
 

@@ -23,7 +23,7 @@ _TIMEOUT_S = 120
 
 def _respond(ask: PracticeRequest) -> ScriptedReply:
     """Write a file on demand, and answer anything else with a greeting."""
-    if ask.heard[-1].role == "tool":
+    if ask.messages[-1].role == "tool":
         return ScriptedReply("The file is written.")
     if "write" in ask.last_user:
         arguments = json.dumps({"path": "kettle.txt", "content": "blue\n"})

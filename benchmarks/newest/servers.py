@@ -129,8 +129,8 @@ def _responder(tool: str, arguments: dict[str, object]) -> Callable[[PracticeReq
     """Return a model that calls the server's tool once, then answers with its result."""
 
     def respond(ask: PracticeRequest) -> ScriptedReply:
-        if ask.heard[-1].role == "tool":
-            return ScriptedReply("Result: " + " ".join(call.result for call in ask.done))
+        if ask.messages[-1].role == "tool":
+            return ScriptedReply("Result: " + " ".join(call.result for call in ask.completed_calls))
         name = next((name for name in ask.offers if name.startswith("mcp__") and tool in name), "")
         if not name and "mcp_call" in ask.offers:  # a server with many tools
             named = json.dumps({"name": f"mcp__other__{tool}", "arguments": arguments})

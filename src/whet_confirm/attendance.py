@@ -1,8 +1,8 @@
 """Cancel requests whose agent has gone.
 
-A client that alone would run the action (a hook, the gateway) says so when it waits. If its connection breaks
-and it does not wait again soon, nobody would run what is approved: the request is cancelled in its name. The
-first such wait is an event in the log, so that a service that was killed meanwhile knows of it at its start.
+A hook or a gateway is the only program that would run the approved action, and says so when it waits. If its
+connection breaks and it does not wait again soon, the request is cancelled in its name. The first such wait
+is recorded in the log, so that the service knows of it after a restart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from whet_confirm.records import Caller, RequestOutcome
 
 EVENT = "attended"
 _GRACE_S = 15.0
-_MAX_NOTED = 10_000
+_MAX_RECORDED = 10_000
 _PENDING = (
     "SELECT r.id, r.principal, e.data FROM requests r JOIN events e ON e.request_id = r.id"
     f" WHERE r.status = 'pending' AND e.kind = '{EVENT}' ORDER BY e.id"
@@ -62,13 +62,13 @@ def list_abandoned(db: apsw.Connection) -> list[tuple[str, Caller]]:
 
 
 def note(tx: Tx, request_id: str, caller: Caller) -> None:
-    """Record that a client that alone would run the action waits in this process."""
+    """Record that the only client that would run the action waits in this process."""
     data: dict[str, object] = msgspec.structs.asdict(ServiceProcess.current())
     tx.record(EVENT, request_id, caller.name, caller.name, data)
 
 
 class Attendance:
-    """Which requests are waited for. `grace_s` is how long a client may take to wait again."""
+    """The waiting clients, by request. `grace_s` is how long a client may take to wait again."""
 
     def __init__(self, cancel: Callable[[str, Caller, str], Awaitable[RequestOutcome]]) -> None:
         self.grace_s = _GRACE_S
@@ -76,31 +76,31 @@ class Attendance:
         self._waits: Counter[str] = Counter()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._withdrawals: set[asyncio.Task[None]] = set()
-        self._noted: set[str] = set()
+        self._recorded: set[str] = set()
 
     def needs_note(self, request_id: str) -> bool:
-        """Return whether this process has not noted yet that a request is waited for, and remember it."""
-        if request_id in self._noted:
+        """Return whether the wait for a request must be recorded, which is true once per process."""
+        if request_id in self._recorded:
             return False
-        if len(self._noted) >= _MAX_NOTED:
-            self._noted.clear()  # at worst it is noted twice
-        self._noted.add(request_id)
+        if len(self._recorded) >= _MAX_RECORDED:
+            self._recorded.clear()  # at worst a wait is recorded twice
+        self._recorded.add(request_id)
         return True
 
     def resume(self, abandoned: Iterable[tuple[str, Caller]]) -> None:
-        """Give the clients of requests that were waited for before a restart the time to wait again."""
+        """Cancel the requests whose clients waited before a restart, unless they wait again in time."""
         for request_id, caller in abandoned:
             if not self._waits[request_id]:
                 self._start_timer(request_id, caller)
 
     def begin_wait(self, request_id: str) -> None:
-        """Note that a client waits."""
+        """Count a client that begins to wait."""
         self._waits[request_id] += 1
         if timer := self._timers.pop(request_id, None):
             timer.cancel()
 
     def end_wait(self, request_id: str, caller: Caller, *, is_cut: bool) -> None:
-        """Note that a wait has ended. If its connection broke and no other wait is left, the time runs."""
+        """Count a wait that ended. If its connection broke and no other client waits, start the timer."""
         self._waits[request_id] -= 1
         if self._waits[request_id] > 0:
             return

@@ -106,11 +106,10 @@ def verify(
     except (UnicodeDecodeError, TypeError, msgspec.DecodeError, ValueError) as error:
         problems.append(f"a row after event {count} can't be read: {error}")
         records = 0
-    for size in sorted(size for size in marks if size > count):
+    if beyond := [size for size in marks if size > count]:
         problems.append(
-            f"the log ends at event {count}, but a checkpoint is signed for {size}: it was cut off"
+            f"the log ends at event {count}, but a checkpoint is signed for {min(beyond)}: it was cut off"
         )
-        break
     seconds = time.perf_counter() - began
     return AuditReport(count - base, records, len(marks), head.hex(), tuple(problems[:MAX_PROBLEMS]), seconds)
 
@@ -130,8 +129,7 @@ def find_removed_checkpoints(db: apsw.Connection, exported: Iterable[Checkpoint]
 
 
 def _log_start(db: apsw.Connection) -> tuple[int, bytes]:
-    """Return the event number and hash at which the log begins: 0, or the checkpoint up to which it was
-    pruned."""
+    """Return the number and hash of the event before the first one: 0, or the checkpoint of a pruned log."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
     if row is None:
         return 0, GENESIS
@@ -146,10 +144,10 @@ def _signature_problem(mark: Checkpoint, keys: Keys) -> str:
         return f"the checkpoint at {mark.size} is signed with a key that is not known ({mark.key_id})"
     message = checkpoint_message(mark.size, mark.head, mark.at)
     try:
-        genuine = key.is_valid_signature(message, unbase64(mark.signature))
+        is_genuine = key.is_valid_signature(message, unbase64(mark.signature))
     except ValueError:
-        genuine = False
-    return "" if genuine else f"the checkpoint at {mark.size} has a signature that does not fit"
+        is_genuine = False
+    return "" if is_genuine else f"the checkpoint at {mark.size} has a signature that does not fit"
 
 
 def _check_chain(

@@ -67,8 +67,10 @@ def _find_vote_problem(vote: _Vote, principal: str, keys: dict[str, _Enrolment])
 
 
 def _read_passkeys(db: apsw.Connection, problems: list[str]) -> dict[str, _Enrolment]:
-    """Return the passkeys by id: from the log, or from the table if the log's beginning was pruned. Appends
-    to `problems` each passkey of the log that the table lacks or has differently."""
+    """Return the passkeys by id: from the log, or from the table if the log's beginning was pruned.
+
+    Appends to `problems` each passkey of the log that is missing in the table or differs there.
+    """
     rows = db.execute("SELECT id, name, public_key, host FROM passkeys")
     table = {id_: _Enrolment(name, id_, public_key, host) for id_, name, public_key, host in rows}
     logged: dict[str, _Enrolment] = {}

@@ -24,8 +24,7 @@ _ENDS = ("decided", "expired", "cancelled")
 
 
 def check_records(db: apsw.Connection, problems: list[str], is_pruned: bool) -> int:
-    """Compare every stored request with the log, append differences to `problems`, and return the number of
-    requests."""
+    """Compare every stored request with the log, and return their number. Differences go to `problems`."""
     count = 0
     for row in db.execute(_RECORD):
         count += 1
@@ -44,7 +43,7 @@ def check_records(db: apsw.Connection, problems: list[str], is_pruned: bool) -> 
 
 
 def _record_problem(db: apsw.Connection, row: tuple[Any, ...], is_pruned: bool) -> str:
-    request_id, *content, digest, status, by, at, reason, used = row
+    request_id, *content, digest, status, by, at, reason, consumed_at = row
     if problem := _content_problem(request_id, content, digest):
         return problem
     logged = _read_logged_request(db, request_id)
@@ -60,7 +59,7 @@ def _record_problem(db: apsw.Connection, row: tuple[Any, ...], is_pruned: bool) 
     for name, stored_value, logged_value in zip(names, (status, by, at, reason), logged.end, strict=True):
         if stored_value != logged_value:
             return f"its {name} says {stored_value or 'nothing'}, the log says {logged_value or 'nothing'}"
-    if logged.is_used != (used is not None):
+    if logged.is_used != (consumed_at is not None):
         return "whether it was consumed is not what the log says"
     return _row_problem(db, request_id, logged.record) or _votes_problem(db, request_id, logged)
 
@@ -91,17 +90,17 @@ def _decode_event_data(data: str) -> _EventData:
 
 
 class _LoggedRequest(msgspec.Struct):
-    """A request as the log records it.
-
-    It holds the newest digest, how the request ended, whether it was used, the votes that count, and the
-    hash of its row.
-    """
+    """A request as the log records it."""
 
     digest: str = ""
+    """The newest digest."""
     end: tuple[str, str, float, str] | None = None
+    """Status, person, time and reason of its end."""
     is_used: bool = False
     votes: dict[str, tuple[str, float, str]] = {}
+    """Verdict, time and reason of each vote that counts, by person."""
     record: str = ""
+    """The hash of its row."""
 
     def apply_event(self, kind: str, principal: str, at_s: float, event_data: _EventData) -> None:
         """Apply one event."""
@@ -152,8 +151,7 @@ def _votes_problem(db: apsw.Connection, request_id: str, logged: _LoggedRequest)
 
 
 def request_problem(db: apsw.Connection, request_id: str) -> str:
-    """Describe how a stored request or its votes differ from the log, or return an empty string if they
-    don't."""
+    """Describe how a stored request or its votes differ from the log. Returns "" if they don't."""
     row = db.execute(f"{_RECORD} WHERE id = ?", (request_id,)).fetchone()
     is_pruned = db.execute("SELECT 1 FROM facts WHERE name = 'pruned_to'").fetchone() is not None
     return _record_problem(db, row, is_pruned) if row else ""

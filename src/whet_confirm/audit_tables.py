@@ -19,25 +19,25 @@ def check_tables(
 ) -> list[str]:
     """Return the problems of the seal, the log's `end` (last event and hash), the tables and the schema.
 
-    `is_silent`: skip the sums, because a more specific problem was already found.
+    `is_silent` skips the sums, because a more specific problem was already found.
     """
     problems = _schema_problems(db) + index_problems(db)
     if not _has_seals(db):
         return problems
-    seal, sums = seals.stored_seal(db), seals.stored_sums(db)
+    seal, sums = seals.read_seal(db), seals.read_sums(db)
     if seal is None:
         was_sealed = db.execute("SELECT 1 FROM events WHERE kind = ? LIMIT 1", (SEALED,)).fetchone()
         return [*problems, "the seal over the tables was taken away"] if was_sealed or sums else problems
     if is_silent:
         return problems
-    pieces = {name: seals.piece(name, total) for name, total in sums.items()}
+    pieces = {name: seals.hash_sum(name, total) for name, total in sums.items()}
     if why := seals.seal_problem(seal, keys) or _replaced_key_problem(seal, keys):
         problems.append(f"the seal over the tables {why}")
-    elif seals.state_of(pieces) != seal.state:
+    elif seals.hash_tables(pieces) != seal.state:
         problems.append("the sums of the tables are not those that were signed")
     if (seal.size, seal.head) != end:
         problems.append(f"the log ends at event {end[0]}, but the seal was made at {seal.size}")
-    names = sorted({*seals.tables(db), *sums})
+    names = sorted({*seals.list_sealed_tables(db), *sums})
     problems += [
         f"the table {name} does not hold what was written" for name in _find_changed_tables(db, names, sums)
     ]
@@ -53,9 +53,9 @@ def _replaced_key_problem(seal: seals.Seal, keys: Mapping[str, PublicKey]) -> st
 def _find_changed_tables(
     db: apsw.Connection, names: list[str], sums: Mapping[str, seals.RowSum]
 ) -> list[str]:
-    there = set(seals.tables(db))
-    gone = [name for name in names if name not in there]
-    return gone + seals.find_differences(db, [name for name in names if name in there], sums)
+    existing = set(seals.list_sealed_tables(db))
+    missing = [name for name in names if name not in existing]
+    return missing + seals.find_differences(db, [name for name in names if name in existing], sums)
 
 
 def _has_seals(db: apsw.Connection) -> bool:

@@ -1,6 +1,6 @@
-"""Compare the tokens with what the log says of them: whose each is, its role, whether it was taken back.
+"""Compares the stored tokens with the log: name, role, and whether the token was revoked.
 
-The hash of a token is not in the log; it is covered by the seal.
+The hash of a token is not in the log; the seal covers it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _TokenEvent(msgspec.Struct, frozen=True):
 
 
 def check_tokens(db: apsw.Connection, *, is_pruned: bool) -> list[str]:
-    """Return what is wrong, as lines for a person. `is_pruned`: the log's beginning may lack a token."""
+    """Return one line for a person per problem. If the log `is_pruned`, it may lack a token."""
     created: dict[str, _TokenEvent] = {}
     revoked: set[str] = set()
     for kind, data in db.execute(_EVENTS):

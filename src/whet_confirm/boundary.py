@@ -1,9 +1,8 @@
-"""The parts of the confirmation service that an agent must not touch: its files, its ports and its secrets;
-and the ports of Whet's other servers, where people approve too.
+"""Names the files, ports and secrets with which an agent could approve its own actions.
 
-Used by the gate, the sandbox and redaction, which forbid access; cheap to import. As long as the service
-runs as the same user as the agents, this boundary is all that prevents an agent from approving its own
-actions.
+They belong to the confirmation service and to Whet's other servers, where people approve too. The gate, the
+sandbox and redaction forbid access to them. If the service runs as the same user as the agents, nothing else
+prevents an agent from approving its own actions. This module is cheap to import.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class ServiceBoundary(msgspec.Struct, frozen=True):
     def touched_by(self, text: str) -> str:
         """Return the part of the service that a command's text names, or an empty string.
 
-        A text can be written so that this finds nothing. The sandbox forbids the same paths and ports
-        regardless of the text.
+        This is not exhaustive: a text can disguise a name. The sandbox forbids the same paths and ports
+        whatever the text is.
         """
         if re.search(self.secrets, text):
             return "a secret of the confirmation service"

@@ -39,7 +39,7 @@ _GIVE_UP_S = 24 * 3600.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 5.0, 3600.0
 _TIMEOUT_S = 15.0
 _DEADLINE_S = 60.0
-_AT_ONCE, _EACH_RECEIVER = 128, 2
+_MAX_CONCURRENT, _MAX_PER_RECEIVER = 128, 2
 _PAGE, _MAX_PAGES = 200, 20
 _MAX_IDLE = 16
 _IDLE_S = 3.0  # servers close idle connections after five
@@ -71,8 +71,10 @@ class DueCallback(msgspec.Struct, frozen=True):
 
 
 def load_secret(path: Path) -> str:
-    """Read the secret that receivers verify webhooks with, creating the file (0600) if needed. Raises
-    ConfigError."""
+    """Read the secret that receivers verify webhooks with, creating the file (0600) if needed.
+
+    Raises ConfigError if others can read the file.
+    """
     text = read_small(path)
     if text is None:
         text = SECRET_PREFIX + base64.b64encode(os.urandom(32)).decode()
@@ -110,14 +112,16 @@ class CallbackSlots:
     @property
     def is_full(self) -> bool:
         """Whether no more webhooks may start."""
-        return len(self._busy) >= _AT_ONCE
+        return len(self._busy) >= _MAX_CONCURRENT
 
     def take(self, number: int, parties: tuple[str, str]) -> bool:
-        """Take a slot for a webhook of (receiver, principal). Returns False if it has to wait or is already
-        being sent."""
+        """Take a slot for a webhook of (receiver, principal).
+
+        Returns False if it has to wait or is already being sent.
+        """
         receiver, principal = parties
-        free = _AT_ONCE - len(self._busy)
-        if number in self._busy or self._receivers[receiver] >= _EACH_RECEIVER:
+        free = _MAX_CONCURRENT - len(self._busy)
+        if number in self._busy or self._receivers[receiver] >= _MAX_PER_RECEIVER:
             return False
         if self._principals[principal] >= free:
             return False
@@ -153,7 +157,7 @@ class Callbacks:
         self._secret = secret
         self._allow_private = allow_private
         self._slots = CallbackSlots()
-        self._place: tuple[float, int] = _START
+        self._position: tuple[float, int] = _START
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -164,19 +168,18 @@ class Callbacks:
                 try:
                     has_waiting = self.start_due(lambda item: group.create_task(self._send(client, item)))
                 except StoreError as error:
-                    _logger.warning("what webhooks are due can't be read, trying again: %s", error.message)
+                    _logger.warning("the due webhooks can't be read, trying again: %s", error.message)
                     has_waiting = False
                 await self._slots.wait(has_waiting)
 
     def start_due(self, send: Callable[[DueCallback], object]) -> bool:
-        """Start the due webhooks that have a slot. Returns whether some due webhook must wait for others to
-        end.
+        """Start the due webhooks that have a slot. Returns whether a due webhook must wait for a slot.
 
         A long queue is read over several polls, so that one receiver's many webhooks don't hide another's.
         """
         now_s, has_waiting = self._service.timeline.now_s(), False
         for _ in range(_MAX_PAGES):
-            bound = (now_s, *self._place)
+            bound = (now_s, *self._position)
             rows = self._service.database.read_now(
                 lambda db, bound=bound: select_rows(db, _WAITING_CELLS, _WAITING_FROM, _WAITING, bound)
             )
@@ -187,13 +190,13 @@ class Callbacks:
                     log_unreadable(f"of webhook {row[0]}", "a text of it can't be read")
                     continue
                 run_after, number, url, principal = row
-                self._place = (run_after, number)
+                self._position = (run_after, number)
                 has_slot = self._slots.take(number, (receiver_of(url), principal or ""))
                 has_waiting = has_waiting or not has_slot
                 if has_slot and (item := self._service.database.read_one(_BY_ID, (number,))):
                     send(DueCallback(*item))  # type: ignore[arg-type]
             if len(rows) < _PAGE:
-                self._place = _START
+                self._position = _START
                 return has_waiting
         return True
 
@@ -211,7 +214,7 @@ class Callbacks:
     async def post(self, client: HttpClient, item: DueCallback) -> tuple[str, bool]:
         """Send a webhook. Returns the problem (empty on success) and whether a retry is pointless."""
         if not self.is_ours(item):
-            return "it is not what became of the request", True
+            return "it does not match the request's outcome", True
         timestamp = int(self._service.timeline.now_s())
         try:
             target = await resolve(item.url, allow_private=self._allow_private)
@@ -246,8 +249,7 @@ class Callbacks:
         return f"answered {answer.status}", answer.status == 410
 
     def is_ours(self, item: DueCallback) -> bool:
-        """Return whether the row matches its request's outcome. A row that another program wrote gets no
-        signature."""
+        """Return whether the row matches its request's outcome. If not, another program wrote it."""
         try:
             request = self._service.get(item.request_id)
             data: object = msgspec.json.decode(item.body)["data"]
@@ -261,6 +263,7 @@ class Callbacks:
     def record_result(
         self, db: apsw.Connection, now_s: float, item: DueCallback, result: tuple[str, bool]
     ) -> None:
+        """Store the `result` that `post` returned, and the time of the next try."""
         problem, is_final = result
         if not problem:
             status, run_after = "delivered", now_s

@@ -5,14 +5,15 @@
         ...                      # approved for exactly that, and used up: run it once
         await client.report(approved.id, "executed")
 
-`@requires_confirmation` does all of that around a function. Everything fails closed: if there is no
-service, no answer in time, another digest, or an approval that was already used, ConfirmationRefused is
-raised. `BlockingClient` has the same calls for programs without an event loop.
+`@requires_confirmation` does all of that around a function. Everything fails closed: ConfirmationRefused is
+raised if the service can't be reached, nobody decides in time, the service recorded another digest, or the
+approval was already used. `BlockingClient` has the same calls for programs without an event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
@@ -39,7 +40,7 @@ from whet_confirm.tickets import Unreachable as Unreachable
 P = ParamSpec("P")
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:6000"
-_NAME_IT = "name the address that `whet confirm serve` printed with --url or WHET_CONFIRM_URL"
+_URL_HINT = "name the address that `whet confirm serve` printed with --url or WHET_CONFIRM_URL"
 _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
@@ -49,7 +50,7 @@ _DEFAULT_OPTIONS = ConfirmOptions()
 
 
 class ConfirmClient:
-    """Calls of the service.
+    """A client with the service's calls.
 
     Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used; without `url`,
     WHET_CONFIRM_URL or port 6000 on this machine. At a socket such as `unix:/run/whet-confirm/api.sock`
@@ -183,8 +184,8 @@ class ConfirmClient:
                 if record["status"] != "pending" or left_s <= 0:
                     return record
             except (Unreachable, Failed) as error:
-                is_busy = isinstance(error, Unreachable) or error.status == _TOO_MANY
-                if not is_busy or left_s <= _RETRY_S:
+                is_temporary = isinstance(error, Unreachable) or error.status == _TOO_MANY
+                if not is_temporary or left_s <= _RETRY_S:
                     raise
                 await asyncio.sleep(_RETRY_S)
 
@@ -210,8 +211,7 @@ class ConfirmClient:
     # --- deciding
 
     async def decide(self, request_id: str, verdict: str, **fields: Unpack[DecisionFields]) -> dict[str, Any]:
-        """Approve or deny a request. With a `digest`, the call is refused if the request is not the one that
-        was viewed."""
+        """Approve or deny a request. Raises Failed if `digest` is given and the request has another one."""
         body = {name: value for name, value in fields.items() if value}
         return await self.call("POST", f"/confirm/{request_id}/{verdict}", body)
 
@@ -228,8 +228,11 @@ class ConfirmClient:
         return cast("list[dict[str, Any]]", requests)
 
     async def events(self, after_id: int | None = None) -> AsyncIterator[dict[str, Any]]:
-        """Yield events as they arrive, after `after_id` or from now on. A lost connection is resumed without
-        missing events if `after_id` is known."""
+        """Yield events as they arrive: those after `after_id`, or new ones only.
+
+        A lost connection is resumed after the last event. Raises Failed, or Unreachable if the connection is
+        lost before the first event and `after_id` is None.
+        """
         while True:
             headers = {} if after_id is None else {"last-event-id": str(after_id)}
             try:
@@ -284,11 +287,11 @@ class ConfirmClient:
     def _unreachable(self, error: Exception) -> Unreachable:
         return self._problem or Unreachable(
             f"the confirmation service at {self.url} can't be reached ({type(error).__name__})",
-            hint=f"start it with: whet confirm serve; if it runs elsewhere, {_NAME_IT}",
+            hint=f"start it with: whet confirm serve; if it runs elsewhere, {_URL_HINT}",
         )
 
     def _not_the_service(self) -> Unreachable:
-        return Unreachable(f"{self.url} is another program, not a confirmation service", hint=_NAME_IT)
+        return Unreachable(f"{self.url} is another program, not a confirmation service", hint=_URL_HINT)
 
     async def consume_approval(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
         """Consume the approval of a request that has ended with this record.
@@ -302,12 +305,10 @@ class ConfirmClient:
         return msgspec.structs.replace(used, resolved_by=str(record.get("resolved_by", "")))
 
     async def _withdraw(self, submission: asyncio.Task[Ticket]) -> None:
-        """Cancel a request, also one that is on its way: the service may have stored it already."""
-        try:
+        """Cancel a request once its submission returns: the service may have stored it already."""
+        with contextlib.suppress(ConfirmationRefused, Failed, Unreachable):  # the request expires by itself
             ticket = await submission
             await self.cancel(ticket.id, "the caller stopped waiting")
-        except (ConfirmationRefused, Failed, Unreachable):
-            return  # the request expires by itself
 
 
 class BlockingClient:
@@ -370,12 +371,12 @@ def requires_confirmation(
         signature = inspect.signature(function)
 
         async def confirm_and_run(call: Callable[[], Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-            details = _arguments(signature, args, kwargs)
+            details = _bind_arguments(signature, args, kwargs)
             text = describe.format_map(details) if describe else f"{function.__qualname__}{signature}"
             async with ConfirmClient(url, token) as client:
                 ticket = await client.confirm(action, text, details, ask)
                 try:
-                    if _arguments(signature, args, kwargs) != details:
+                    if _bind_arguments(signature, args, kwargs) != details:
                         message = "the arguments changed while a person decided"
                         raise ConfirmationRefused(message, status="refused", request_id=ticket.id)
                     result = call()
@@ -406,14 +407,13 @@ def requires_confirmation(
 
 
 async def _report(client: ConfirmClient, ticket: Ticket, result: str, note: str) -> None:
-    try:
+    with contextlib.suppress(Failed, Unreachable):
+        # The action has run: a report that can't be stored must not change its outcome.
         await client.report(ticket.id, result, note)
-    except (Failed, Unreachable):
-        return  # the action has run: a report that can't be stored must not change its outcome
 
 
-def _arguments(shape: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
-    bound = shape.bind(*args, **kwargs)
+def _bind_arguments(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return {name: _to_json_value(value) for name, value in bound.arguments.items()}
 
@@ -424,7 +424,7 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
         members = {str(key): _to_json_value(item) for key, item in items.items()}
-        # show both if two keys have the same text
+        # a dict would lose one of two keys that have the same text
         return members if len(members) == len(items) else repr(items)
     if isinstance(value, list | tuple):
         return [_to_json_value(item) for item in cast("list[Any]", value)]

@@ -1,6 +1,6 @@
-"""The service's own database file: quick reads on the caller's thread, and a start that refuses a held lock.
+"""The service's own database file, confirmations.db. Several processes may share it.
 
-Every commit is synced to disk before its writers are notified. Several processes may share the file.
+Quick reads run on the caller's thread. Every commit is synced to disk before its writers are notified.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ConfirmDatabase(DatabaseFile):
     wall: Callable[[], float] = staticmethod(time.time)
     """The clock that all users of the database share."""
     sealer: Sealer
-    hears_of_writes_at_once: ClassVar[bool] = True
+    has_cheap_change_counter: ClassVar[bool] = True
     """Whether `change_counter` costs next to nothing."""
     committed: Callable[[], object] | None = None
     """Called on the loop after each commit, before the waiting writers resume."""
@@ -56,7 +56,7 @@ class ConfirmDatabase(DatabaseFile):
 
     def __init__(self, path: Path, connection: apsw.Connection, patience_s: float) -> None:
         super().__init__(path, connection, patience_s)
-        self._place = str(path)
+        self._path_text = str(path)
         self.sealer = sealer_of(connection)
         self._lane.before_commit = self._seal
 
@@ -91,7 +91,7 @@ class ConfirmDatabase(DatabaseFile):
         ours.
         """
         try:
-            status = os.stat(self._place)  # a str: formatting a Path runs Python code before each commit
+            status = os.stat(self._path_text)  # a str: formatting a Path runs Python code before each commit
             now = status.st_dev, status.st_ino
         except OSError:
             now = (0, 0)
@@ -140,8 +140,7 @@ class ConfirmDatabase(DatabaseFile):
         return await asyncio.to_thread(self.read_now, work)
 
     async def checkpoint_early(self) -> None:
-        """Move most of a long WAL into the file on another thread, so that the writer has little left to
-        move."""
+        """Move most of a long WAL into the file on another thread, which leaves little for the writer."""
         if self._lane.log_pages >= _EARLY_PAGES:
             await asyncio.to_thread(self._checkpoint_wal)
 

@@ -1,8 +1,7 @@
-"""The changes that can happen to a request after it was submitted, each in one transaction on its row.
+"""Change a submitted request: decide, amend, cancel, consume, report, expire or escalate it.
 
-A decision is compared and set inside one write transaction, so of two that race, in this process or
-another, one wins and the other is refused with the winner's name. The deadline is checked there too,
-whether or not the sweeper runs.
+Each change is one write transaction that checks the request's state and deadline first. If two decisions
+race, even from two processes, one wins and the other is refused with the winner's name.
 """
 
 from __future__ import annotations
@@ -56,13 +55,14 @@ class DecisionInput(msgspec.Struct, frozen=True):
     passkey: str = ""
     origin: str = ""
     grant: str = ""
-    """With an approval: what else may pass for a while, a kind of `running_grants`, or `times:N`."""
+    """The grant given with an approval, which lets similar calls pass for a while: a kind of
+    `running_grants`, or `times:N`."""
     is_one_of_many: bool = False
-    """Decided together with others: each must have been viewed before and need nothing more than a yes."""
+    """Whether it is decided together with others. Then it must have been viewed, and need only a yes."""
 
 
 def decide(tx: Tx, ballot: DecisionInput, caller: Caller, policy: ConfirmPolicy) -> RequestOutcome:
-    """Count a vote, and settle the request if that is enough."""
+    """Count a vote, and end the request if that is enough."""
     request, refusal = _load_pending(tx, ballot.request_id, caller)
     if refusal or request is None:
         return refusal or _missing()
@@ -109,7 +109,7 @@ def _count_vote(
         return RequestOutcome("voted", message, request, *numbers)
     names = tally.approved_by if tally.status == "approved" else tally.denied_by
     by = caller.name if len(names) == 1 else ", ".join(names)
-    settled = requests.settle(tx, request, tally.status, by, ballot.reason)
+    settled = requests.end_pending(tx, request, tally.status, by, ballot.reason)
     offer = pick_offer(request, ballot.grant) if ballot.grant and tally.status == "approved" else None
     grant_id = running_grants.add(tx, settled, offer, caller.name) if offer else 0
     return RequestOutcome("decided", tally.status, settled, *numbers, grant_id=grant_id)
@@ -165,7 +165,7 @@ def _check_joint_decision(tx: Tx, request: ConfirmRequest, caller: Caller) -> Re
 def _check_passkey(
     tx: Tx, request: ConfirmRequest, caller: Caller, ballot: DecisionInput
 ) -> tuple[PasskeyProof | None, RequestOutcome | None]:
-    """Verify the passkey signature if there is one, and refuse an approval that lacks a required one."""
+    """Verify the passkey signature, if any. Refuse an approval that lacks a required one."""
     if not ballot.passkey:
         if not request.plan.needs_passkey or ballot.verdict != "approve":
             return None, None
@@ -180,8 +180,10 @@ def _check_passkey(
 def _check_code(
     tx: Tx, request: ConfirmRequest, caller: Caller, ballot: DecisionInput
 ) -> RequestOutcome | None:
-    """Consume the second factor's code if the approval needs one. This is the last check, so no code is
-    wasted."""
+    """Consume the second factor's code if the approval needs one.
+
+    This must be the last check, so that another refusal does not use up a code.
+    """
     if not request.plan.needs_factor or ballot.verdict != "approve":
         return None
     if caller.is_open:
@@ -200,7 +202,7 @@ def _replan(
     """Judge a pending request by the current policy. A changed plan voids the votes so far."""
     judged = judge_again(request, requests.decode_details(request.details_json), policy, tx.now_s)
     if judged.effect == "deny":
-        settled = requests.settle(tx, request, "denied", f"policy:{judged.rule}", judged.why)
+        settled = requests.end_pending(tx, request, "denied", f"policy:{judged.rule}", judged.why)
         return settled, RequestOutcome("already_decided", f"the policy was changed: {judged.why}", settled)
     plan = judged.plan if judged.effect == "ask" else request.plan
     if plan == request.plan:
@@ -214,13 +216,15 @@ def cancel(tx: Tx, request_id: str, caller: Caller, reason: str) -> RequestOutco
     if refusal or request is None:
         return refusal or _missing()
     return RequestOutcome(
-        "decided", "cancelled", requests.settle(tx, request, "cancelled", caller.name, reason)
+        "decided", "cancelled", requests.end_pending(tx, request, "cancelled", caller.name, reason)
     )
 
 
 class Amendment(msgspec.Struct, frozen=True):
-    """A requested change of details: `digest` is that of the viewed details, `text` is the new details in
-    canonical JSON."""
+    """A requested change of details.
+
+    `digest` is the digest of the viewed version, `text` the new details in canonical JSON.
+    """
 
     request_id: str
     digest: str
@@ -340,25 +344,24 @@ def record_reveal(tx: Tx, request_id: str, caller: Caller) -> None:
 
 
 def expire(tx: Tx, limit: int) -> int:
-    """Expire overdue requests, at most `limit`, and return their number."""
+    """Expire up to `limit` overdue requests, and return their number."""
     overdue = requests.find_overdue(tx.connection, tx.now_s, limit)
     for request in overdue:
-        requests.settle(tx, request, "expired", BY_TIMEOUT, is_altered=bool(_find_damage(tx, request)))
+        requests.end_pending(tx, request, "expired", BY_TIMEOUT, is_altered=bool(_find_damage(tx, request)))
     return len(overdue)
 
 
 def expire_all(tx: Tx, limit: int) -> int:
-    """Expire pending requests now, regardless of their deadline, at most `limit`, and return their number."""
+    """Expire up to `limit` pending requests, regardless of their deadline, and return their number."""
     pending, why = requests.find_overdue(tx.connection, math.inf, limit), "the service's clock was corrected"
     for request in pending:
         is_altered = bool(_find_damage(tx, request))
-        requests.settle(tx, request, "expired", BY_TIMEOUT, why, is_altered=is_altered)
+        requests.end_pending(tx, request, "expired", BY_TIMEOUT, why, is_altered=is_altered)
     return len(pending)
 
 
 def escalate(tx: Tx, limit: int, policy: ConfirmPolicy) -> int:
-    """Escalate overdue requests to the next group, or the next person of a rota, at most `limit`, and return
-    their number."""
+    """Escalate up to `limit` due requests, each to its group or its rota's next person. Returns how many."""
     overdue = requests.find_due_escalations(tx.connection, tx.now_s, limit)
     for request in overdue:
         group = request.plan.escalate_to
@@ -395,7 +398,7 @@ def _load_pending(
     if is_own and not _owns(caller, request):
         return None, _missing()
     if request.is_pending and tx.now_s >= request.expires_at:
-        request = requests.settle(tx, request, "expired", BY_TIMEOUT)
+        request = requests.end_pending(tx, request, "expired", BY_TIMEOUT)
     if request.status == "expired":
         return None, RequestOutcome("late", "too late: it ran out before anybody decided", request)
     if not request.is_pending:
@@ -405,7 +408,7 @@ def _load_pending(
 
 
 def _check_digest(tx: Tx, request: ConfirmRequest, caller: Caller, digest: str) -> RequestOutcome | None:
-    """Refuse a caller that viewed another version, the one with that digest."""
+    """Refuse a caller that viewed another version. `digest` is the version that it viewed."""
     if digest == request.digest:
         return None
     tx.record("digest_mismatch", request.id, caller.name, request.principal, {"given": digest[:64]})
@@ -426,7 +429,7 @@ def _find_damage(tx: Tx, request: ConfirmRequest) -> str:
 
 
 def _check_caller(tx: Tx, request: ConfirmRequest, caller: Caller) -> RequestOutcome | None:
-    """Refuse a caller whose token or login was just accepted but no longer exists in this transaction."""
+    """Refuse a caller whose token or login was accepted, but has been removed since."""
     if is_still_valid(tx, caller):
         return None
     return _refuse(tx, request, caller, "not_allowed", "your token or sign-in does not hold any more")

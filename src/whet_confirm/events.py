@@ -98,7 +98,7 @@ class EventLog:
             try:
                 self.watermark.write(newest)
             except OSError as error:  # the events are committed; the next commit tries again
-                _LOG.error("how far the log goes was not noted: %s", error.strerror)
+                _LOG.error("the log's end could not be stored: %s", error.strerror)
 
     def _publish(self, events: Sequence[AuditEvent]) -> None:
         for event in self.hub.publish(events):

@@ -1,8 +1,8 @@
 """Send the audit log on as it grows: to an OpenTelemetry collector (OTLP, HTTP/JSON) or to syslog (RFC 5424).
 
 The position of each destination is stored in the database: after an outage it gets the missed events in
-order. After a crash a few events may arrive twice; their number identifies them. UDP and the local syslog
-don't confirm arrival. Nothing waits for a destination.
+order. After a crash a few events may arrive twice, with the same number. UDP and the local syslog don't
+confirm arrival. No other work waits for a destination.
 """
 
 from __future__ import annotations
@@ -147,18 +147,18 @@ class SyslogStream:
     """A syslog server over TCP, with messages framed by their length (RFC 6587)."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._where = (host, port)
-        self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._address = (host, port)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
         """Write the events to the connection."""
-        if self._open is not None and self._open[0].at_eof():
+        if self._streams is not None and self._streams[0].at_eof():
             await self.aclose()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                if self._open is None:
-                    self._open = await asyncio.open_connection(*self._where)
-                writer = self._open[1]
+                if self._streams is None:
+                    self._streams = await asyncio.open_connection(*self._address)
+                writer = self._streams[1]
                 lines = (syslog_line(event) for event in events)
                 writer.write(b"".join(b"%d %s" % (len(line), line) for line in lines))
                 await writer.drain()
@@ -168,16 +168,16 @@ class SyslogStream:
 
     async def aclose(self) -> None:
         """Close the connection."""
-        if self._open is not None:
-            self._open[1].close()
-            self._open = None
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
 
 
 class SyslogDatagrams:
     """A syslog server over UDP, or this machine's own at a socket path: one datagram per event."""
 
     def __init__(self, where: str | tuple[str, int]) -> None:
-        self._where = where
+        self._address = where
         self._socket: socket.socket | None = None
 
     async def send(self, events: Sequence[AuditEvent]) -> None:
@@ -194,11 +194,11 @@ class SyslogDatagrams:
             raise
 
     async def _connect(self) -> socket.socket:
-        if isinstance(self._where, str):
-            family, address = socket.AF_UNIX, self._where
+        if isinstance(self._address, str):
+            family, address = socket.AF_UNIX, self._address
         else:
             loop = asyncio.get_running_loop()
-            rows = await loop.getaddrinfo(*self._where, type=socket.SOCK_DGRAM)
+            rows = await loop.getaddrinfo(*self._address, type=socket.SOCK_DGRAM)
             family, address = rows[0][0], rows[0][4]
         sock = socket.socket(family, socket.SOCK_DGRAM)
         sock.setblocking(False)
@@ -241,14 +241,14 @@ class LogExport:
         self._service = service
         self._address = address
         self._destination = destination
-        self._fact = f"exported:{hashlib.sha256(address.encode()).hexdigest()[:16]}"
-        row = service.database.read_one("SELECT value FROM facts WHERE name = ?", (self._fact,))
+        self._fact_name = f"exported:{hashlib.sha256(address.encode()).hexdigest()[:16]}"
+        row = service.database.read_one("SELECT value FROM facts WHERE name = ?", (self._fact_name,))
         self.sent_to: int = int(str(row[0])) if row else 0
-        self._noted = self.sent_to
-        self._noted_s = 0.0
+        self._saved_to = self.sent_to
+        self._saved_at_s = 0.0
 
     async def run(self) -> None:
-        """Send until cancelled, storing the position now and then."""
+        """Send until cancelled. The position is stored every few seconds."""
         failures = 0
         async with aclosing(self._destination):
             while True:
@@ -256,7 +256,7 @@ class LogExport:
                 try:
                     if events := self._service.log.read_after(self.sent_to):
                         await self._destination.send(events)
-                        self.sent_to: int = events[-1].id
+                        self.sent_to = events[-1].id
                         failures = 0
                         await self._save_position()
                         continue
@@ -270,8 +270,8 @@ class LogExport:
                     self._service.hub.cancel_wait(future)
 
     async def _wait(self, future: asyncio.Future[None]) -> None:
-        """Wait for new events. The position is stored before a long wait."""
-        if self._noted != self.sent_to:
+        """Wait for new events. If none arrive for a while, store the position and return."""
+        if self._saved_to != self.sent_to:
             await asyncio.wait((future,), timeout=_SAVE_EVERY_S)
             if not future.done():
                 await self._save_position(is_idle=True)
@@ -282,10 +282,10 @@ class LogExport:
 
     async def _save_position(self, *, is_idle: bool = False) -> None:
         now_s = asyncio.get_running_loop().time()
-        if not is_idle and now_s - self._noted_s < _SAVE_EVERY_S:
+        if not is_idle and now_s - self._saved_at_s < _SAVE_EVERY_S:
             return
-        self._noted_s, self._noted = now_s, self.sent_to
+        self._saved_at_s, self._saved_to = now_s, self.sent_to
         await self._service.change(lambda tx: self._store_position(tx, self.sent_to))
 
     def _store_position(self, tx: Tx, number: int) -> None:
-        tx.connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (self._fact, str(number)))
+        tx.connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (self._fact_name, str(number)))

@@ -1,9 +1,8 @@
 """Second factors of approvers: time-based one-time codes (TOTP, RFC 6238: SHA-1, 30 s, six digits).
 
 A code is valid for one decision: the transaction that counts the vote uses up its time step and all
-earlier ones. Wrong codes are counted there too; from the fifth on, each makes its person wait longer. The
-secret is encrypted with a key derived from the service's signing key, so a copy of the database alone
-can't produce codes.
+earlier ones. Wrong codes are counted too; from the fifth on, each makes its person wait longer. The secret is
+encrypted with a key derived from the service's signing key, so a copy of the database can't produce codes.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class GrantClaims(msgspec.Struct, frozen=True):
 
 
 class GrantRefused(WhetError):
-    """Raised for a grant that is not genuine, not for this action, or too old."""
+    """Raised for a grant that is not is_genuine, not for this action, or too old."""
 
 
 def sign_grant(key: SigningKey, request: ConfirmRequest, valid_s: float) -> str:
@@ -59,13 +59,13 @@ def check_grant(text: str, key: PublicKey, *, digest: str, now_s: float) -> Gran
     try:
         head, body, signature = text.split(".")
         header = from_json(unbase64(head), dict[str, str])
-        genuine = header.get("alg") == "EdDSA" and key.is_valid_signature(
+        is_genuine = header.get("alg") == "EdDSA" and key.is_valid_signature(
             f"{head}.{body}".encode(), unbase64(signature)
         )
         grant = from_json(unbase64(body), GrantClaims)
     except (ValueError, msgspec.DecodeError) as error:
         raise GrantRefused("this is not a grant") from error
-    if not genuine or grant.iss != ISSUER:
+    if not is_genuine or grant.iss != ISSUER:
         raise GrantRefused("the grant is not signed by this service's key")
     if grant.digest != digest:
         raise GrantRefused("the grant is for another action or other details")

@@ -1,4 +1,4 @@
-"""The hook that agents run before a tool: reads their event, asks a person, prints the decision.
+"""The hook that an agent runs before a tool: reads the agent's event, asks a person, returns the decision.
 
 Every failure is a denial with its reason: no service, no answer in time, an event that can't be read.
 """
@@ -41,11 +41,11 @@ class ToolEvent(msgspec.Struct, frozen=True):
 
 
 class HookAsk(msgspec.Struct, frozen=True):
-    """Which calls are asked about, and how long; tools that match `free` pass, and so do those that match no
-    pattern, if there are patterns.
+    """Which tools are asked about, and how long the hook waits for the answer (`timeout_s`).
 
-    With `keep_s`, requests wait that long, although the hook and its agent end; `kept` is the folder of their
-    files. If the agent is continued and makes the same call, it gets the answer.
+    A tool passes if it matches `free`, or if there are `patterns` and it matches none. With `keep_s`, a
+    request stays open that long, even after the hook and its agent have ended; a file in the folder `kept`
+    describes the call. If the agent is continued and makes the same call, it gets the answer.
     """
 
     url: str = ""
@@ -59,23 +59,22 @@ class HookAsk(msgspec.Struct, frozen=True):
 def interrupt_if_unread(output: int) -> None:
     """Send SIGTERM to this process once nobody can read what it writes to the file descriptor `output`.
 
-    An agent that was killed sends its hooks no signal: they would go on to ask about a call that nobody would
-    run. But its end of their pipe or socket is closed.
+    An agent that was killed sends its hooks no signal, and they would still ask about a call that nobody
+    would run. But the agent's end of the pipe or socket is closed.
     """
 
-    def follow() -> None:
+    def wait_for_hangup() -> None:
         poll = select.poll()
         poll.register(output, 0)  # errors and hang-ups are always reported
         if poll.poll():
             os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=follow, name="hook-reader", daemon=True).start()
+    threading.Thread(target=wait_for_hangup, name="hook-reader", daemon=True).start()
 
 
 def run_hook(text: str, agent: str, ask: HookAsk) -> str:
-    """Return the hook's output: the decision as JSON, or an empty object for a tool that needs no
-    confirmation."""
-    style = _STYLES[agent]
+    """Ask, and return the hook's output: the decision as JSON, or `{}` for a tool that is not asked about."""
+    style = _FORMATS[agent]
     event = _read_event(text)
     if event is None or event.name not in style.events:
         return _encode(style, event.name if event else "", "deny", _NO_EVENT)
@@ -83,8 +82,8 @@ def run_hook(text: str, agent: str, ask: HookAsk) -> str:
     if not is_chosen or any(fnmatchcase(event.tool, pattern) for pattern in ask.free):
         return "{}"
     try:
-        asking = _ask_for_long if ask.keep_s else _ask
-        reason = run_on_loop(asking(event, (agent, style.title), ask))
+        ask_person = _ask_or_resume if ask.keep_s else _ask
+        reason = run_on_loop(ask_person(event, (agent, style.title), ask))
     except ConfirmationRefused as error:
         return _encode(style, event.name, "deny", f"not confirmed: {error.message}")
     except WhetError as error:
@@ -101,7 +100,10 @@ def _read_event(text: str) -> ToolEvent | None:
     fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
     def first(*names: str) -> Any:
-        return next((fields[name] for name in names if fields.get(name) is not None), None)
+        for name in names:
+            if fields.get(name) is not None:
+                return fields[name]
+        return None
 
     tool = first("tool_name", "toolName")
     if not isinstance(tool, str):
@@ -119,7 +121,7 @@ def _read_event(text: str) -> ToolEvent | None:
 
 
 async def _ask(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
-    # Both events of one call may ask, and an approval is good for one of them.
+    # Both events of one call may ask, and an approval is valid for one of them.
     names = f"{event.session}\0{event.call}\0{event.name}"
     key = hashlib.sha256(names.encode("utf-8", "replace")).hexdigest()
     options = ConfirmOptions(
@@ -138,8 +140,8 @@ def _describe(event: ToolEvent, title: str) -> tuple[str, str]:
     return f"{GATE_PREFIX}{event.tool}", f"{title} wants to use {event.tool} in {event.folder}"
 
 
-async def _ask_for_long(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
-    """Ask, or take the answer to the same call of an earlier run of this session."""
+async def _ask_or_resume(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) -> str:
+    """Ask, or use the answer to the same call of an earlier run of this session."""
     details = msgspec.json.encode(event.details, order="deterministic")
     parts = (event.session, event.tool, event.folder, event.name, str(ask.keep_s))
     names = b"\0".join([*(part.encode("utf-8", "replace") for part in parts), details])
@@ -148,17 +150,17 @@ async def _ask_for_long(event: ToolEvent, agent: tuple[str, str], ask: HookAsk) 
         requester=agent[0], session_key=event.session[:1024], timeout_s=ask.keep_s, idempotency_key=key
     )
     async with ConfirmClient(ask.url) as client:
-        return await _ask_again(client, event, (*agent, options), ask)
+        return await _submit_or_resume(client, event, (*agent, options), ask)
 
 
-async def _ask_again(
+async def _submit_or_resume(
     client: ConfirmClient, event: ToolEvent, agent: tuple[str, str, ConfirmOptions], ask: HookAsk
 ) -> str:
     name, title, options = agent
     ticket = await client.submit(*_describe(event, title), event.details, options)
     record = await client.status(ticket.id)
     if record["status"] not in ("pending", "approved", "auto_approved") or record.get("consumed_at"):
-        # the answer to an earlier call, which was used or was a no
+        # The key belongs to an earlier call, whose approval was used or which was denied.
         key = f"{options.idempotency_key}:{hashlib.sha256(event.call.encode()).hexdigest()[:32]}"
         again = msgspec.structs.replace(options, idempotency_key=key)
         ticket = await client.submit(*_describe(event, title), event.details, again)
@@ -208,26 +210,26 @@ def _cursor_answer(event: str, decision: str, reason: str) -> dict[str, Any]:
     return {"permission": decision, "user_message": reason, "agent_message": reason}
 
 
-class _Style(msgspec.Struct, frozen=True):
-    """How an agent speaks to its hooks: its name for people, its events, the form of the answer."""
+class _HookFormat(msgspec.Struct, frozen=True):
+    """An agent's name for people, the events that it sends to hooks, and the format of the answer."""
 
     title: str
     events: tuple[str, ...]
     encode: Callable[[str, str, str], dict[str, Any]] = _claude_answer
 
 
-_STYLES = {
-    "claude-code": _Style("Claude Code", ("PreToolUse", _PERMISSION)),
-    "codex": _Style("Codex", ("PreToolUse", _PERMISSION), _codex_answer),
-    "gemini": _Style("Gemini CLI", ("BeforeTool",), _gemini_answer),
-    "qwen-code": _Style("Qwen Code", ("PreToolUse", _PERMISSION)),
-    "copilot": _Style("Copilot CLI", ("", "preToolUse", "PreToolUse"), _copilot_answer),
-    "cursor": _Style("Cursor", ("preToolUse",), _cursor_answer),
-    "opencode": _Style("opencode", ("PreToolUse",)),
-    "pi": _Style("pi", ("PreToolUse",)),
+_FORMATS = {
+    "claude-code": _HookFormat("Claude Code", ("PreToolUse", _PERMISSION)),
+    "codex": _HookFormat("Codex", ("PreToolUse", _PERMISSION), _codex_answer),
+    "gemini": _HookFormat("Gemini CLI", ("BeforeTool",), _gemini_answer),
+    "qwen-code": _HookFormat("Qwen Code", ("PreToolUse", _PERMISSION)),
+    "copilot": _HookFormat("Copilot CLI", ("", "preToolUse", "PreToolUse"), _copilot_answer),
+    "cursor": _HookFormat("Cursor", ("preToolUse",), _cursor_answer),
+    "opencode": _HookFormat("opencode", ("PreToolUse",)),
+    "pi": _HookFormat("pi", ("PreToolUse",)),
 }
-HOOK_AGENTS = (*_STYLES,)
+HOOK_AGENTS = (*_FORMATS,)
 
 
-def _encode(style: _Style, event: str, decision: str, reason: str) -> str:
+def _encode(style: _HookFormat, event: str, decision: str, reason: str) -> str:
     return json.dumps(style.encode(event, decision, reason), ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Wakes waiting tasks: for the end of one request (long poll) or for every event (streams).
+"""Wakes tasks that wait for the end of one request (long poll) or for every event (streams).
 
-Used on the event loop's thread only. Events are published in the order of their ids; if `publish` sees a
-gap, it fetches the events of other processes from the database.
+Used on the event loop's thread only. Events are published in the order of their ids. If there is a gap,
+`publish` fetches the events of other processes from the database.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Hub:
         self._waiters: dict[str, set[asyncio.Future[AuditEvent | None]]] = {}
         self.streams: set[asyncio.Future[None]] = set()
         self._background: set[asyncio.Future[None]] = set()
-        self._rest: asyncio.Future[None] | None = None
+        self._idle_wait: asyncio.Future[None] | None = None
 
     @property
     def has_waiters(self) -> bool:
@@ -38,12 +38,11 @@ class Hub:
 
     @property
     def waiting(self) -> int:
-        """The number of requests' ends that calls wait for."""
+        """The number of calls that wait for a request's end."""
         return sum(len(group) for group in self._waiters.values())
 
     def publish(self, events: Sequence[AuditEvent]) -> list[AuditEvent]:
-        """Publish committed events and return the new ones. Known events are skipped and gaps are filled
-        first."""
+        """Publish committed events and return the new ones. Known events are skipped, gaps filled."""
         new: list[AuditEvent] = []
         last_id = self.last_id
         for event in events:
@@ -66,17 +65,16 @@ class Hub:
         return new
 
     def recent_after(self, event_id: int) -> list[AuditEvent] | None:
-        """Return the recent events after `event_id`, or None if they are no longer in memory (read the
-        database)."""
+        """Return the events after `event_id` from memory, or None if they must be read from the database."""
         if event_id >= self.last_id:
             return []
         count = self.last_id - event_id  # ids have no gaps
         if count > len(self.recent):
             return None
-        return [self.recent[at] for at in range(-count, 0)]
+        return [self.recent[index] for index in range(-count, 0)]
 
     def listen_for_end(self, request_id: str) -> asyncio.Future[AuditEvent | None]:
-        """Return a future for a request's end; no end from now on is missed.
+        """Return a future for a request's end. No end from now on is missed.
 
         Its result is the event that ended the request, or None if the hub closes.
         """
@@ -117,17 +115,17 @@ class Hub:
         self._background.discard(future)
 
     async def wait_for_change(self, attended_s: float, alone_s: float) -> None:
-        """Sleep for `attended_s` while a client waits; otherwise until one does, for at most `alone_s`."""
+        """Sleep for `attended_s` if a client waits. Otherwise sleep until one does, at most `alone_s`."""
         if self.has_waiters:
             await asyncio.sleep(attended_s)
             return
         loop = asyncio.get_running_loop()
-        self._rest = future = loop.create_future()
+        self._idle_wait = future = loop.create_future()
         timer = loop.call_later(aligned_delay(alone_s), wake, (future,))
         try:
             await future
         finally:
-            self._rest = None
+            self._idle_wait = None
             timer.cancel()
 
     def close(self) -> None:
@@ -138,8 +136,8 @@ class Hub:
         wake((*self.streams, *self._background))
 
     def _end_idle_wait(self) -> None:
-        if self._rest is not None:
-            wake((self._rest,))
+        if self._idle_wait is not None:
+            wake((self._idle_wait,))
 
 
 def wake(futures: Iterable[asyncio.Future[Any]], event: AuditEvent | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Whether the indexes of the service's file are what its tables hold.
+"""Checks that the indexes of the service's file match its tables.
 
-The sums that are sealed cover the rows. An index is derived from them, and a key that was changed there alone
-hides a row or leads to another one: SQLite's own check compares each row with its entry in every index.
+The sealed sums cover the rows, but not the indexes. A key that was changed in an index hides a row or leads
+to another one. SQLite's integrity check compares each row with its entry in every index.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ from whet.contract.errors import StoreCorrupt
 from whet_confirm import seals
 
 START_S = 5.0
-"""How long a start looks at most; `audit verify` looks at everything."""
+"""The time limit of the check at a start. `audit verify` has none."""
 _STEPS = 20_000  # of SQLite's machine, a few milliseconds
-_FINE = "ok"
-# Those that decide who may do what are small, and come first.
+_OK = "ok"
+# The tables that control permissions are small, and come first.
 _FIRST = ("tokens", "people", "whitelist", "delegations", "deliveries", "requests", "events")
 
 
 def index_problems(db: apsw.Connection) -> list[str]:
-    """Return what is wrong with the file's indexes and pages, as lines for a person; [] for a team's."""
+    """Return the problems of the file's indexes and pages, as lines for a person.
+
+    A team's database is not checked.
+    """
     if not _is_file(db):
         return []
     rows = db.execute("PRAGMA integrity_check(5)").fetchall()
-    return [_line(str(row[0])) for row in rows if row[0] != _FINE]
+    return [_describe(str(row[0])) for row in rows if row[0] != _OK]
 
 
 def index_problem_at_start(db: apsw.Connection, limit_s: float = START_S) -> tuple[str, str]:
-    """Return what is wrong ("" for nothing), and the table at which the time was up ("" if it was not)."""
+    """Return the first problem, and the table at which the time was up. Each is "" if there is none."""
     if not _is_file(db):
         return "", ""
     until_s = time.monotonic() + limit_s
-    tables = [*seals.tables(db), "events"]
+    tables = [*seals.list_sealed_tables(db), "events"]
     order = [*(name for name in _FIRST if name in tables), *(name for name in tables if name not in _FIRST)]
     db.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
     try:
@@ -43,15 +46,15 @@ def index_problem_at_start(db: apsw.Connection, limit_s: float = START_S) -> tup
                 row = db.execute(f"PRAGMA integrity_check('{table}')").fetchone()
             except apsw.InterruptError:
                 return "", table
-            if row is not None and row[0] != _FINE:
-                return _line(str(row[0])), ""
+            if row is not None and row[0] != _OK:
+                return _describe(str(row[0])), ""
     finally:
         db.set_progress_handler(None)
     return "", ""
 
 
-def derive_indexes(db: apsw.Connection) -> None:
-    """Make every index anew from its table. Raises StoreCorrupt if the rows can't be indexed."""
+def rebuild_indexes(db: apsw.Connection) -> None:
+    """Rebuild every index from its table. Raises StoreCorrupt if the rows can't be indexed."""
     if not _is_file(db):
         return
     try:
@@ -66,5 +69,5 @@ def _is_file(db: apsw.Connection) -> bool:
     return isinstance(db, apsw.Connection)  # pyright: ignore[reportUnnecessaryIsInstance] a team's has the same calls
 
 
-def _line(text: str) -> str:
+def _describe(text: str) -> str:
     return f"an index or a page of the database is not what its tables hold: {text.splitlines()[-1][:200]}"

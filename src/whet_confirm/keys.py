@@ -1,6 +1,6 @@
 """The service's ed25519 key: signs checkpoints of the audit log, grants, and webhooks.
 
-A second, secret key is derived from it; its codes (MACs) are used until a signature follows soon after.
+A second, secret key is derived from it. It makes codes (MACs), which stand in until a signature follows.
 
 The private key is a file of mode 0600. If a database has signed checkpoints but the key is missing, the
 service refuses to start: with a new key the old signatures would look like another signer's.

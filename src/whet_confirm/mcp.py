@@ -1,8 +1,7 @@
 """An MCP server over stdio with which an agent can ask for a confirmation and wait for it.
 
-An approval is used up by the wait that says so, so that it is good for one action. It has no tool that
-approves, denies or lists other people's requests, and the token that it uses can't
-either.
+The wait that reports an approval also consumes it, so that it is valid for one action. No tool approves,
+denies or lists other people's requests, and the server's token has no permission to.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ async def _wait(client: ConfirmClient, arguments: dict[str, Any]) -> dict[str, A
     if not request_id.isalnum():
         raise BadCall(INVALID_PARAMS, "id is required")
     record = await client.wait(request_id, min(float(seconds), _LONGEST_WAIT_S))
-    if record.get("status") in _APPROVED:  # whoever is answered has used it up; if the answer is lost, too
+    if record.get("status") in _APPROVED:  # consumed before it is reported, even if the answer is lost
         await client.consume(request_id, str(record.get("digest", "")))
     names = ("id", "action", "status", "resolved_by", "reason", "digest", "details")
     return {name: record[name] for name in names if record.get(name) not in (None, "")}

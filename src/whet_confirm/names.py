@@ -1,8 +1,8 @@
-"""Names in the form that rules and limits compare, and the ids of requests.
+"""Normalises names for rules and limits, and creates the ids of requests.
 
 `Deploy`, `deploy` and `de\\u200bploy` are one action: compatibility forms and case are folded, control and
-invisible characters are dropped. What restricts an action also holds for its other spellings: `DeployX`,
-`deploy--x` and a Cyrillic `o` in it. What allows one does not.
+invisible characters are dropped. A rule that restricts an action also covers its other spellings, such as
+`DeployX`, `deploy--x` or one with a Cyrillic `o`. A rule that allows it does not.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ ID_PATTERN = "^[0-9A-Za-z]{22}$"
 DIGEST_PATTERN = "^[0-9a-f]{64}$"
 REQUEST_ID = re.compile(ID_PATTERN)
 SHORTEST_S = 30
-"""The least time in which people have to decide on a request."""
+"""The shortest timeout of a request."""
 GATE_PREFIX = "tool:"
-"""Begins the action of a call that a gate holds: a hook or a gateway. It waits for each answer, so it can't
-flood people as fast as a caller that only submits, and an agent makes many calls of one tool in an hour."""
+"""The prefix of an action that a hook or a gateway submits for an agent's tool call.
+
+Its rate limit is higher: an agent makes many calls of one tool in an hour, and the hook or gateway waits for
+each answer."""
 
 
 @lru_cache(maxsize=4096)
@@ -53,8 +55,11 @@ def _drop_hidden(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def fold_spelling(action: str) -> str:
-    """Return the form that all spellings of an action or a glob share. Look-alikes of Latin letters become
-    these, accents are dropped, and "DeployX", "deploy--x" and "deploy.x" become "deploy_x"."""
+    """Return the form that all spellings of an action or a glob share.
+
+    Look-alikes become Latin letters, accents are dropped, and "DeployX", "deploy--x" and "deploy.x" become
+    "deploy_x".
+    """
     shown = _drop_hidden(unicodedata.normalize("NFKC", action))
     return "".join(
         part if _GLOBS.fullmatch(part) else _fold_words(part) for part in _GLOBS.split(shown) if part

@@ -1,9 +1,8 @@
 """Log in with an identity provider (OpenID Connect): identify the person and their groups.
 
 Authorization code with PKCE (S256), state and nonce. The id_token must be signed with one of the
-provider's keys (RS256, PS256, ES256). The provider is found by its discovery document. The settings file
-limits the trust in it: they name the claim that is the person's name and the provider's groups that may
-decide or read.
+provider's keys (RS256, PS256, ES256), which its discovery document names. The settings file limits the trust
+in the provider: it names the claim that holds the person's name, and the groups that may decide or read.
 """
 
 from __future__ import annotations
@@ -50,8 +49,11 @@ class SignInRefused(WhetError):
 
 
 class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file confirm/oidc.toml. `secret_env` names the variable with the client's secret; a client without
-    one is public. A person in none of the groups named here is refused."""
+    """The file confirm/oidc.toml.
+
+    `secret_env` names the variable with the client's secret. A client without one is public. A person in none
+    of the groups named here is refused.
+    """
 
     issuer: str
     client_id: str
@@ -96,8 +98,10 @@ class SignInAttempt(msgspec.Struct, frozen=True):
 
 
 def read_oidc(path: Path, is_named: bool = False) -> OidcSettings | None:
-    """Read the settings, or return None if the file does not exist and was not named explicitly. Raises
-    ConfigError."""
+    """Read the settings, or return None if there is no file.
+
+    Raises ConfigError if the file is invalid, or if it is missing and the user named it (`is_named`).
+    """
     text = read_small(path)
     if text is None:
         if is_named:
@@ -134,7 +138,7 @@ class OidcProvider:
         self.settings = settings
         self._secret = variables.get(settings.secret_env, "")
         self._redirect = f"{page_url}/oidc/callback"
-        self._found: tuple[float, _Endpoints] | None = None
+        self._discovered: tuple[float, _Endpoints] | None = None
         self._keys: dict[str, PyJWK] = {}
 
     async def begin(self) -> SignInAttempt:
@@ -235,7 +239,7 @@ class OidcProvider:
 
     async def _discover(self) -> _Endpoints:
         now_s = time.monotonic()
-        if self._found is None or now_s - self._found[0] > _CACHE_S:
+        if self._discovered is None or now_s - self._discovered[0] > _CACHE_S:
             issuer = self.settings.issuer
             raw = await self._call("GET", f"{issuer.rstrip('/')}/.well-known/openid-configuration")
             endpoints = _decode(raw, _Endpoints)
@@ -244,17 +248,17 @@ class OidcProvider:
             addresses = (endpoints.authorization_endpoint, endpoints.token_endpoint, endpoints.jwks_uri)
             if not all(is_allowed_address(address, issuer) for address in addresses):
                 raise SignInRefused("the provider names an address that is not https, or not public")
-            self._found, self._keys = (now_s, endpoints), {}
-        return self._found[1]
+            self._discovered, self._keys = (now_s, endpoints), {}
+        return self._discovered[1]
 
-    async def _call(self, method: str, url: str, **given: Any) -> bytes:
+    async def _call(self, method: str, url: str, **options: Any) -> bytes:
         # An answer that was not asked to be compressed can't be larger than what comes over the network.
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         try:
             async with (
                 asyncio.timeout(_TIMEOUT_S),
                 httpx2.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as client,
-                client.stream(method, url, headers=headers, **given) as answer,
+                client.stream(method, url, headers=headers, **options) as answer,
             ):
                 if not answer.is_success:
                     raise SignInRefused(f"the provider answered {answer.status_code}")
@@ -270,25 +274,24 @@ class OidcProvider:
             raise SignInRefused(f"the provider does not answer: {type(error).__name__}") from error
 
 
-def _decode(body: bytes, shape: type[Any]) -> Any:
+def _decode(body: bytes, type_: type[Any]) -> Any:
     try:
-        return from_json(body, shape)
+        return from_json(body, type_)
     except msgspec.DecodeError as error:
         raise SignInRefused(f"the provider's answer can't be read: {error}") from error
 
 
 def _strings_in(value: object) -> list[str]:
     """Return the strings in a list, or an empty list for any other value."""
-    return (
-        [item for item in cast("list[object]", value) if isinstance(item, str)]
-        if isinstance(value, list)
-        else []
-    )
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]
 
 
 def is_allowed_address(url: str, issuer: str = "") -> bool:
-    """Return whether an address is https, or http on this machine. A provider (`issuer`) must not lead to an
-    address that is not public unless that is its own; only one on this machine may lead to this machine."""
+    """Return whether an address is https, or http on this machine.
+
+    If a provider (`issuer`) named it, the address must also be public or on the provider's own host.
+    """
     try:
         parts, own = urlsplit(url), urlsplit(issuer)
         host, own_host = parts.hostname or "", own.hostname or ""

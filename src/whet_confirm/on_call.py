@@ -20,7 +20,7 @@ _ESCALATIONS = "SELECT data FROM events WHERE request_id = ? AND kind = 'escalat
 def list_next_people(tx: Tx, request: ConfirmRequest, policy: ConfirmPolicy, rota: Rota) -> tuple[str, ...]:
     """Return the people of a rota who have not been notified about a request, or the last one again.
 
-    Stand-ins replace people who are away; the one who asked for the request is left out.
+    Stand-ins replace people who are away. The request's submitter is left out.
     """
     away = apply_stand_ins(tx.connection, policy, tx.now_s, request.principal).away
     names = (away.get(person_key(name), name) for name in rota.list_from_duty(request.created_at))

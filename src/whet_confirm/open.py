@@ -28,17 +28,17 @@ from whet_confirm.recovery import (
     record_state,
     start_time,
 )
-from whet_confirm.seals import stored_seal
+from whet_confirm.seals import read_seal
 from whet_confirm.service import CallerLimits, ConfirmService
 from whet_confirm.timeline import Timeline
 from whet_confirm.watermark import LogMark, Watermark, last_mark
 
 
 class StartTerms(msgspec.Struct, frozen=True):
-    """The caller's assumptions for a start.
+    """How a start treats the state of the last run.
 
-    `why` is the reason to accept a state that differs from the last run's (empty: refuse it). `witnesses`
-    are files with checkpoints, stored elsewhere, to compare with.
+    `why` is the reason to accept a state that differs from it (empty: refuse). `witnesses` are files with
+    checkpoints, stored elsewhere, to compare with.
     """
 
     why: str = ""
@@ -54,8 +54,7 @@ class ServicePaths(msgspec.Struct, frozen=True):
     database: Path
     folder: Path
     is_elsewhere: bool = False
-    """Whether the database was named apart from the folder, which may then have been used with another
-    database."""
+    """Whether the user named the database. The folder may then have been used with another database."""
     url: str = ""
     """The address of a team's database."""
 
@@ -155,8 +154,10 @@ def open_database(paths: ServicePaths, patience_s: float = 10.0) -> ConfirmDatab
 
 
 def make_first_tokens(service: ConfirmService, paths: ServicePaths, owner: str = "owner") -> list[Path]:
-    """Create a submit token, and an approve token for `owner`, if there has never been a token. Returns their
-    files (0600)."""
+    """Create a submit token, and an approve token for `owner`, unless there has ever been a token.
+
+    Returns their files (0600), or an empty list.
+    """
     if service.database.read_now(tokens.TOKENS.all):
         return []
 
@@ -180,7 +181,7 @@ def _install_new_key(paths: ServicePaths, database: ConfirmDatabase) -> None:
     """
     if not paths.new_key.exists():
         return
-    seal = database.read_now(stored_seal)
+    seal = database.read_now(read_seal)
     if seal is None or seal.signer != load_key(paths.new_key, may_make=False).id:
         paths.new_key.unlink()
         return
@@ -191,8 +192,10 @@ def _install_new_key(paths: ServicePaths, database: ConfirmDatabase) -> None:
 
 
 def _previous_key(paths: ServicePaths) -> dict[str, PublicKey]:
-    """Return the key that was in use until now, including its private half if it exists, which alone can
-    check data that is not signed yet."""
+    """Return the key that was in use until now.
+
+    It includes the private half if that exists, because only it can check a seal that is not signed yet.
+    """
     if paths.key.exists():
         key = load_key(paths.key, may_make=False)
         return {key.id: key}
@@ -200,8 +203,10 @@ def _previous_key(paths: ServicePaths) -> dict[str, PublicKey]:
 
 
 def _write_public_key(path: Path, key: SigningKey) -> None:
-    """Store every public key that was ever in use, one per line, so that old checkpoints can be checked. The
-    last one is the current key."""
+    """Add a public key to the file that lists every key ever in use, the current one last.
+
+    Old checkpoints are checked with them.
+    """
     texts = (read_small(path) or "").split()
     if texts[-1:] != [key.public.text]:
         others = [text for text in texts if text != key.public.text]
@@ -219,7 +224,7 @@ def _has_checkpoints(db: apsw.Connection) -> bool:
 
 
 def _read_marks(paths: ServicePaths, watermark: Watermark, terms: StartTerms) -> list[LogMark]:
-    """Return how far the log went according to the last run, exported checkpoints and witnesses."""
+    """Return the known ends of the log: of the last run, the exported checkpoints and the witnesses."""
     latest = watermark.read()
     files = (paths.checkpoints, *terms.witnesses) if latest or not paths.is_elsewhere else terms.witnesses
     marks = [latest, *(last_mark(path) for path in files)]
@@ -236,7 +241,7 @@ def _archive_checkpoints(paths: ServicePaths) -> None:
 
 def _refuse_another_key(database: ConfirmDatabase, key: SigningKey, *, new_key: bool) -> None:
     """Refuse a signing key other than the one that sealed the database, unless a new one was requested."""
-    seal = database.read_now(stored_seal)
+    seal = database.read_now(read_seal)
     if seal is not None and seal.signer != key.id and not new_key:
         raise ConfigError(
             f"the signing key is not the one that sealed {database.path}",

@@ -51,8 +51,10 @@ class PasskeyOrigin(msgspec.Struct, frozen=True):
 
 
 class PasskeyProof(msgspec.Struct, frozen=True):
-    """An authenticator's signature for a vote, with all fields as base64url. The signature covers
-    `authenticator_data` and the hash of `client_data`; `credential` is the passkey's id."""
+    """An authenticator's signature for a vote, with all fields as base64url.
+
+    The signature covers `authenticator_data` and the hash of `client_data`; `credential` is the passkey's id.
+    """
 
     credential: str
     client_data: str
@@ -121,8 +123,7 @@ def enrolment_options(name: str, csrf: str, site: PasskeyOrigin, enrolled_ids: l
 
 
 def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
-    """Store a new passkey. `text` is the browser's registration response as JSON. Returns the problem, or an
-    empty string."""
+    """Store a new passkey, or return the problem. `text` is the browser's registration response as JSON."""
     from webauthn import verify_registration_response
     from webauthn.helpers.exceptions import WebAuthnException
 
@@ -149,7 +150,7 @@ def enrol(tx: Tx, name: str, text: str, csrf: str, site: PasskeyOrigin) -> str:
 
 
 def remove(tx: Tx, name: str, *, by: str) -> int:
-    """Revoke all passkeys of a principal and return their number. Their signatures can still be checked.
+    """Revoke all passkeys of a principal and return their number. Their old signatures can still be checked.
 
     Raises NotFound if there are none.
     """
@@ -237,8 +238,7 @@ def _replay_key(signature: str) -> bytes | int:
 
 
 def signature_problem(proof: PasskeyProof, vote: tuple[str, str], key: str, host: str) -> str:
-    """Return why a stored signature over `vote` (verdict, digest) is not valid for a key, or an empty string
-    if it is valid."""
+    """Return why a key's stored signature over `vote` (verdict, digest) is invalid, or an empty string."""
     try:
         origin = str(json.loads(unbase64(proof.client_data))["origin"])
     except (ValueError, KeyError, TypeError):

@@ -22,7 +22,7 @@ def find_peers(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
     groups: tuple[tuple[Role, Iterable[str]], ...] = (("approve", approvers), ("submit", submitters))
     for role, names in groups:
         for name in names:
-            uid, user = _user(name)
+            uid, user = _find_user(name)
             if uid in peers and peers[uid].role != role:
                 raise ConfigError(
                     f"{user} would ask and decide",
@@ -32,7 +32,7 @@ def find_peers(approvers: Iterable[str], submitters: Iterable[str]) -> Peers:
     return peers
 
 
-def _user(name: str) -> tuple[int, str]:
+def _find_user(name: str) -> tuple[int, str]:
     try:
         entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
     except KeyError:

@@ -60,8 +60,10 @@ def find(db: apsw.Connection, name: str, now_s: float) -> Caller | None:
 
 
 def is_still_valid(tx: Tx, caller: Caller) -> bool:
-    """Return whether a caller's token or login is still valid in this transaction. A user at the socket has
-    neither."""
+    """Return whether a caller's token or login is still valid in this transaction.
+
+    Always true for a user at the Unix socket, who has neither.
+    """
     token_id = caller.token_id
     if caller.is_open or not token_id or token_id.startswith("uid:"):
         return True

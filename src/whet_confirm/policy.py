@@ -91,7 +91,7 @@ class ConfirmPolicy(msgspec.Struct, frozen=True):
     approval_valid_s: float = 86_400.0
     rotas: dict[str, Rota] = {}
     away: dict[str, str] = {}
-    """The current delegate of each absent person, by the absent person's `person_key`; empty if there is none
+    """The delegate of each absent person, by the absent person's `person_key`; an empty name if there is none
     for this request. Not part of the file."""
 
     def judge(self, facts: Facts) -> PolicyJudgement:
@@ -108,7 +108,7 @@ class ConfirmPolicy(msgspec.Struct, frozen=True):
                 )
         if not matching:
             return _DEFAULT
-        rule = max(matching, key=lambda found: _STRENGTH[found.effect])
+        rule = max(matching, key=lambda rule: _STRENGTH[rule.effect])
         return PolicyJudgement(
             effect=rule.effect,
             plan=rule.plan,
@@ -138,26 +138,29 @@ _DEFAULT = PolicyJudgement(
 def matches(rule: ConfirmRule, facts: Facts) -> bool:
     """Return whether every part of a rule matches."""
     return (
-        _fits_action(rule, facts)
-        and _any_glob(rule.principals, facts.principal)
-        and _any_glob(rule.requesters, facts.requester)
-        and _any_glob(rule.sessions, facts.session_key)
-        and all(_holds(condition, facts.details) for condition in rule.conditions)
+        _matches_action(rule, facts)
+        and _matches_any(rule.principals, facts.principal)
+        and _matches_any(rule.requesters, facts.requester)
+        and _matches_any(rule.sessions, facts.session_key)
+        and all(_is_met(condition, facts.details) for condition in rule.conditions)
         and _is_time(rule, facts.now_s)
     )
 
 
-def _fits_action(rule: ConfirmRule, facts: Facts) -> bool:
-    """Return whether a rule's globs match the action. A rule that restricts also matches other spellings of
-    the name; one that allows matches no name with look-alike letters, except by that very name."""
-    fits = _any_glob(rule.actions, facts.action_key)
+def _matches_action(rule: ConfirmRule, facts: Facts) -> bool:
+    """Return whether a rule's globs match the action.
+
+    A rule that denies or asks also matches other spellings of the name. A rule that allows matches a name
+    with look-alike letters only if it contains exactly that name.
+    """
+    is_match = _matches_any(rule.actions, facts.action_key)
     if rule.effect == "allow":
-        return fits and (facts.action_key in rule.actions or not find_lookalikes(facts.action_key))
-    if fits:
+        return is_match and (facts.action_key in rule.actions or not find_lookalikes(facts.action_key))
+    if is_match:
         return True
     action = facts.action or facts.action_key
     letters = squash_spelling(action)
-    return _any_glob(rule.spellings or rule.actions, fold_spelling(action)) or any(
+    return _matches_any(rule.spellings or rule.actions, fold_spelling(action)) or any(
         is_plain_name(name) and squash_spelling(name) == letters != "" for name in rule.actions
     )
 
@@ -168,7 +171,7 @@ def find_ineffective_rules(policy: ConfirmPolicy) -> list[str]:
     for rule in policy.rules:
         if rule.effect != "allow":
             continue
-        matching = {name for name in HIGH_RISK_ACTIONS if _any_glob(rule.actions, name)}
+        matching = {name for name in HIGH_RISK_ACTIONS if _matches_any(rule.actions, name)}
         names = sorted(matching | {pattern for pattern in rule.actions if is_high_risk(pattern)})
         if not names:
             continue
@@ -182,8 +185,10 @@ def find_ineffective_rules(policy: ConfirmPolicy) -> list[str]:
 
 
 def find_unreachable_quorums(policy: ConfirmPolicy) -> list[str]:
-    """Return one line for a person per rule that too few people can approve. Groups of other systems, such as
-    `oidc:NAME`, may have any number of members."""
+    """Return one line for a person per rule that too few people can approve.
+
+    Groups of other systems, such as `oidc:NAME`, may have any number of members.
+    """
     lines: list[str] = []
     for rule in policy.rules:
         plan = rule.plan
@@ -192,22 +197,22 @@ def find_unreachable_quorums(policy: ConfirmPolicy) -> list[str]:
         members = [person for name in sorted(names) for person in policy.groups[name]]
         if rule.effect != "ask" or any(":" in person for person in members):
             continue
-        # Besides the named people, as many without a group as could be needed: a token may have any name.
+        # A token may have any name, so add as many people without a group as could be needed.
         total = sum(need.count for needs in plan.quorum for need in needs)
-        anybody = [str(number) for number in range(total)]
-        people = dict.fromkeys((*members, *plan.approvers, *anybody))
+        others = [str(number) for number in range(total)]
+        people = dict.fromkeys((*members, *plan.approvers, *others))
         able = [name for name in people if name not in entries and policy.may_approve(plan, name)]
         if missing := find_missing(plan.quorum, able, policy.groups):
             lines.append(f"rule {rule.name!r} can never be approved: it lacks {describe(missing)}")
     return lines
 
 
-def _any_glob(patterns: Sequence[str], text: str) -> bool:
-    return not patterns or any(_glob(pattern).fullmatch(text) for pattern in patterns)
+def _matches_any(patterns: Sequence[str], text: str) -> bool:
+    return not patterns or any(_compile_glob(pattern).fullmatch(text) for pattern in patterns)
 
 
 @lru_cache(maxsize=1024)
-def _glob(pattern: str) -> re.Pattern[str]:
+def _compile_glob(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
 
 
@@ -231,16 +236,16 @@ def parse_path(text: str) -> tuple[str | int, ...]:
     if remaining and remaining[0] not in ".[":
         remaining = f".{remaining}"
     pattern = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\[\*\]|\["([^"]*)"\]|\['([^']*)'\]""")
-    at = 0
-    while at < len(remaining):
-        match = pattern.match(remaining, at)
+    position = 0
+    while position < len(remaining):
+        match = pattern.match(remaining, position)
         if match is None:
             raise ValueError(f"{text!r} is not a path like $.a.b[0] or $.items[*].name")
         if match[2] is not None:
             steps.append(int(match[2]))
         else:
             steps.append(match[1] or match[3] or match[4] or "*")
-        at = match.end()
+        position = match.end()
     if not steps:
         raise ValueError(f"{text!r} names nothing")
     return tuple(steps)
@@ -264,7 +269,7 @@ def _find_values(value: Any, path: Sequence[str | int]) -> list[Any]:
     return []
 
 
-def _holds(condition: Condition, details: dict[str, Any]) -> bool:
+def _is_met(condition: Condition, details: dict[str, Any]) -> bool:
     values = _find_values(details, condition.path)
     expected = condition.wanted
     if isinstance(expected, dict) and "exists" in expected:
@@ -280,7 +285,7 @@ def _matches_value(value: Any, expected: Any) -> bool:
     if isinstance(expected, list):
         return any(_matches_value(value, option) for option in cast("list[Any]", expected))
     if isinstance(expected, str) and isinstance(value, str):
-        return _glob(expected).fullmatch(value) is not None
+        return _compile_glob(expected).fullmatch(value) is not None
     return type(value) is type(expected) and value == expected
 
 

@@ -81,8 +81,10 @@ class PolicyText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_policy(path: Path | None) -> ConfirmPolicy:
-    """Read the policy. Without a file, return the built-in one that asks about everything. Raises
-    ConfigError."""
+    """Read the policy. Without a path, return the built-in one, which asks about everything.
+
+    Raises ConfigError.
+    """
     if path is None:
         return ConfirmPolicy()
     text = read_small(path)
@@ -94,8 +96,10 @@ def load_policy(path: Path | None) -> ConfirmPolicy:
 
 
 def parse_policy(text: str, path: Path) -> ConfirmPolicy:
-    """Parse a policy's text, as TOML or YAML by the file's suffix. Raises ConfigError that names the
-    position."""
+    """Parse a policy's text as TOML, or as YAML if the file's suffix says so.
+
+    Raises ConfigError, which names the rule or line.
+    """
     try:
         raw: object = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
         policy_text = from_values(raw or {}, PolicyText)
@@ -114,7 +118,7 @@ def parse_policy(text: str, path: Path) -> ConfirmPolicy:
 def _build_rota(name: str, text: RotaText, groups: dict[str, tuple[str, ...]]) -> Rota:
     if name in groups:
         raise ValueError(f"{name!r} is a group and a rota: give one of them another name")
-    _zone(text.timezone)
+    _check_timezone(text.timezone)
     return build_rota(name, text)
 
 
@@ -133,7 +137,7 @@ def _build_rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]])
         _check_bounds(text)
         quorum = parse_quorum(text.quorum)
         group_names = groups_in(quorum) | {
-            e.removeprefix("group:") for e in text.approvers if e.startswith("group:")
+            entry.removeprefix("group:") for entry in text.approvers if entry.startswith("group:")
         }
         group_names |= {text.escalate_to} - {""}
         if unknown := sorted(group_names - set(groups)):
@@ -161,9 +165,9 @@ def _build_rule(text: RuleText, number: int, groups: dict[str, tuple[str, ...]])
             requesters=_as_tuple(text.requester),
             sessions=_as_tuple(text.session),
             conditions=tuple(_build_condition(path, expected) for path, expected in text.details.items()),
-            minutes=_minutes(text.hours),
+            minutes=_parse_hours(text.hours),
             days=frozenset(_DAYS.index(day.lower()[:3]) for day in text.days),
-            timezone=_zone(text.timezone),
+            timezone=_check_timezone(text.timezone),
             plan=plan,
             timeout_s=text.timeout_s,
             max_timeout_s=text.max_timeout_s,
@@ -221,7 +225,7 @@ def _check_test(path: str, expected: Any) -> None:
             raise ValueError(f"{path} {sign} takes a number")
 
 
-def _minutes(hours: str) -> tuple[int, int] | None:
+def _parse_hours(hours: str) -> tuple[int, int] | None:
     if not hours:
         return None
     match = _HOURS.fullmatch(hours)
@@ -230,7 +234,7 @@ def _minutes(hours: str) -> tuple[int, int] | None:
     return int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
 
 
-def _zone(name: str) -> str:
+def _check_timezone(name: str) -> str:
     if name:
         try:
             ZoneInfo(name)
@@ -263,15 +267,15 @@ class PolicyFile:
             self.error = error.message
             return False
         self.error: str = ""
-        changed = policy.version != self.policy.version
+        is_changed = policy.version != self.policy.version
         self.policy: ConfirmPolicy = policy
-        return changed
+        return is_changed
 
     def _read_stamp(self) -> tuple[int, int, int] | None:
         if self.path is None:
             return None
         try:
-            state = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return (state.st_mtime_ns, state.st_size, state.st_ino)
+        return (status.st_mtime_ns, status.st_size, status.st_ino)

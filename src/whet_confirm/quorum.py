@@ -1,4 +1,4 @@
-"""How many approvals from which groups: `2 of ops and 1 of security or 1 of admins`.
+"""Parses and checks quorums, the approvals that a rule needs: `2 of ops and 1 of security or 1 of admins`.
 
 `and` binds tighter than `or`. Within one alternative each person counts for one need only, so `1 of ops
 and 1 of security` always takes two people, even if one person is in both groups.
@@ -73,8 +73,10 @@ def _is_member(person: str, group: str, groups: Groups) -> bool:
 def _missing_needs(
     needs: Sequence[ApprovalNeed], people: Sequence[str], groups: Groups
 ) -> tuple[ApprovalNeed, ...]:
-    """Return what is left of the needs once each approval is assigned to a different person, for as many
-    approvals as possible (bipartite matching)."""
+    """Return the needs that remain after as many approvals as possible are assigned (bipartite matching).
+
+    Each approval is assigned to a different person.
+    """
     slots = [need.group for need in needs for _ in range(need.count)]
     if not any(slots):  # no need names a group
         missing = len(slots) - len(people)

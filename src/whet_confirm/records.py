@@ -81,8 +81,10 @@ class ApprovalPlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ConfirmRequest(msgspec.Struct, frozen=True):
-    """A submitted action and its outcome. `status` is `expired` as soon as `expires_at` has passed, whether
-    or not the sweeper has recorded that."""
+    """A submitted action and its outcome.
+
+    `status` is `expired` as soon as `expires_at` has passed, whether or not the sweeper has recorded that.
+    """
 
     seq: int
     id: str

@@ -16,10 +16,10 @@ import apsw
 from whet.contract.errors import ConfigError
 from whet_confirm import audit, decide
 from whet_confirm.database import ConfirmDatabase
-from whet_confirm.index_check import START_S, derive_indexes, index_problem_at_start
+from whet_confirm.index_check import START_S, index_problem_at_start, rebuild_indexes
 from whet_confirm.ledger import Tx
 from whet_confirm.sealer import SEALED
-from whet_confirm.seals import stored_seal
+from whet_confirm.seals import read_seal
 from whet_confirm.watermark import LogMark
 
 BY_START = "system:start"
@@ -29,7 +29,7 @@ _LOG = logging.getLogger("whet_confirm.recovery")
 
 
 def find_rollback(db: apsw.Connection, marks: Sequence[LogMark]) -> str:
-    """Describe how the log falls short of the known marks, or return an empty string if it doesn't."""
+    """Return how the log differs from a known earlier end of it, or an empty string."""
     ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM events")
     for mark in marks:
         if mark.size > last:
@@ -64,9 +64,11 @@ def check_start(database: ConfirmDatabase, marks: Sequence[LogMark], why: str, k
 
 
 def _unsealed_problem(db: apsw.Connection, keys: audit.Keys) -> str:
-    """Return what is wrong with a database that no seal covers yet, because an older version wrote it: the
-    first seal would vouch for whatever is there."""
-    if stored_seal(db) is not None or db.execute("SELECT 1 FROM events LIMIT 1").fetchone() is None:
+    """Return the problem of a database that no seal covers yet, because an older version wrote it.
+
+    It is checked because the first seal will vouch for its contents.
+    """
+    if read_seal(db) is not None or db.execute("SELECT 1 FROM events LIMIT 1").fetchone() is None:
         return ""
     return next(iter(audit.verify(db, keys).problems), "")
 
@@ -101,7 +103,7 @@ def newest_time(db: apsw.Connection) -> float:
 def record_state(tx: Tx, problem: str, why: str) -> None:
     """Record that the database is sealed from here on and, if a problem was accepted, the reason."""
     if problem:
-        derive_indexes(tx.connection)
+        rebuild_indexes(tx.connection)
         tx.sealer.accept()
         tx.record("state_accepted", principal=BY_START, data={"problem": problem, "why": why.strip()})
     row = tx.connection.execute("SELECT 1 FROM facts WHERE name = 'sealed'").fetchone()

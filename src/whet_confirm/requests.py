@@ -1,7 +1,7 @@
 """Requests, votes and views as rows. Each function runs one or two statements on the given connection.
 
-A row that can't be decoded, which only another program can have written, raises StoreCorrupt if it is read
-individually. Lists skip it and log that once, so it does not block other requests.
+Only another program can have written a row that can't be decoded. Reading it alone raises StoreCorrupt.
+Lists skip it and log that once, so it does not block other requests.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def decode_plan(text: str) -> ApprovalPlan:
     try:
         return _decode_plan(text)
     except NOT_JSON as error:
-        raise _unreadable("plan") from error
+        raise _unreadable_error("plan") from error
 
 
 def decode_details(text: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def decode_details(text: str) -> dict[str, Any]:
     try:
         return from_json(text, dict[str, Any])
     except NOT_JSON as error:
-        raise _unreadable("details") from error
+        raise _unreadable_error("details") from error
 
 
 def check_details(request: ConfirmRequest) -> None:
@@ -86,10 +86,10 @@ def check_details(request: ConfirmRequest) -> None:
             if text:
                 from_json(text, dict[str, Any] if len(text) <= _READ_CHARS else dict[str, msgspec.Raw])
     except NOT_JSON as error:
-        raise _unreadable("details") from error
+        raise _unreadable_error("details") from error
 
 
-def _unreadable(part: str) -> StoreCorrupt:
+def _unreadable_error(part: str) -> StoreCorrupt:
     return StoreCorrupt(f"a request's {part} in the database can't be read")
 
 
@@ -106,8 +106,10 @@ def encode_plan(plan: ApprovalPlan) -> str:
 
 
 def as_request(row: tuple[Any, ...], now_s: float) -> ConfirmRequest:
-    """Convert a row to a request. Past its deadline it is expired, even if its row is still pending. Raises
-    StoreCorrupt."""
+    """Convert a row to a request. After its deadline it is expired, even if its row is still pending.
+
+    Raises StoreCorrupt if the row can't be decoded.
+    """
     cells = _check_cells(row)
     if cells[_STATUS] == "pending" and now_s >= cells[_EXPIRES]:
         cells[_STATUS], cells[_RESOLVED], cells[_RESOLVED_BY] = "expired", cells[_EXPIRES], BY_TIMEOUT
@@ -118,12 +120,12 @@ def as_request(row: tuple[Any, ...], now_s: float) -> ConfirmRequest:
 
 def _check_cells(row: tuple[Any, ...]) -> list[Any]:
     if len(row) < len(_FIELDS):
-        raise _unreadable("text")
+        raise _unreadable_error("text")
     if row[_STATUS] not in STATUSES:
-        raise _unreadable("status")
-    for at in _TIMES:
-        if row[at] is not None and not _EARLIEST_S <= row[at] <= _LATEST_S:
-            raise _unreadable("time")
+        raise _unreadable_error("status")
+    for index in _TIMES:
+        if row[index] is not None and not _EARLIEST_S <= row[index] <= _LATEST_S:
+            raise _unreadable_error("time")
     return list(row)
 
 
@@ -185,8 +187,8 @@ def find(db: apsw.Connection, request_id: str, now_s: float) -> ConfirmRequest |
 class RequestKeys(msgspec.Struct, frozen=True):
     """The keys by which a new request is found again.
 
-    They are its action's key, its number under the rate limit (None: it does not count), and its caller's
-    idempotency key (empty if not used) with the hash of the body.
+    `rate_number` is its number under the rate limit, or None if it does not count. `idempotency` is the
+    caller's key for a repeated submission with the body of `body_hash`; it may be empty.
     """
 
     action: str
@@ -205,7 +207,7 @@ def insert(tx: Tx, request: ConfirmRequest, keys: RequestKeys) -> None:
     )
     more = (keys.action, encode_plan(plan), escalates_at, keys.rate_number)
     tx.connection.execute(_INSERT, (*_stored_values(request), *more))
-    rates.keep(tx, request.principal, keys.action, keys.rate_number)
+    rates.remember(tx, request.principal, keys.action, keys.rate_number)
     _record_new(tx, request)
     if keys.idempotency:
         tx.connection.execute(
@@ -234,14 +236,13 @@ def _pick_fields(request: ConfirmRequest, *names: str) -> dict[str, object]:
     return {name: getattr(request, name) for name in names}
 
 
-def settle(
+def end_pending(
     tx: Tx, request: ConfirmRequest, status: Status, by: str, reason: str = "", *, is_altered: bool = False
 ) -> ConfirmRequest:
-    """Compare and set: end a pending request, write the event and queue the callback. Returns the updated
-    request.
+    """End a pending request, record the event and queue the callback. Returns the updated request.
 
-    The caller has read `request` in this transaction. If it `is_altered`, its row hash is not added to the
-    log.
+    The caller has read `request` in this transaction. `is_altered` means that another program changed the
+    row; then the event does not include the row's hash.
     """
     at_s = min(request.expires_at, tx.now_s) if status == "expired" else tx.now_s
     tx.connection.execute(
@@ -258,10 +259,10 @@ def settle(
     if reason:
         data["reason"] = reason
     tx.record(kind, request.id, by, request.principal, data)
-    now = msgspec.structs.replace(request, status=status, resolved_at=at_s, resolved_by=by, reason=reason)
+    ended = msgspec.structs.replace(request, status=status, resolved_at=at_s, resolved_by=by, reason=reason)
     if request.callback_url:
-        _queue_callback(tx, now)
-    return now
+        _queue_callback(tx, ended)
+    return ended
 
 
 def webhook_data(request: ConfirmRequest) -> dict[str, object]:

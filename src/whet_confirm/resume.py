@@ -1,8 +1,8 @@
-"""Agents that ended before a person answered: what they asked for, and the commands that continue them.
+"""Continues agents that ended before a person answered: stores their calls and builds the commands.
 
 The hook stores a file for each request that may outlive its agent, and removes it once the agent got the
-answer. While a hook waits it holds a lock, which the system releases if the hook is killed: a file without a
-lock belongs to an agent that has ended.
+answer. While a hook waits it holds a lock, which the system releases if the hook is killed. So a file without
+a lock belongs to an agent that has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whet.contract.texts import from_json
 
 MAX_KEEP_S = 86_400  # the service knows a repeated submission for a day
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
-# As the programs' own pages have it; not tried with them. {session} and {prompt} are one word each.
+# From the programs' documentation, not tested with them. {session} and {prompt} are one word each.
 _COMMANDS = {
     "claude-code": "claude --resume {session} -p {prompt}",
     "codex": "codex exec resume {session} {prompt}",
@@ -44,9 +44,9 @@ class KeptCall(msgspec.Struct, frozen=True):
     tool: str
 
     def command(self, record: dict[str, Any]) -> tuple[str, ...]:
-        """Return the program's own command that continues the session, or () if there is none.
+        """Return the agent's command that continues the session, or () if there is none.
 
-        `record` is the request's, which has ended; the command's prompt says how.
+        `record` is the request that has ended. The prompt tells the agent the result.
         """
         template = _COMMANDS.get(self.agent, "")
         if not template or not _SESSION.fullmatch(self.session):
@@ -65,9 +65,11 @@ class KeptCall(msgspec.Struct, frozen=True):
 
 
 def _fill(word: str, values: dict[str, str]) -> str:
-    """Return a word of a template with its value, which is not read again."""
-    name = next((name for name in values if name in word), "")
-    return word.replace(name, values[name]) if name else word
+    """Fill in the placeholder of a template's word. The value itself is not searched for placeholders."""
+    for name, value in values.items():
+        if name in word:
+            return word.replace(name, value)
+    return word
 
 
 def format_command(call: KeptCall, words: tuple[str, ...]) -> str:

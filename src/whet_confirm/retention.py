@@ -14,7 +14,7 @@ from whet_confirm.ledger import Tx
 _BATCH = 1000
 
 
-class Cut(msgspec.Struct, frozen=True):
+class PruningPlan(msgspec.Struct, frozen=True):
     """The planned deletion: requests that ended before `before_s`, events up to `size` (a checkpoint)."""
 
     before_s: float
@@ -23,7 +23,7 @@ class Cut(msgspec.Struct, frozen=True):
     requests: int
 
 
-def plan_pruning(db: apsw.Connection, before_s: float) -> Cut:
+def plan_pruning(db: apsw.Connection, before_s: float) -> PruningPlan:
     """Find the data older than `before_s`."""
     row = db.execute("SELECT value FROM facts WHERE name = 'pruned_to'").fetchone()
     base = int(row[0]) if row else 0
@@ -32,29 +32,29 @@ def plan_pruning(db: apsw.Connection, before_s: float) -> Cut:
     ((count,),) = db.execute(
         "SELECT count(*) FROM requests WHERE status != 'pending' AND resolved_at < ?", (before_s,)
     )
-    return Cut(before_s, size, size - base, count)
+    return PruningPlan(before_s, size, size - base, count)
 
 
-def record_pruning(tx: Tx, cut: Cut, by: str) -> None:
+def record_pruning(tx: Tx, plan: PruningPlan, by: str) -> None:
     """Record the deletion in the log before it happens."""
-    data: dict[str, object] = {"before": cut.before_s, "events_to": cut.size, "requests": cut.requests}
+    data: dict[str, object] = {"before": plan.before_s, "events_to": plan.size, "requests": plan.requests}
     tx.record("pruned", principal=by, data=data)
-    tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_to', ?)", (str(cut.size),))
-    tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_before', ?)", (repr(cut.before_s),))
+    tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_to', ?)", (str(plan.size),))
+    tx.connection.execute("INSERT OR REPLACE INTO facts VALUES ('pruned_before', ?)", (repr(plan.before_s),))
 
 
-def prune_batch(db: apsw.Connection, cut: Cut) -> int:
+def prune_batch(db: apsw.Connection, plan: PruningPlan) -> int:
     """Delete one batch and return the number of rows, or 0 when all is done."""
     ids = db.execute(
         "SELECT id FROM requests WHERE status != 'pending' AND resolved_at < ? LIMIT ?",
-        (cut.before_s, _BATCH),
+        (plan.before_s, _BATCH),
     ).fetchall()
     for table in ("votes", "views", "deliveries", "receipts", "callbacks"):
         db.executemany(f"DELETE FROM {table} WHERE request_id = ?", ids)
     db.executemany("DELETE FROM requests WHERE id = ?", ids)
     db.execute(
-        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id <= ? LIMIT ?)", (cut.size, _BATCH)
+        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id <= ? LIMIT ?)", (plan.size, _BATCH)
     )
     count = db.changes()
-    db.execute("DELETE FROM checkpoints WHERE size < ?", (cut.size,))
+    db.execute("DELETE FROM checkpoints WHERE size < ?", (plan.size,))
     return len(ids) + count

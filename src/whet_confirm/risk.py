@@ -1,7 +1,7 @@
 """Risk readings of a request's details: how dangerous its commands are, and why.
 
-The service can't interpret shell commands itself; the program that starts it may supply a reader. The
-reading names its source.
+The service does not interpret shell commands itself. The program that starts it may supply a reader, which
+each reading names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from whet_confirm.records import ConfirmRequest
 from whet_confirm.requests import decode_details
 
 MAX_READ_CHARS = 32 * 1024
-_MAX_KEPT = 1024
+_CACHE_SIZE = 1024
 
 
 class RiskReading(msgspec.Struct, frozen=True):
@@ -45,8 +45,7 @@ RiskReader = Callable[[Mapping[str, Any]], RiskReading | None]
 
 
 class RiskReadings:
-    """The readings of requests, each version read once for all that show it. Without a reader there are
-    none."""
+    """A cache of readings, one for each version of a request. Without a reader there are none."""
 
     def __init__(self) -> None:
         self.reader: RiskReader | None = None
@@ -63,7 +62,7 @@ class RiskReadings:
         if len(request.details_json) > MAX_READ_CHARS:
             return RiskReading("unread")
         if not self.knows(request):
-            if len(self._readings) >= _MAX_KEPT:
+            if len(self._readings) >= _CACHE_SIZE:
                 self._readings.clear()
             self._readings[request.digest] = self.reader(decode_details(request.details_json))
         return self._readings[request.digest]

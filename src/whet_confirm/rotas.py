@@ -34,7 +34,7 @@ class Rota(msgspec.Struct, frozen=True):
     next_after_s: int
 
     def list_from_duty(self, at_s: float) -> tuple[str, ...]:
-        """Return the people in the order in which they are notified; the first one is on duty then."""
+        """Return the people in the order in which they are notified. The first is on duty at `at_s`."""
         now = datetime.fromtimestamp(at_s, ZoneInfo(self.timezone) if self.timezone else None)
         turns = (now.replace(tzinfo=None) - self.since) // timedelta(days=self.turn_days)
         first = turns % len(self.people)
@@ -42,7 +42,7 @@ class Rota(msgspec.Struct, frozen=True):
 
 
 def build_rota(name: str, text: RotaText) -> Rota:
-    """Return a rota of the file. Raises ValueError. Its time zone has been checked."""
+    """Build a rota from its text, of which the time zone has been checked. Raises ValueError."""
     if not text.people or len(set(text.people)) < len(text.people):
         raise ValueError(f"rota {name}: people must name each person once")
     if text.turn_days < 1 or not MIN_STEP_S <= text.next_after_s <= MAX_STEP_S:

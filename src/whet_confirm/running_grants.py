@@ -88,7 +88,7 @@ def _offer(kind: GrantKind, request: ConfirmRequest) -> GrantOffer | None:
         seconds = min(_HOUR_S, longest_s)
         return GrantOffer(kind, f"for {_format_duration(seconds)}", seconds)
     if kind == "host":
-        host = host_of(decode_details(request.details_json))
+        host = shared_host(decode_details(request.details_json))
         return (
             GrantOffer(kind, f"at {host} for {_format_duration(longest_s)}", longest_s, host=host)
             if host
@@ -103,8 +103,7 @@ def _offer_uses(uses: int, longest_s: float) -> GrantOffer:
 
 
 def pick_offer(request: ConfirmRequest, text: str, reading: RiskReading | None = None) -> GrantOffer | None:
-    """Return the offer that a text names, by kind or as `times:N` for fewer uses, or None if there is no such
-    offer."""
+    """Return the offer that a text names (its kind, or `times:N` for fewer uses), or None."""
     kind, colon, number = text.partition(":")
     offer = next((offer for offer in list_offers(request, reading) if offer.kind == kind), None)
     if offer is None or not colon:
@@ -137,7 +136,7 @@ def covers(grant: RunningGrant, request: ConfirmRequest, reading: RiskReading | 
         return False  # the policy no longer allows it, or a person must read the command
     if grant.max_uses and grant.uses >= grant.max_uses:
         return False
-    return not grant.host or grant.host == host_of(decode_details(request.details_json))
+    return not grant.host or grant.host == shared_host(decode_details(request.details_json))
 
 
 def count_use(tx: Tx, grant: RunningGrant) -> str:
@@ -147,7 +146,7 @@ def count_use(tx: Tx, grant: RunningGrant) -> str:
     return f"grant {grant.entry_id} lets it pass, use {number}"
 
 
-def grant_of(db: apsw.Connection, request_id: str, now_s: float) -> int:
+def find_running_grant(db: apsw.Connection, request_id: str, now_s: float) -> int:
     """Return the number of the running grant that was given with a request, or 0."""
     row = db.execute(
         "SELECT w.id FROM whitelist_limits l JOIN whitelist w ON w.id = l.entry_id"
@@ -158,7 +157,7 @@ def grant_of(db: apsw.Connection, request_id: str, now_s: float) -> int:
     return int(row[0]) if row else 0
 
 
-def host_of(details: object) -> str:
+def shared_host(details: object) -> str:
     """Return the host, like https://example.org, that all addresses in the details share.
 
     Returns "" if there is no address, if hosts differ, or if an address is part of a longer text.

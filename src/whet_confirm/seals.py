@@ -1,11 +1,11 @@
-"""The contents of every table as one number each, and a signature over all of them and the log's end.
+"""Computes a sum over the rows of each table, and the seal: a signature over all sums and the log's end.
 
-If many commits follow each other closely, most carry a code (MAC) instead of the signature, which only the
-service's own key can make and check; a signature follows within a second.
+If many commits follow each other closely, most seals hold a code (MAC) instead of the signature. Only the
+service's own key can make and check a code; a signature follows within a second.
 
-A table's number is the sum of its rows' hashes, each expanded to 2048 bits so that no other rows with the
-same sum can be found. Any written, changed or deleted row changes the sum, in any order, and the cost is
-only that row's. The log has its hash chain instead. This module only reads and computes.
+A table's sum adds the hashes of its rows, each expanded to 2048 bits so that no other rows with the same sum
+can be found. Each changed row changes the sum at the cost of hashing that row only. The log has its hash
+chain instead. This module writes nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RowSum(msgspec.Struct, frozen=True):
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """The sealed statement: the log's length, its newest hash, and the state of the tables.
+    """A seal: the log's length, its newest hash, and one hash over the sums of all tables (`state`).
 
     `signature` is a code if `key_id` begins with `CODED`.
     """
@@ -83,8 +83,8 @@ def _message(size: int, head: bytes, state: bytes) -> bytes:
 def make_seal(
     size: int, head: bytes, pieces: Mapping[str, bytes], key: SigningKey, *, is_signed: bool
 ) -> Seal:
-    """Seal the log's end and the tables' pieces."""
-    state = state_of(pieces)
+    """Seal the log's end and the tables, of which `pieces` are the hashed sums."""
+    state = hash_tables(pieces)
     message = _message(size, head, state)
     if is_signed:
         return Seal(size, head, state, key.id, key.sign(message))
@@ -122,7 +122,7 @@ def is_sealed(table: str) -> bool:
     return table not in _UNSEALED and not table.startswith("sqlite_")
 
 
-def tables(db: apsw.Connection) -> list[str]:
+def list_sealed_tables(db: apsw.Connection) -> list[str]:
     """Return the names of all tables that have a sum."""
     names = (str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
     return sorted(name for name in names if is_sealed(name))
@@ -138,18 +138,18 @@ def sum_table(db: apsw.Connection, table: str) -> RowSum:
     return RowSum(count, total & _MASK)
 
 
-def stored_sums(db: apsw.Connection) -> dict[str, RowSum]:
-    """Return the sums that were written last: those in `seals`, replaced by newer ones in the seal."""
+def read_sums(db: apsw.Connection) -> dict[str, RowSum]:
+    """Return the newest stored sums: those in the table `seals`, replaced by newer ones in the seal."""
     stored = {str(name): (int(rows), bytes(total)) for name, rows, total in db.execute("SELECT * FROM seals")}
-    return {name: _row_sum(*cells) for name, cells in (stored | newer_sums(db)).items()}
+    return {name: _row_sum(*cells) for name, cells in (stored | read_newer_sums(db)).items()}
 
 
 def _row_sum(rows: int, total: bytes) -> RowSum:
     return RowSum(rows, int.from_bytes(total, "little")) if len(total) == SUM_BYTES else RowSum(-1)
 
 
-def newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
-    """Return the sums stored in the seal itself. If undecodable, return one that matches no state."""
+def read_newer_sums(db: apsw.Connection) -> dict[str, tuple[int, bytes]]:
+    """Return the sums stored in the seal itself. If they can't be decoded, return one that never matches."""
     row = db.execute("SELECT * FROM seal").fetchone()
     if row is None or len(row) < _SEAL_CELLS or row[-1] is None:
         return {}
@@ -164,19 +164,19 @@ def pack_sums(sums: Mapping[str, RowSum]) -> bytes | None:
     return _pack({name: (row_sum.rows, row_sum.blob) for name, row_sum in sums.items()}) if sums else None
 
 
-def stored_seal(db: apsw.Connection) -> Seal | None:
-    """Return the signed statement, or None if nothing was ever sealed."""
+def read_seal(db: apsw.Connection) -> Seal | None:
+    """Return the stored seal, or None if nothing was ever sealed."""
     row = db.execute("SELECT size, head, state, key_id, signature FROM seal").fetchone()
     return Seal(*row) if row else None
 
 
-def state_of(pieces: Mapping[str, bytes]) -> bytes:
-    """Return one hash over the pieces of all tables."""
+def hash_tables(pieces: Mapping[str, bytes]) -> bytes:
+    """Return one hash over the hashed sums of all tables: the state of a seal."""
     return hashlib.sha256(b"".join(map(pieces.__getitem__, sorted(pieces)))).digest()
 
 
-def piece(table: str, total: RowSum) -> bytes:
-    """Return a table's part of the state."""
+def hash_sum(table: str, total: RowSum) -> bytes:
+    """Return the hash of one table's sum."""
     return hashlib.sha256(_encode((table, total.rows)) + total.blob).digest()
 
 

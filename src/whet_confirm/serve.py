@@ -67,7 +67,7 @@ class ListenSettings(msgspec.Struct, frozen=True):
         return bool(asking) and os.geteuid() not in asking
 
 
-def check(settings: ListenSettings) -> None:
+def check_exposure(settings: ListenSettings) -> None:
     """Raise ConfigError for a service without tokens that other machines could reach."""
     if settings.is_open and settings.host not in _LOCAL:
         raise ConfigError(
@@ -83,14 +83,14 @@ async def serve(
     on_ready: Callable[[Sequence[int]], None],
     *,
     stop: asyncio.Event | None = None,
-    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] | None = None,
+    background: Sequence[Callable[[], Coroutine[Any, Any, None]]] | None = None,
 ) -> None:
     """Serve until stopped; `on_ready` gets the ports once they listen. Raises ConfigError.
 
-    Setting `stop` ends it like SIGTERM. `beside` runs next to the listeners instead of those from
-    `make_background_works`.
+    Setting `stop` ends it like SIGTERM. `background` replaces the jobs that run next to the listeners
+    (`list_background_jobs`, and the notifier).
     """
-    check(settings)
+    check_exposure(settings)
     sockets = [listen(settings.host, settings.port, "another --port")]
     if settings.web_port >= 0:
         try:
@@ -104,9 +104,9 @@ async def serve(
     raise_file_limit()
     log_bugs()
     # A service on all interfaces has many host names. A page with a rebound name still can't send a token.
-    anything = {"*"} if settings.host in ("0.0.0.0", "::") else {settings.host}
+    host = "*" if settings.host in ("0.0.0.0", "::") else settings.host
     guard = ApiGuard(
-        service, hosts=frozenset(anything | {*settings.hosts}), is_open=settings.is_open, peers=settings.peers
+        service, hosts=frozenset({host, *settings.hosts}), is_open=settings.is_open, peers=settings.peers
     )
     page_port = ports[-1]
     notifier = make_notifier(service, paths, settings, page_port)
@@ -114,10 +114,12 @@ async def serve(
     api = Api(service, guard, page_url(settings, page_port), web=web, web_port=page_port)
     config = make_config(api, DRAIN_S)
     server = SiteServer(config, lambda: on_ready(ports), service.hub.close)
-    works = [*make_background_works(service, paths, settings), notifier.run] if beside is None else beside
+    jobs = (
+        [*list_background_jobs(service, paths, settings), notifier.run] if background is None else background
+    )
     async with asyncio.TaskGroup() as group:
         service.attendance.resume(service.database.read_now(list_abandoned))
-        tasks = [group.create_task(work()) for work in works]
+        tasks = [group.create_task(job()) for job in jobs]
         if stop is not None:
             tasks.append(group.create_task(server.stop_at(stop)))
         try:
@@ -165,26 +167,26 @@ def _site_address(settings: ListenSettings) -> SiteAddress:
     return make_site_address(settings.host, settings.public_url, settings.hosts)
 
 
-def make_background_works(
+def list_background_jobs(
     service: ConfirmService, paths: ServicePaths, settings: ListenSettings
 ) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-    """Return the works that run next to the listeners."""
+    """Return the jobs that run next to the listeners: upkeep, webhooks, witnesses and log exports."""
     secret = load_secret(paths.folder / "webhook.secret")
     callbacks = Callbacks(service, secret, allow_private=settings.allow_private_callbacks)
     files = (paths.checkpoints, *settings.witnesses.files)
-    works: list[Callable[[], Coroutine[Any, Any, None]]] = [
+    jobs: list[Callable[[], Coroutine[Any, Any, None]]] = [
         Upkeep(service, *files).run,
         callbacks.run,
         lambda: follow_other_processes(service),
     ]
     if settings.witnesses.urls:
-        works.append(lambda: notify_witnesses(service, settings.witnesses.urls))
+        jobs.append(lambda: notify_witnesses(service, settings.witnesses.urls))
     for address in settings.exports:
-        works.append(LogExport(service, address, parse_destination(address, settings.secrets)).run)
-    return works
+        jobs.append(LogExport(service, address, parse_destination(address, settings.secrets)).run)
+    return jobs
 
 
-def first_lines(settings: ListenSettings, ports: Sequence[int], token_files: Sequence[Path]) -> list[str]:
+def startup_lines(settings: ListenSettings, ports: Sequence[int], token_files: Sequence[Path]) -> list[str]:
     """Return the lines to print when the service is ready."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"confirmation service: http://{host}:{ports[0]}"]

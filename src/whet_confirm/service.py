@@ -1,7 +1,7 @@
 """The confirmation service as calls: the base of the HTTP API, the web page and the channels.
 
-Every change is one transaction and is durable when the call returns. Used on one event loop's thread. It
-does not know HTTP, and trusts the `Caller` that it is given; `authenticate` returns one.
+Every change is one transaction and is durable when the call returns. All calls are made on one event loop's
+thread. `authenticate` returns the `Caller` that the other calls trust.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _APPROVED = ("approved", "auto_approved")
 LARGE_BYTES = 32 * 1024  # larger texts are processed off the loop
 
 
-async def run_off_loop(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run work on another thread if its text is large, so that the loop is not blocked."""
+async def run_off_loop(size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call `function`, on another thread if its input is large (`size`), so that the loop is not blocked."""
     if size <= LARGE_BYTES:
-        return work(*args, **kwargs)
-    return await asyncio.to_thread(work, *args, **kwargs)
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 def _is_small(row: tuple[Any, ...]) -> bool:
@@ -71,10 +71,9 @@ class CallerLimits(msgspec.Struct, frozen=True):
 
 
 class ConfirmService:
-    """Requests and decisions. `log` holds the events; `public_keys` every key that was ever used, the current
-    one last.
+    """Requests and decisions; `open_service` creates it.
 
-    Created by `open_service`.
+    `log` holds the events. `public_keys` holds every key that was ever used, the current one last.
     """
 
     def __init__(
@@ -97,28 +96,29 @@ class ConfirmService:
         self.risks: RiskReadings = RiskReadings()
         self.attendance: Attendance = Attendance(self.cancel)
         self._last_end: tuple[AuditEvent, ConfirmRequest | None] | None = None
-        self._known: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
-        self._callers: dict[bytes, tuple[Any, Caller]] = {}
-        self._fresh: dict[str | bytes, tuple[Any, ...]] = {}
-        self._fresh_at = -1
+        self._request_cache: dict[str, tuple[tuple[Any, ...], ConfirmRequest]] = {}
+        self._caller_cache: dict[bytes, tuple[Any, Caller]] = {}
+        self._rows: dict[str | bytes, tuple[Any, ...]] = {}
+        self._rows_version = -1
 
-    def authenticate(self, secret: str, *, is_remembered: bool = False) -> Caller | None:
+    def authenticate(self, secret: str, *, is_from_cache: bool = False) -> Caller | None:
         """Return the caller of a bearer token, or None if it is unknown, revoked or expired.
 
-        `is_remembered`: accept a recent answer from memory, because the call's transaction checks again.
+        `is_from_cache` accepts a cached caller without reading the database. Only for calls whose
+        transaction checks the caller again.
         """
         key = hash_secret(secret)
-        known_row, caller = self._callers.get(key, (None, None))
-        if is_remembered and caller is not None:
+        cached_row, caller = self._caller_cache.get(key, (None, None))
+        if is_from_cache and caller is not None:
             return caller
         row = self._row(tokens.TOKENS.by_hash, key)
-        if caller is not None and row is not None and row is known_row and row[_TOKEN_ENDS] is None:
-            return caller  # the same row, of a token that does not end by itself
+        if caller is not None and row is not None and row is cached_row and row[_TOKEN_ENDS] is None:
+            return caller  # the same row, of a token without an end
         caller = tokens.as_principal(row, self.timeline.now_s())
-        if caller is None or len(self._callers) >= _CACHE_SIZE:
-            self._callers.clear()
+        if caller is None or len(self._caller_cache) >= _CACHE_SIZE:
+            self._caller_cache.clear()
         if caller is not None:
-            self._callers[key] = row, caller
+            self._caller_cache[key] = row, caller
         return caller
 
     async def submit(self, caller: Caller, submission: Submission) -> SubmissionResult:
@@ -137,44 +137,43 @@ class ConfirmService:
             )
         )
 
-    def get(self, request_id: str, *, is_compared: bool = False) -> ConfirmRequest | None:
+    def get(self, request_id: str, *, is_cache_current: bool = False) -> ConfirmRequest | None:
         """Return one request in its current state, or None.
 
-        `is_compared`: `authenticate` has compared memory with the database in this step of the loop.
-
-        Raises StoreCorrupt for an approval that another program wrote: it gets no answer and no signature.
+        `is_cache_current` means that `authenticate` has compared the cache with the database in this step of
+        the loop. Raises StoreCorrupt for an approval that another program wrote.
         """
-        row = self._row(requests.BY_ID, request_id, is_compared=is_compared)
+        row = self._row(requests.BY_ID, request_id, is_cache_current=is_cache_current)
         return self._read(row) if row else None
 
-    def _row(self, sql: str, key: str | bytes, *, is_compared: bool = False) -> tuple[Any, ...] | None:
-        """Return the current row of a key, from memory if nothing was committed since it was read."""
+    def _row(self, sql: str, key: str | bytes, *, is_cache_current: bool = False) -> tuple[Any, ...] | None:
+        """Return the current row of a key, from the cache if nothing was committed since it was read."""
         database = self.database
-        if not database.hears_of_writes_at_once:
+        if not database.has_cheap_change_counter:
             return database.read_one(sql, (key,))
-        now = self._fresh_at if is_compared else database.change_counter()
-        if now != self._fresh_at or len(self._fresh) >= _CACHE_SIZE:
-            self._fresh.clear()
-            self._fresh_at = now
-        row = self._fresh.get(key)
+        now = self._rows_version if is_cache_current else database.change_counter()
+        if now != self._rows_version or len(self._rows) >= _CACHE_SIZE:
+            self._rows.clear()
+            self._rows_version = now
+        row = self._rows.get(key)
         if row is None:
             row = database.read_one(sql, (key,))
             if row is not None and _is_small(row):
-                self._fresh[key] = row
+                self._rows[key] = row
         return row
 
     def _read(self, row: tuple[Any, ...]) -> ConfirmRequest:
         """Convert a row to a request. Returns the same object as before if the row has not changed."""
         request_id, now_s = row[1], self.timeline.now_s()
-        before, request = self._known.get(request_id, (None, None))
+        before, request = self._request_cache.get(request_id, (None, None))
         if request is None or row != before or (request.is_pending and now_s >= request.expires_at):
             request = requests.as_request(row, now_s)
             if request.status in _APPROVED:
                 self._check(request_id)
             if len(request.details_json) < LARGE_BYTES:
-                if len(self._known) >= _CACHE_SIZE:
-                    self._known.clear()
-                self._known[request_id] = (row, request)
+                if len(self._request_cache) >= _CACHE_SIZE:
+                    self._request_cache.clear()
+                self._request_cache[request_id] = (row, request)
         return request
 
     def _check(self, request_id: str) -> None:
@@ -192,23 +191,22 @@ class ConfirmService:
         return self.database.read_now(lambda db: [*requests.select(db, criteria, now_s)])
 
     def count_pending(self) -> int:
-        """Return the number of requests that can be decided now: of those that are counted as events come,
-        the ones whose deadline has not passed."""
+        """Return the number of requests that can be decided now: pending, and before their deadline."""
         self.log.catch_up(self.timeline)
         now_s = self.timeline.now_s()
         overdue = self.database.read_now(lambda db: requests.count_overdue(db, now_s))
         return sum(self.log.pending_by.values()) - overdue
 
-    async def decide(self, ballot: DecisionInput, who: Caller) -> RequestOutcome:
-        """Approve or deny. The caller must have the role approve, which whoever calls this has checked."""
+    async def decide(self, ballot: DecisionInput, caller: Caller) -> RequestOutcome:
+        """Approve or deny. `caller` must have the role approve; this is not checked here."""
         if ballot.is_one_of_many and (refusal := self._refuse_joint_decision(ballot.request_id)):
             return refusal
         if ballot.grant and (refusal := self._refuse_grant(ballot)):
             return refusal
-        return await self.change(lambda tx: decide.decide(tx, ballot, who, self.policy_file.policy))
+        return await self.change(lambda tx: decide.decide(tx, ballot, caller, self.policy_file.policy))
 
     def _refuse_joint_decision(self, request_id: str) -> RequestOutcome | None:
-        """Refuse a dangerous command among others. Its digest keeps another version from being decided."""
+        """Refuse to decide a dangerous command together with others."""
         request = self.get(request_id)
         reading = self.risks.read(request) if request is not None and request.is_pending else None
         if reading is None or not reading.is_alarming:
@@ -217,7 +215,7 @@ class ConfirmService:
         return RequestOutcome("not_allowed", message, request)
 
     def _refuse_grant(self, ballot: DecisionInput) -> RequestOutcome | None:
-        """Refuse an approval for a while that the rule does not allow, or of a dangerous command."""
+        """Refuse a grant (an approval for a while) for a dangerous command, or one that the rule forbids."""
         request = self.get(ballot.request_id)
         if request is None or not request.is_pending or ballot.verdict != "approve":
             return None
@@ -230,7 +228,7 @@ class ConfirmService:
     async def amend(
         self, target: tuple[str, str], caller: Caller, details: dict[str, Any], reason: str = ""
     ) -> RequestOutcome:
-        """Change a pending request's details (if its submitter accepts edits); votes so far are void.
+        """Change a pending request's details if its submitter accepts edits. Votes so far are void.
 
         `target` is its id and the digest that was viewed. Raises ValueError for details that are not JSON.
         """
@@ -243,8 +241,10 @@ class ConfirmService:
         return await self.change(lambda tx: decide.cancel(tx, request_id, caller, reason))
 
     async def consume(self, request_id: str, caller: Caller, digest: str, key: str = "") -> RequestOutcome:
-        """Consume an approval, exactly once. Repeating the call with the same non-empty `key` returns the
-        same answer."""
+        """Consume an approval, exactly once.
+
+        Repeating the call with the same non-empty `key` returns the same answer.
+        """
         valid_s = self.policy_file.policy.approval_valid_s
         return await self.change(lambda tx: decide.consume(tx, request_id, caller, (digest, key), valid_s))
 
@@ -253,7 +253,7 @@ class ConfirmService:
         return await self.change(lambda tx: decide.report(tx, request_id, caller, result, note))
 
     async def mark_viewed(self, request: ConfirmRequest, caller: Caller) -> None:
-        """Record that a possible approver viewed this version of the request; the first view counts."""
+        """Record that a possible approver viewed this version of the request. Only the first view counts."""
         first_view = self.database.read_now(lambda db: requests.viewed_at(db, request.id, caller.name))
         if first_view is None:
             await self.change(lambda tx: decide.record_view(tx, request, caller))
@@ -262,7 +262,9 @@ class ConfirmService:
         self, request_id: str, timeout_s: float, line: WebConnection | None = None
     ) -> ConfirmRequest | None:
         """Wait until the request has ended, `timeout_s` has passed or `line` is cut, and return its state.
-        Returns None if it does not exist."""
+
+        Returns None if it does not exist.
+        """
         request = self.get(request_id)
         if request is None or not request.is_pending or timeout_s <= 0 or (line and line.is_cut):
             return request
@@ -295,17 +297,17 @@ class ConfirmService:
     async def record(
         self, kind: str, request_id: str = "", principal: str = "", data: dict[str, object] | None = None
     ) -> None:
-        """Append an event of the caller: notified, login_failed and the like."""
+        """Append an event that changes no request, such as notified or login_failed."""
         request = self.get(request_id) if request_id else None
         owner = request.principal if request else ""
         await self.change(lambda tx: tx.record(kind, request_id, principal, owner, data))
 
-    async def change(self, work: Callable[[Tx], T]) -> T:
-        """Run `work` in a transaction. Once it is durable, wake the waiters and return its result."""
+    async def change(self, operation: Callable[[Tx], T]) -> T:
+        """Run `operation` in a transaction. Once it is durable, wake the waiters and return its result."""
 
         def run(connection: apsw.Connection) -> tuple[T, list[AuditEvent]]:
             tx = Tx(connection, self.timeline.now_s(), self.key)
-            return work(tx), tx.events
+            return operation(tx), tx.events
 
         result, _ = await self.database.append(run, self.log.publish)
         return result

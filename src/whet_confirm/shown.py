@@ -1,5 +1,4 @@
-"""Prepare a request's content for people, on the page and in messages: redacted, made visible, and cut with
-a mark."""
+"""Prepares a request's content for people: secrets redacted, odd characters made visible, long texts cut."""
 
 from __future__ import annotations
 
@@ -25,8 +24,10 @@ _REORDERED = re.compile(r"R[ /]*1|R[ /]*/R")
 
 
 def fit_text(text: str, limit: int) -> tuple[str, bool]:
-    """Make text visible and cut it at `limit` UTF-16 units, as vendors count. Returns the text, and whether
-    it was cut."""
+    """Make text visible and cut it at `limit` UTF-16 units, as vendors count.
+
+    Returns the text, and whether it was cut.
+    """
     visible_text = visible(text, max(limit, 200) * 2)
     if count_units(visible_text) <= limit:
         return visible_text, "\n[... " in visible_text[-60:] and len(text) > max(limit, 200) * 2
@@ -71,10 +72,9 @@ def _is_secret(name: str, value: object, patterns: tuple[str, ...]) -> bool:
 
 
 def hidden_parts(details: dict[str, object], texts: Iterable[str], names: Iterable[str] = ()) -> list[str]:
-    """Return descriptions of the parts that a person does not see at first, or an empty list if they see
-    everything.
+    """Describe the parts that a person does not see at first. An approver must have seen everything.
 
-    `texts` are the other texts that are shown. An approver must have seen everything.
+    `texts` are the other texts that are shown. Returns an empty list if everything is visible.
     """
     patterns = tuple(name.lower() for name in names)
     parts = [f"the value of {name}" for name in _redacted_names(details, patterns)]
@@ -82,7 +82,7 @@ def hidden_parts(details: dict[str, object], texts: Iterable[str], names: Iterab
     if mask(details_text) != details_text or any(mask(text) != text for text in texts):
         parts.append("a part that has the shape of a key")
     if len(details_text) > MAX_SHOWN or any(len(text) > MAX_TEXT for text in texts):
-        parts.append("what is too long to be shown at once")
+        parts.append("a text that is too long to be shown at once")
     return parts
 
 
@@ -99,9 +99,10 @@ def _redacted_names(value: object, patterns: tuple[str, ...]) -> list[str]:
 
 
 def describe_unclear(request: ConfirmRequest) -> list[str]:
-    """Name the request's characters that are invisible or look like others (the first ones if there are very
-    many), and warn if some are displayed in another order than they are stored. Returns an empty list if
-    there are none."""
+    """Name the request's characters that are invisible or look like others: the first ones if there are many.
+
+    Also warns if some are displayed in another order than they are stored.
+    """
     return [
         *_name_first(_odd_characters(request), _MAX_UNCLEAR),
         *([_MIXED_DIRECTIONS] if _has_mixed_directions(request) else []),
@@ -113,7 +114,7 @@ def unclear_warning(request: ConfirmRequest) -> str:
     characters = ", ".join(_name_first(_odd_characters(request), _MAX_NAMED))
     warnings = [f"it holds characters that hide or look like others: {characters}"] if characters else []
     warnings += (
-        [f"it holds {_MIXED_DIRECTIONS}; as JSON it stands in the order that it has"]
+        [f"it holds {_MIXED_DIRECTIONS}; the JSON shows the stored order"]
         if _has_mixed_directions(request)
         else []
     )
@@ -130,10 +131,9 @@ def _odd_characters(request: ConfirmRequest) -> list[str]:
 
 
 def _has_mixed_directions(request: ConfirmRequest) -> bool:
-    """Return whether digits or signs are next to letters written from right to left, which changes the
-    displayed order.
+    """Return whether digits or signs are next to letters written from right to left.
 
-    For example, the parts of a path change places, or a number comes before its name.
+    That changes the displayed order: the parts of a path change places, or a number comes before its name.
     """
     *texts, details = _texts(request)
     if not details.isascii():

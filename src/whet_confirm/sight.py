@@ -12,7 +12,7 @@ from whet_confirm.on_call import list_notified
 from whet_confirm.quorum import describe
 from whet_confirm.records import ANYBODY, Caller, ConfirmRequest, Vote
 from whet_confirm.risk import RiskReading
-from whet_confirm.running_grants import GrantOffer, grant_of, list_offers
+from whet_confirm.running_grants import GrantOffer, find_running_grant, list_offers
 from whet_confirm.service import ConfirmService
 from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.tally import count_votes
@@ -29,17 +29,18 @@ def last_revealed_digest(service: ConfirmService, request_id: str, caller: Calle
 
 
 class Assessment(msgspec.Struct, frozen=True):
-    """What every face shows of a request besides its own fields: the votes so far, the approvals that are
-    missing as text (empty once it has ended), the risk reading of its commands, and the grants that may be
-    given with an approval. `grant_id` is the running grant that was given with it, or 0; `on_call` is the
-    person of a rota to whom it was escalated last."""
+    """The facts about a request, beyond its own fields, that the API, the page and the messages show."""
 
     votes: tuple[Vote, ...] = ()
     missing: str = ""
+    """The approvals that are still missing, as text; empty once the request has ended."""
     risk: RiskReading | None = None
     offers: tuple[GrantOffer, ...] = ()
+    """The grants that may be given with an approval."""
     grant_id: int = 0
+    """The running grant that was given with the approval, or 0."""
     on_call: str = ""
+    """The person of a rota to whom the request was escalated last."""
 
 
 UNASSESSED = Assessment()
@@ -47,7 +48,7 @@ _ANYBODY = describe(ANYBODY)
 
 
 def assess(service: ConfirmService, request: ConfirmRequest) -> Assessment:
-    """Return the votes, what is missing, and the risk reading, computed in the same way for all."""
+    """Assess a request in its current state."""
     reading = service.risks.read(request)
     offers = list_offers(request, reading) if request.is_pending else ()
     grant_id, on_call = _find_grant(service, request), _find_person_on_call(service, request)
@@ -55,7 +56,7 @@ def assess(service: ConfirmService, request: ConfirmRequest) -> Assessment:
 
 
 async def assess_all(service: ConfirmService, pending: Sequence[ConfirmRequest]) -> list[Assessment]:
-    """Assess several requests; other work goes on between those whose commands were not read before."""
+    """Assess several requests. Other tasks may run before each request whose commands must be read first."""
     assessments: list[Assessment] = []
     for request in pending:
         if not service.risks.knows(request):
@@ -68,7 +69,7 @@ def _find_grant(service: ConfirmService, request: ConfirmRequest) -> int:
     if request.status != "approved" or not request.plan.grants:
         return 0
     now_s = service.timeline.now_s()
-    return service.database.read_now(lambda db: grant_of(db, request.id, now_s))
+    return service.database.read_now(lambda db: find_running_grant(db, request.id, now_s))
 
 
 def _find_person_on_call(service: ConfirmService, request: ConfirmRequest) -> str:

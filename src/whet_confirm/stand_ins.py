@@ -38,10 +38,9 @@ class Delegation(msgspec.Struct, frozen=True):
 
 
 def delegate(tx: Tx, giver: str, stand_in: str, until_s: float, approvers: Iterable[str] = ()) -> Delegation:
-    """Make `stand_in` decide for `giver`, replacing an earlier delegation. `approvers` are people who need no
-    token.
+    """Make `stand_in` decide for `giver`, replacing an earlier delegation.
 
-    Raises ValueError if the delegation is not allowed.
+    `approvers` are people who need no token. Raises ValueError if the delegation is not allowed.
     """
     name = _find_approver(tx.connection, stand_in, approvers)
     if name is None:
@@ -86,10 +85,12 @@ def list_active(db: apsw.Connection, now_s: float) -> list[Delegation]:
     return [Delegation(*row) for row in rows]
 
 
-def stand_ins_by_key(db: apsw.Connection, now_s: float, *, but_of: str = "") -> dict[str, str]:
-    """Return the current stand-ins by the key of the absent person. `but_of` gets an empty stand-in."""
+def stand_ins_by_key(db: apsw.Connection, now_s: float, *, except_for: str = "") -> dict[str, str]:
+    """Return the current stand-ins by the key of the absent person, with an empty one for `except_for`."""
     return {
-        person_key(delegation.giver): "" if is_same_person(delegation.giver, but_of) else delegation.stand_in
+        person_key(delegation.giver): ""
+        if is_same_person(delegation.giver, except_for)
+        else delegation.stand_in
         for delegation in list_active(db, now_s)
     }
 
@@ -100,13 +101,13 @@ def apply_stand_ins(
     """Return the policy with stand-ins applied to its groups, for a request of `asked_by`."""
     if not policy.rules:
         return policy
-    away = stand_ins_by_key(db, now_s, but_of=asked_by)
+    away = stand_ins_by_key(db, now_s, except_for=asked_by)
     outside_groups = {
         entry for people in policy.groups.values() for entry in people if entry.startswith(OUTSIDE)
     }
     if not away and not outside_groups:
         return policy
-    inside = {entry: members(db, entry, now_s) for entry in outside_groups}
+    inside = {entry: list_members(db, entry, now_s) for entry in outside_groups}
     groups = {name: _present_members(people, inside, away) for name, people in policy.groups.items()}
     return msgspec.structs.replace(policy, groups=groups, away=away)
 
@@ -129,7 +130,7 @@ def find_givers(db: apsw.Connection, name: str, now_s: float) -> list[str]:
     ]
 
 
-def members(db: apsw.Connection, group: str, now_s: float) -> list[str]:
+def list_members(db: apsw.Connection, group: str, now_s: float) -> list[str]:
     """Return the members of another system's group, as long as its last answer is valid."""
     rows = db.execute("SELECT name FROM members WHERE grp = ? AND until > ? ORDER BY name", (group, now_s))
     return [str(row[0]) for row in rows]
@@ -137,7 +138,7 @@ def members(db: apsw.Connection, group: str, now_s: float) -> list[str]:
 
 def set_members(tx: Tx, group: str, names: Iterable[str], until_s: float) -> None:
     """Store the members of a group, with an event if they changed."""
-    new, old = sorted(set(names)), members(tx.connection, group, tx.now_s)
+    new, old = sorted(set(names)), list_members(tx.connection, group, tx.now_s)
     tx.connection.execute("DELETE FROM members WHERE grp = ?", (group,))
     for name in new:
         tx.connection.execute("INSERT INTO members VALUES (?, ?, ?)", (group, name, until_s))
@@ -164,4 +165,7 @@ def _find_approver(db: apsw.Connection, name: str, approvers: Iterable[str]) -> 
         " UNION SELECT name FROM people NOT INDEXED"
     )
     names = [*approvers, *(str(row[0]) for row in db.execute(sql))]
-    return next((candidate for candidate in names if is_same_person(candidate, name)), None)
+    for candidate in names:
+        if is_same_person(candidate, name):
+            return candidate
+    return None

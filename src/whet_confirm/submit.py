@@ -1,7 +1,7 @@
 """Turn a submission into a stored request: policy, whitelist, rate limit, deadline, digest.
 
-The order of the checks is the contract's: the fields (before this module), the whitelist, the rate limit,
-the timeout. Independent of HTTP.
+The contract sets the order of the checks: first the fields (`http/submissions.py`), then the whitelist, then
+the rate limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from whet_confirm import rates, requests
 from whet_confirm.canonical import canonical, stored_digest
 from whet_confirm.ledger import Tx
 from whet_confirm.names import GATE_PREFIX, SHORTEST_S, action_key, is_high_risk, new_request_id
-from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
+from whet_confirm.policy import CONTRACT_LIMIT_S, ConfirmPolicy, Facts, PolicyJudgement
 from whet_confirm.records import Caller, ConfirmRequest
 from whet_confirm.risk import RiskReadings
 from whet_confirm.running_grants import RunningGrant, asks_one_person, count_use, covers
@@ -22,7 +22,6 @@ from whet_confirm.running_grants import RunningGrant, asks_one_person, count_use
 WINDOW_S = 3600
 _GATE_FACTOR = 100
 DEFAULT_TIMEOUT_S = 300
-CONTRACT_LONGEST_S = 3600
 _WHITELIST_ENDS = "SELECT coalesce(max(expires_at), 0.0) FROM whitelist NOT INDEXED WHERE revoked_at IS NULL"
 
 _WHITELIST_ROWS = (
@@ -74,8 +73,10 @@ class SubmissionDraft(msgspec.Struct, frozen=True):
 def judge_submission(
     submission: Submission, caller: Caller, policy: ConfirmPolicy, now_s: float
 ) -> SubmissionDraft:
-    """Judge a submission and compute its id, deadline and digest. Raises ValueError for details that are not
-    JSON."""
+    """Judge a submission and compute its id, deadline and digest.
+
+    Raises ValueError for details that are not JSON.
+    """
     key = action_key(submission.action)
     high_risk = is_high_risk(key)
     facts = Facts(
@@ -90,7 +91,7 @@ def judge_submission(
     )
     judgement = policy.judge(facts)
     request_id = new_request_id(now_s)
-    timeout_s = _timeout(submission.timeout_s, judgement)
+    timeout_s = _choose_timeout(submission.timeout_s, judgement)
     expires_at = now_s + timeout_s
     details_json = canonical(submission.details).decode()
     request = ConfirmRequest(
@@ -126,39 +127,39 @@ def judge_submission(
     return SubmissionDraft(request, key, judgement, submission)
 
 
-def _timeout(asked_s: int | None, judgement: PolicyJudgement) -> int:
+def _choose_timeout(asked_s: int | None, judgement: PolicyJudgement) -> int:
     if asked_s is None:
         return judgement.timeout_s or DEFAULT_TIMEOUT_S
-    return max(SHORTEST_S, min(asked_s, max(CONTRACT_LONGEST_S, judgement.max_timeout_s)))
+    return max(SHORTEST_S, min(asked_s, max(CONTRACT_LIMIT_S, judgement.max_timeout_s)))
 
 
 def store(
-    tx: Tx, draft: SubmissionDraft, rate_limit: int, room: int, risks: RiskReadings
+    tx: Tx, draft: SubmissionDraft, rate_limit: int, pending_left: int, risks: RiskReadings
 ) -> SubmissionResult:
     """Store a draft in the transaction, or return why not.
 
-    `room` is how many more requests of this principal may be pending. `risks` read its commands if a grant
-    could let it pass.
+    `pending_left` is how many more requests of this principal may be pending. `risks` reads its commands if a
+    grant could let it pass.
     """
     submission = draft.submission
-    if submission.idempotency_key and (replay := _replay(tx, draft)):
+    if submission.idempotency_key and (replay := _find_replay(tx, draft)):
         return replay
     request = _apply_rules(tx, draft, risks)
-    number = None
+    rate_number = None
     if request.status != "auto_approved":
         rate_limit *= _GATE_FACTOR if draft.key.startswith(GATE_PREFIX) else 1
-        number, earlier_at = rates.next_rate(tx, request.principal, draft.key, rate_limit, WINDOW_S)
-        if refusal := _find_excess(request, rate_limit, tx.now_s - earlier_at, room):
+        rate_number, earlier_at = rates.next_rate(tx, request.principal, draft.key, rate_limit, WINDOW_S)
+        if refusal := _find_excess(request, rate_limit, tx.now_s - earlier_at, pending_left):
             return refusal
-    keys = requests.RequestKeys(draft.key, number, submission.idempotency_key, submission.body_hash)
+    keys = requests.RequestKeys(draft.key, rate_number, submission.idempotency_key, submission.body_hash)
     requests.insert(tx, request, keys)
-    return SubmissionResult(_kind(request), request)
+    return SubmissionResult(_result_kind(request), request)
 
 
 def _apply_rules(tx: Tx, draft: SubmissionDraft, risks: RiskReadings) -> ConfirmRequest:
     """Return the request after the policy and the whitelist: pending, or already ended."""
     verdict, by, why = draft.judgement.effect, f"policy:{draft.judgement.rule}", draft.judgement.why
-    if verdict == "ask" and _can_pass(draft) and (entry := _whitelist_entry(tx, draft, risks)):
+    if verdict == "ask" and _can_pass(draft) and (entry := _find_whitelist_entry(tx, draft, risks)):
         number, grant = entry
         why = count_use(tx, grant) if grant else f"whitelist entry {number} lets it pass"
         verdict, by = "allow", f"whitelist:{number}"
@@ -174,34 +175,36 @@ def _apply_rules(tx: Tx, draft: SubmissionDraft, risks: RiskReadings) -> Confirm
 
 
 def _can_pass(draft: SubmissionDraft) -> bool:
-    """Return whether a whitelist entry may replace a person: never for a high-risk action or a rule that
-    requires more than one person's approval."""
+    """Return whether a whitelist entry may replace a person.
+
+    Never for a high-risk action, or a rule that requires more than one person's approval.
+    """
     return not draft.request.is_high_risk and asks_one_person(draft.judgement.plan)
 
 
 def _find_excess(
-    request: ConfirmRequest, rate_limit: int, since_s: float, room: int
+    request: ConfirmRequest, rate_limit: int, age_s: float, pending_left: int
 ) -> SubmissionResult | None:
     """Return the refusal if the request is over a limit.
 
-    `since_s` is the age of the submission that has to leave the window first.
+    `age_s` is the age of the submission that has to leave the window first.
     """
-    if since_s < WINDOW_S:
+    if age_s < WINDOW_S:
         why = f"more than {rate_limit} an hour of {request.action} that nobody approved"
-        return SubmissionResult("limited", refused=why, retry_after_s=WINDOW_S - since_s)
-    if room <= 0:
+        return SubmissionResult("limited", refused=why, retry_after_s=WINDOW_S - age_s)
+    if pending_left <= 0:
         why = "too many of your requests are pending"
         return SubmissionResult("too_many_pending", refused=why, retry_after_s=60.0)
     return None
 
 
-def _kind(request: ConfirmRequest) -> Literal["pending", "auto_approved", "denied"]:
+def _result_kind(request: ConfirmRequest) -> Literal["pending", "auto_approved", "denied"]:
     if request.status == "auto_approved":
         return "auto_approved"
     return "denied" if request.status == "denied" and request.resolved_by.startswith("policy:") else "pending"
 
 
-def _replay(tx: Tx, draft: SubmissionDraft) -> SubmissionResult | None:
+def _find_replay(tx: Tx, draft: SubmissionDraft) -> SubmissionResult | None:
     row = tx.connection.execute(
         "SELECT body_hash, request_id FROM idempotency WHERE principal = ? AND key = ?",
         (draft.request.principal, draft.submission.idempotency_key),
@@ -211,14 +214,16 @@ def _replay(tx: Tx, draft: SubmissionDraft) -> SubmissionResult | None:
     if row[0] != draft.submission.body_hash:
         return SubmissionResult("key_reused", refused="this Idempotency-Key was used with another body")
     request = requests.find(tx.connection, row[1], tx.now_s)
-    return SubmissionResult(_kind(request), request, is_replay=True) if request else None
+    return SubmissionResult(_result_kind(request), request, is_replay=True) if request else None
 
 
-def _whitelist_entry(
+def _find_whitelist_entry(
     tx: Tx, draft: SubmissionDraft, risks: RiskReadings
 ) -> tuple[int, RunningGrant | None] | None:
-    """Return the number of the whitelist entry that lets a submission pass, with its limits if an approver
-    granted it, or None."""
+    """Return the number of the whitelist entry that lets a submission pass, or None.
+
+    If an approver granted the entry, its limits are returned too.
+    """
     cache = tx.sealer.row_cache("whitelist")
     if "until" not in cache:
         (cache["until"],) = tx.connection.execute(_WHITELIST_ENDS).fetchone() or (0.0,)

@@ -1,4 +1,4 @@
-"""Count the votes on a request: what they decide, and what is still missing.
+"""Counts the votes on a request: whether they decide it, and which approvals are still missing.
 
 The decision itself, the API's record, the page, the messages and the command line all read this count.
 """
@@ -16,8 +16,10 @@ from whet_confirm.records import ConfirmRequest, Verdict, Vote
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """The people who approved and denied, what that decides, and the approvals that are missing as text
-    (empty once decided)."""
+    """The people who approved and denied, and the resulting status.
+
+    `missing` describes the approvals that are still missing; it is empty once the request is decided.
+    """
 
     approved_by: tuple[str, ...]
     denied_by: tuple[str, ...]

@@ -1,8 +1,8 @@
 """The service's tables in a team's database: any number of processes, one writer at a time.
 
-A writer locks one row, the tail, until its commit; so every decision is made on the current state, and the
-audit log is one chain. A process that stops while it holds the tail is disconnected after 5 s. Time is the
-database's.
+A writer locks one row, the tail, until its commit, so every decision is made on the current state, and the
+audit log is one chain. A process that stops while it holds the tail is disconnected after 5 s. The database's
+clock is used. Triggers note each written row (`team_schema.py`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SealedPostgres(PostgresConnection):
         super().__init__(raw, texts)
         self._tables = frozenset(team_schema.list_noted_tables())
         self._note: Callable[[Any], None] | None = None
-        self._undone: Callable[[], None] | None = None
+        self._on_rollback: Callable[[], None] | None = None
         self._number = -1
         self._others = 0
         self._newest_id: Any = 0
@@ -67,9 +67,9 @@ class SealedPostgres(PostgresConnection):
         """Call `note` for each row that is written."""
         self._note = note
 
-    def set_rollback_hook(self, undone: Callable[[], None] | None) -> None:
-        """Call `undone` after a transaction is rolled back."""
-        self._undone = undone
+    def set_rollback_hook(self, handle_rollback: Callable[[], None] | None) -> None:
+        """Call `handle_rollback` after a transaction is rolled back."""
+        self._on_rollback = handle_rollback
 
     def pragma(self, name: str) -> int:
         """Return a number that changes when another connection has written."""
@@ -105,11 +105,11 @@ class SealedPostgres(PostgresConnection):
         self._number = number
         self.clock_off_s = now_s - time.time()
 
-    def undone(self) -> None:
+    def handle_rollback(self) -> None:
         """Handle a transaction that was rolled back or whose end is unknown."""
         self._number = -1
-        if self._undone is not None:
-            self._undone()
+        if self._on_rollback is not None:
+            self._on_rollback()
 
     def _report_rows(self, statement: str) -> None:
         """Report the rows that a statement has written."""
@@ -118,7 +118,7 @@ class SealedPostgres(PostgresConnection):
             return
         sql = f"DELETE FROM {NOTED}.{table} WHERE xact = pg_current_xact_id() RETURNING *"
         rows = self._add(sql.encode(), ()).fetchall()
-        for row in sorted(rows, key=lambda one: one[-1]):
+        for row in sorted(rows, key=lambda row: row[-1]):
             cells, is_new = row[:-_EXTRA], row[-_EXTRA]
             if is_new:
                 self._newest_id = cells[0]
@@ -145,14 +145,14 @@ class _SealingLane(TeamLane):
         self._database.sealer.seal(connection)  # pyright: ignore[reportArgumentType] it has the calls of SQLite's that a sealer makes
 
     def roll_back(self, connection: PostgresConnection) -> None:
-        """Have the sums read again."""
-        self._database.writing(connection).undone()
+        """Drop the sums in memory, so that the next transaction reads them again."""
+        self._database.writing(connection).handle_rollback()
 
 
 class TeamConfirmDatabase(ConfirmDatabase):
     """The service's tables in a team's database, with the same calls as its own file."""
 
-    hears_of_writes_at_once: ClassVar[bool] = False
+    has_cheap_change_counter: ClassVar[bool] = False
 
     def __init__(self, url: str, patience_s: float) -> None:
         self.path: Path = Path(hide_password(url))
@@ -226,7 +226,7 @@ def init(url: str) -> list[str]:
 
 
 def _check(raw: psycopg.Connection) -> None:
-    """Raise StoreError if the tables don't fit; log a warning if the role has more rights than it needs."""
+    """Raise StoreError if the schema is wrong. Log a warning if the role has more rights than it needs."""
     team_schema.check(raw)
     schemas = (team_schema.HOME, team_schema.NOTED)
     if excess := roles.describe_excess(raw, schemas, "confirm"):
@@ -234,6 +234,8 @@ def _check(raw: psycopg.Connection) -> None:
 
 
 def grant_confirm_role(url: str, *, create: bool) -> list[str]:
-    """Give the role of the service its rights, and return the statements: none if the role does not exist and
-    `create` is not set. Raises StoreError."""
+    """Grant the service's role its rights, and return the statements that were run.
+
+    Returns none if the role does not exist and `create` is not set. Raises StoreError.
+    """
     return use_once(url, lambda raw: roles.grant_rights(raw, "confirm", team_schema.GRANTS, create=create))

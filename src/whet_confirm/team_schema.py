@@ -27,7 +27,7 @@ GRANTS = (
     f"GRANT UPDATE ON {NOTED}.tail TO {{role}}",
     f"GRANT INSERT, UPDATE ON {NOTED}.team_commits TO {{role}}",
 )
-"""What the service needs: its tables, and the rows that the triggers note. It owns none of them."""
+"""The rights that the service needs on its tables and on the noted rows. It owns none of them."""
 _CREATE_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 # Only a file of an older version needs this step: a new database has no events and no deliveries.
 _OLD_FILE_STEP = re.compile(r"^\s*INSERT INTO facts SELECT 'told_to'.*?;", re.DOTALL | re.MULTILINE)

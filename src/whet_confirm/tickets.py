@@ -1,4 +1,4 @@
-"""The values that a client of the confirmation service asks with and gets, and the errors that it raises."""
+"""The arguments, results and errors of a client of the confirmation service."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from whet.contract.texts import split_http_url
 
 
 class DecisionFields(TypedDict, total=False):
-    """What may come with a decision: the viewed request's digest, the second factor's code, and the kind of
-    grant that lets others pass for a while."""
+    """The optional fields of a decision.
+
+    `digest` is the viewed request's, `code` the second factor's. `grant` is the kind of grant that lets
+    similar requests pass for a while.
+    """
 
     reason: str
     digest: str
@@ -55,9 +58,10 @@ def find_problem(url: str, token: str) -> Unreachable | None:
 
 
 class ConfirmOptions(msgspec.Struct, frozen=True):
-    """How to ask. With an `idempotency_key`, asking again after a crash finds the same request.
+    """Options of a request. With an `idempotency_key`, asking again after a crash finds the same request.
 
-    `is_attended`: if the caller dies, nobody runs the action, so the service cancels the request.
+    `is_attended` means that only the caller would run the action. If it dies, the service cancels the
+    request.
     """
 
     requester: str = "agent"

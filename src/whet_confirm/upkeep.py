@@ -24,7 +24,7 @@ from whet_confirm.service import ConfirmService
 from whet_confirm.witnesses import CheckpointFile, RemoteWitnesses
 
 TICK_S = 0.5
-_GLANCE_S, _GLANCE_ALONE_S = 0.5, 1.0
+_FOLLOW_S, _FOLLOW_IDLE_S = 0.5, 1.0
 _CHECKPOINT_S = 60.0
 _WITNESS_S = 2.0
 _BATCH = 200
@@ -46,15 +46,15 @@ _logger = logging.getLogger("whet_confirm.upkeep")
 
 
 class Upkeep:
-    """The background loop. `exported` are the files that signed checkpoints are appended to."""
+    """The background loop. Signed checkpoints are appended to `files`."""
 
-    def __init__(self, service: ConfirmService, *exported: Path | None) -> None:
+    def __init__(self, service: ConfirmService, *files: Path | None) -> None:
         self._service = service
-        self._files = [CheckpointFile(path) for path in exported if path is not None]
+        self._files = [CheckpointFile(path) for path in files if path is not None]
         self._next_hour_s = 0.0
-        self._seen: int | None = None
+        self._last_counter: int | None = None
         self._next_s = 0.0
-        self._owes = False
+        self._is_unsigned = False
 
     async def run(self) -> None:
         """Run until cancelled. A disk failure is logged and retried."""
@@ -71,8 +71,8 @@ class Upkeep:
         await self._reload_policy()
         service, now_s = self._service, self._service.timeline.now_s()
         counter = service.database.change_counter()
-        is_quiet = counter == self._seen
-        if is_quiet and now_s < self._next_s and not self._owes:
+        is_quiet = counter == self._last_counter
+        if is_quiet and now_s < self._next_s and not self._is_unsigned:
             return
         service.log.catch_up(service.timeline)
         while self._has_row(_DUE) and await service.change(lambda tx: decide.expire(tx, _BATCH)) == _BATCH:
@@ -82,15 +82,15 @@ class Upkeep:
         await service.database.checkpoint_early()
         if self._wants_checkpoint():
             await service.change(lambda tx: tx.checkpoint())
-        self._owes = self._owes_signature()
-        if self._owes and is_quiet:  # while there are writes, they are signed once a second
+        self._is_unsigned = self._needs_signature()
+        if self._is_unsigned and is_quiet:  # while there are writes, they are signed once a second
             await service.change(lambda tx: tx.sealer.sign())
-            self._owes = False
+            self._is_unsigned = False
         self._export()
         if now_s >= self._next_hour_s:
             self._next_hour_s = now_s + 3600.0
             await service.change(_forget_old_keys)
-        self._seen = counter
+        self._last_counter = counter
         due_s = min(self._next_hour_s, self._next_time())
         self._next_s = due_s if due_s > now_s else now_s + TICK_S  # retry work that failed
 
@@ -104,17 +104,17 @@ class Upkeep:
             await self._service.change(lambda tx: tx.checkpoint())
             self._export()
         except StoreError as error:
-            _logger.error("the log was not signed and exported at the end: %s", error.message)
+            _logger.error("the log was not signed and files at the end: %s", error.message)
 
     def _has_row(self, sql: str) -> bool:
         return self._service.database.read_one(sql, (self._service.timeline.now_s(),)) is not None
 
     def _wants_checkpoint(self) -> bool:
-        """Return whether there are events that have waited long enough for a signed checkpoint."""
+        """Return whether the oldest event without a signed checkpoint has waited long enough."""
         row = self._service.database.read_one(_UNSIGNED, ())
         return row is not None and self._service.timeline.now_s() - cast("float", row[0]) >= _CHECKPOINT_S
 
-    def _owes_signature(self) -> bool:
+    def _needs_signature(self) -> bool:
         """Return whether the last commit of any process holds a code instead of a signature."""
         row = self._service.database.read_one(_SEALED_BY, ())
         return row is not None and str(row[0]).startswith(CODED)
@@ -136,11 +136,10 @@ class Upkeep:
             await self._service.record("policy_broken", principal="system:policy", data={"error": file.error})
 
     def _export(self) -> None:
-        least = min((file.size for file in self._files), default=0)
-        if not self._files or not (rows := self._service.log.checkpoints_after(least)):
-            return
-        for file in self._files:
-            file.add(rows)
+        size = min((file.size for file in self._files), default=0)
+        if self._files and (rows := self._service.log.checkpoints_after(size)):
+            for file in self._files:
+                file.add(rows)
 
 
 async def notify_witnesses(service: ConfirmService, urls: Sequence[str]) -> None:
@@ -151,15 +150,14 @@ async def notify_witnesses(service: ConfirmService, urls: Sequence[str]) -> None
             if row := newest():
                 await witnesses.send(row)
         except StoreError as error:
-            _logger.warning("witnesses are told later: %s", error.message)
+            _logger.warning("the witnesses can't be notified now, trying again: %s", error.message)
         await asyncio.sleep(aligned_delay(_WITNESS_S))
 
 
 async def follow_other_processes(service: ConfirmService) -> None:
-    """Publish the events of other processes soon after they are written, while a client waits, until
-    cancelled.
+    """Publish the events of other processes while a client waits for events, until cancelled.
 
-    Without a waiting client such events are published with the next tick.
+    Without a waiting client, `Upkeep` publishes them with its next tick.
     """
     last_counter: int | None = None
     while True:
@@ -169,8 +167,8 @@ async def follow_other_processes(service: ConfirmService) -> None:
                 service.log.catch_up(service.timeline)
                 last_counter = now
         except StoreError as error:
-            _logger.warning("what other processes write is heard of later: %s", error.message)
-        await service.hub.wait_for_change(aligned_delay(_GLANCE_S), _GLANCE_ALONE_S)
+            _logger.warning("other processes' events can't be read, trying again: %s", error.message)
+        await service.hub.wait_for_change(aligned_delay(_FOLLOW_S), _FOLLOW_IDLE_S)
 
 
 def _record_policy(tx: Tx, before: str, policy: ConfirmPolicy) -> None:

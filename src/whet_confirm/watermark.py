@@ -1,5 +1,4 @@
-"""The last known end of the log, in files beside the database, so that an older copy of the database is
-detected."""
+"""Stores the log's last known end in a file beside the database, to detect an older copy of the database."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Whitelist entries: an admin approves one action of one principal in advance, for a while. Never a high-risk
-action."""
+"""Whitelist entries: an admin approves one action of one principal in advance, for a while.
+
+High-risk actions can't be whitelisted.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ class WhitelistRequest(msgspec.Struct, frozen=True):
 
 
 class AllowedEntry(msgspec.Struct, frozen=True):
-    """A whitelist entry. `created_by` and what follows are set only in lists. An entry that was granted with
-    an approval has a `kind`, and the request that was approved."""
+    """A whitelist entry. The fields from `created_by` on are set only in lists.
+
+    An entry that was granted with an approval has a `kind`, and the request that was approved.
+    """
 
     id: int
     action: str

@@ -1,10 +1,8 @@
-"""Witnesses, which store the signed checkpoints elsewhere: files on another disk, webhooks of another
-machine.
+"""Stores the signed checkpoints elsewhere, at witnesses: files on another disk, webhooks of another machine.
 
-A checkpoint at a witness can't be undone by a person who controls the database: a start compares the
-files, an auditor the others (`whet confirm audit verify --checkpoint`). If a witness is unavailable,
-posting is retried as long as the service runs; it gets the newest checkpoint, which covers the earlier
-ones.
+A person who controls the database can't change a checkpoint at a witness. A start compares the files, an
+auditor the others (`whet confirm audit verify --checkpoint`). If a witness is unavailable, the newest
+checkpoint, which covers the earlier ones, is posted again as long as the service runs.
 """
 
 from __future__ import annotations
@@ -72,21 +70,21 @@ class RemoteWitnesses:
     """Posts the newest checkpoint, and retries failed posts on the next call."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self._told = dict.fromkeys(urls, 0)
+        self._sent_sizes = dict.fromkeys(urls, 0)
 
     async def send(self, row: dict[str, object]) -> None:
         """Post a checkpoint to every address that does not have it yet."""
         size = int(str(row["size"]))
-        for url in [url for url, sent_size in self._told.items() if sent_size < size]:
+        for url in [url for url, sent_size in self._sent_sizes.items() if sent_size < size]:
             try:
                 async with httpx2.AsyncClient(
                     timeout=_TIMEOUT_S, verify=context_for_url(url), trust_env=False
                 ) as client:
                     answer = await client.post(url, json={"type": "confirmation.checkpoint", "data": row})
             except (httpx2.HTTPError, ConfigError) as error:
-                _logger.warning("witness %s is away: %s", url, error)
+                _logger.warning("witness %s can't be reached: %s", url, error)
                 continue
             if answer.is_success:
-                self._told[url] = size
+                self._sent_sizes[url] = size
             else:
                 _logger.warning("witness %s answered %d", url, answer.status_code)

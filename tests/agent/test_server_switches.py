@@ -145,7 +145,7 @@ def plan_for(kind: Kind, numbers: count[int]) -> Any:
     """Two calls at once after each message of the user, then the answer."""
 
     def plan(request: PracticeRequest) -> ScriptedReply:
-        if request.heard[-1].role == "tool" or "Images from" in request.last_user:
+        if request.messages[-1].role == "tool" or "Images from" in request.last_user:
             return ScriptedReply("All done.", reasoning="I know it.")
         made = [
             PracticeCall(name, "{}", kind.call_id.replace("{}", str(next(numbers) % 10)))

@@ -17,7 +17,7 @@ from whet.channels.slack import Slack
 from whet.channels.telegram import Telegram
 from whet_confirm.notify.buttons import Buttons
 from whet_confirm.notify.chat import ChatNotices
-from whet_confirm.notify.telling import build_notice
+from whet_confirm.notify.notice_text import build_notice
 
 HARM = "rm -rf /srv/data"
 TEXTS: dict[str, tuple[str, str]] = {

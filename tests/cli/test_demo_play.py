@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whet_lab.demo.facts import count_prefixes
-from whet_lab.demo.play import DemoRun
+from whet_lab.demo.run import DemoRun
 from whet_lab.demo.stage import DemoStage
 from whet_lab.demo.world import DemoWorld, SeenRequest
 

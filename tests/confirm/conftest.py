@@ -14,9 +14,9 @@ from tests.confirm.running import Running
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     """A service of its own, without a policy file."""
-    made = Desk(tmp_path)
-    yield made
-    made.close()
+    service_desk = Desk(tmp_path)
+    yield service_desk
+    service_desk.close()
 
 
 @pytest.fixture

@@ -52,8 +52,8 @@ def _below(data: bytes, size: int, number: int) -> list[int]:
     if page[0] == _INDEX_LEAF:
         return [number]
     cells = int.from_bytes(page[3:5], "big")
-    places = [int.from_bytes(page[12 + 2 * at : 14 + 2 * at], "big") for at in range(cells)]
-    children = [int.from_bytes(page[at : at + 4], "big") for at in (*places, 8)]
+    paths = [int.from_bytes(page[12 + 2 * at : 14 + 2 * at], "big") for at in range(cells)]
+    children = [int.from_bytes(page[at : at + 4], "big") for at in (*paths, 8)]
     return [number, *(page for child in children for page in _below(data, size, child))]
 
 

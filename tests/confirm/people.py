@@ -55,9 +55,9 @@ class Desk:
 
     async def submit(self, action: str = "deploy_production", **fields: Any) -> ConfirmRequest:
         fields = {"description": "Release 2.4 to all regions", "details": {"version": "2.4"}, **fields}
-        made = await self.service.submit(AGENT, Submission(action, **fields))
-        assert made.request is not None, made
-        return made.request
+        request = await self.service.submit(AGENT, Submission(action, **fields))
+        assert request.request is not None, request
+        return request.request
 
     async def decide(
         self, request: ConfirmRequest, who: Caller, verdict: Verdict, reason: str = ""

@@ -65,9 +65,9 @@ class Served:
     def client(self, role: str | None) -> httpx2.Client:
         """A client with the first token of `role`, with none for None; closed with the service."""
         headers = {"authorization": f"Bearer {self.token(role)}"} if role else {}
-        made = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
-        self._clients.append(made)
-        return made
+        client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
+        self._clients.append(client)
+        return client
 
     def make_admin(self) -> str:
         """Make a token of role admin, as people do."""

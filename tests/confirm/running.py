@@ -30,7 +30,7 @@ from whet_confirm.timeline import Timeline
 SUBMIT = {"action": "deploy", "description": "Deploy 1.4.2", "details": {"version": "1.4.2"}}
 
 
-class ToolUse:
+class ManualClock:
     """A wall clock and an elapsed-time clock that move only when told to."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class ToolUse:
 
 
 class Running:
-    """A service in `folder`; `hands` gives it a clock for tests, `more` is of its settings. Use as a context
+    """A service in `folder`; `clock` stands in for the machine's, `more` is of its settings. Use as a context
     manager."""
 
     people: dict[str, httpx2.Client]
@@ -60,7 +60,7 @@ class Running:
         rate: int = 10,
         policy: Path | None = None,
         is_open: bool = False,
-        hands: ToolUse | None = None,
+        clock: ManualClock | None = None,
         upkeep: bool = True,
         private_callbacks: bool = False,
         pending: int = 0,
@@ -68,10 +68,10 @@ class Running:
         peers: Peers | None = None,
         **more: Any,
     ) -> None:
-        self.places = ServicePaths(folder / "confirmations.db", folder / "confirm")
-        self.service = open_service(self.places, policy=policy, limits=CallerLimits(rate, pending))
-        if hands is not None:
-            self.service.timeline = hands.timeline(self.service.timeline.now_s() if hands.wall_s < 0 else 0.0)
+        self.paths = ServicePaths(folder / "confirmations.db", folder / "confirm")
+        self.service = open_service(self.paths, policy=policy, limits=CallerLimits(rate, pending))
+        if clock is not None:
+            self.service.timeline = clock.timeline(self.service.timeline.now_s() if clock.wall_s < 0 else 0.0)
         self.settings = ListenSettings(
             port=0,
             web_port=0,
@@ -101,18 +101,18 @@ class Running:
     def client(self, role: str = "", name: str = "") -> httpx2.Client:
         """A client with a token of `role` for the principal `name` (else the role's name); none for ""."""
         headers = {"authorization": f"Bearer {self.token(role, name or role)}"} if role else {}
-        made = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
-        self.clients.append(made)
-        return made
+        client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
+        self.clients.append(client)
+        return client
 
     def page(self, cookie: str = "") -> Any:
         """A browser in front of the pages."""
-        made = self.client()
-        made.base_url = f"http://127.0.0.1:{self.page_port}"
-        made.headers["origin"] = str(made.base_url).rstrip("/")
+        client = self.client()
+        client.base_url = f"http://127.0.0.1:{self.page_port}"
+        client.headers["origin"] = str(client.base_url).rstrip("/")
         if cookie:
-            made.headers["cookie"] = cookie
-        return made
+            client.headers["cookie"] = cookie
+        return client
 
     def signed_in(self, name: str, role: str = "approve") -> Any:
         """A browser whose person has signed in with a token."""
@@ -184,15 +184,15 @@ class Running:
             self._ready.set()
 
         beside = None if self._upkeep else []
-        await serve(self.service, self.places, self.settings, ready, stop=self._stop, beside=beside)
+        await serve(self.service, self.paths, self.settings, ready, stop=self._stop, background=beside)
 
 
-def outside(places: ServicePaths) -> apsw.Connection:
+def outside(paths: ServicePaths) -> apsw.Connection:
     """A connection that is not the service's, through the same SQLite library: another one in this process
     would drop the service's locks when it closes the file."""
-    made = apsw.Connection(str(places.database))
-    made.set_busy_timeout(30_000)
-    return made
+    connection = apsw.Connection(str(paths.database))
+    connection.set_busy_timeout(30_000)
+    return connection
 
 
 def field_of(page: str, name: str) -> str:
@@ -207,9 +207,9 @@ def alter(database: Path, sql: str, values: Sequence[Any] = ()) -> None:
         db.execute(sql, values)
 
 
-def touch(places: ServicePaths, sql: str, *values: apsw.SQLiteValue) -> None:
+def touch(paths: ServicePaths, sql: str, *values: apsw.SQLiteValue) -> None:
     """Change the database behind the service's back."""
-    writer = outside(places)
+    writer = outside(paths)
     writer.execute(sql, values)
     writer.close()
 

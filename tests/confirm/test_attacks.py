@@ -64,39 +64,39 @@ def ask(server: Running, **more: object) -> dict[str, Any]:
 
 def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(tmp_path: Path) -> None:
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
-        made = ask(server, callback_url="http://127.0.0.1:9/hook")
+        request = ask(server, callback_url="http://127.0.0.1:9/hook")
         agent = server.client("submit", "agent")
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
-        touch(server.places, APPROVED)
+        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
+        touch(server.paths, APPROVED)
         for path in ("", "/grant", "?wait=1"):
-            answer = agent.get(f"/confirm/{made['id']}{path}")
+            answer = agent.get(f"/confirm/{request['id']}{path}")
             assert answer.status_code == 503 and "changed from outside" in answer.json()["error"], path
 
 
 @pytest.mark.parametrize("status", ["approved", "denied"])
 def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str) -> None:
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
-        made = ask(server, callback_url="http://127.0.0.1:9/hook")
-        data = {name: made[name] for name in ("id", "action", "digest")} | {"status": status}
+        request = ask(server, callback_url="http://127.0.0.1:9/hook")
+        data = {name: request[name] for name in ("id", "action", "digest")} | {"status": status}
         body = json.dumps({"type": f"confirmation.{status}", "timestamp": 1.0, "data": data})
         touch(
-            server.places,
+            server.paths,
             "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
             " VALUES (?, ?, 'http://127.0.0.1:9/hook', ?, 1.0, 1.0)",
-            f"msg_{made['id']}", made["id"], body,
+            f"msg_{request['id']}", request["id"], body,
         )  # fmt: skip
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         due: list[Any] = []
         callbacks.start_due(due.append)
         (item,) = due
         sent = server.run(callbacks.post(cast("Any", None), item))
-        assert sent == ("it is not what became of the request", True)
+        assert sent == ("it does not match the request's outcome", True)
 
 
 @pytest.mark.slow
 def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = ask(server)
+        request = ask(server)
         person = server.signed_in("alice")
         assert "Sign out" in person.get("/").text
         cookie = next(iter(person.cookies.jar))
@@ -104,34 +104,32 @@ def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
         number, until = "A" * 43, time.time() + 9e5
         for hashed in (number, f"{number}@{os.getuid()}"):
             touch(
-                server.places,
+                server.paths,
                 "INSERT INTO web_sessions SELECT ?, account_key, csrf, created_at, ? FROM web_sessions"
                 " LIMIT 1",
                 hashlib.sha256(hashed.encode()).hexdigest(), until,
             )  # fmt: skip
-        form = {"csrf": "C", "verdict": "approve", "digest": made["digest"]}
+        form = {"csrf": "C", "verdict": "approve", "digest": request["digest"]}
         forged = server.page(f"{cookie.name}={number}")
-        assert forged.get(f"/r/{made['id']}").headers["location"].startswith("/login")
-        assert forged.post(f"/r/{made['id']}/decide", data=form).status_code == 403
+        assert forged.get(f"/r/{request['id']}").headers["location"].startswith("/login")
+        assert forged.post(f"/r/{request['id']}/decide", data=form).status_code == 403
         server.token("approve", "bob")
         (bob,) = server.rows("SELECT id FROM tokens WHERE name = 'bob'")
-        touch(
-            server.places, "UPDATE web_sessions SET account_key = ? || substr(account_key, 13)", str(bob[0])
-        )
+        touch(server.paths, "UPDATE web_sessions SET account_key = ? || substr(account_key, 13)", str(bob[0]))
         assert person.get("/").headers["location"].startswith("/login")
 
 
 def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = ask(server, accepts_edits=True)
+        request = ask(server, accepts_edits=True)
         who = server.service.authenticate(server.token("approve", "alice"))
         assert who is not None
         server.run(server.service.change(lambda tx: tokens.revoke(tx, who.token_id, by="root")))
         for caller in (who, Caller("ann", "approve", "oidc:ann")):
-            voted = server.run(server.service.decide(DecisionInput(made["id"], "approve"), caller))
-            amended = server.run(server.service.amend((made["id"], made["digest"]), caller, {}))
+            voted = server.run(server.service.decide(DecisionInput(request["id"], "approve"), caller))
+            amended = server.run(server.service.amend((request["id"], request["digest"]), caller, {}))
             assert (voted.kind, amended.kind) == ("not_allowed", "not_allowed")
-        assert server.stored(made["id"]).is_pending
+        assert server.stored(request["id"]).is_pending
 
 
 @pytest.fixture
@@ -142,12 +140,12 @@ def paying(tmp_path: Path) -> Any:
 
 
 def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> None:
-    made = ask(paying, action="pay", details={"amount": 5}, accepts_edits=True)
+    request = ask(paying, action="pay", details={"amount": 5}, accepts_edits=True)
     alice, bob = paying.client("approve", "alice"), paying.client("approve", "bob")
-    way = f"/confirm/{made['id']}"
+    way = f"/confirm/{request['id']}"
 
     def change(amount: int) -> dict[str, object]:
-        return {"details": {"amount": amount}, "digest": made["digest"]}
+        return {"details": {"amount": amount}, "digest": request["digest"]}
 
     outsider = paying.client("approve", "mallory").post(f"{way}/amend", json=change(6))
     assert outsider.status_code == 403 and "lets others decide" in outsider.json()["error"]
@@ -161,13 +159,13 @@ def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> 
 @pytest.mark.parametrize("verb", ["amend", "cancel"])
 def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path: Path, verb: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = ask(server, accepts_edits=True)
-        touch(server.places, "UPDATE requests SET requester = requester, description = 'harmless'")
+        request = ask(server, accepts_edits=True)
+        touch(server.paths, "UPDATE requests SET requester = requester, description = 'harmless'")
         who = server.client(
             "approve" if verb == "amend" else "submit", "alice" if verb == "amend" else "agent"
         )
-        body = {"details": {}, "digest": made["digest"]} if verb == "amend" else {}
-        answer = who.post(f"/confirm/{made['id']}/{verb}", json=body)
+        body = {"details": {}, "digest": request["digest"]} if verb == "amend" else {}
+        answer = who.post(f"/confirm/{request['id']}/{verb}", json=body)
         assert answer.status_code == 409 and "changed from outside" in answer.json()["error"]
 
 
@@ -176,15 +174,15 @@ def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: P
         '[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
     )
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        made = ask(server)
-        touch(server.places, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
+        request = ask(server)
+        touch(server.paths, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
         assert (
             server.run(
                 server.service.change(lambda tx: decide.escalate(tx, 9, server.service.policy_file.policy))
             )
             == 1
         )
-        answer = server.client("approve", "alice").post(f"/confirm/{made['id']}/approve")
+        answer = server.client("approve", "alice").post(f"/confirm/{request['id']}/approve")
         assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
 
@@ -244,26 +242,14 @@ def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: P
         assert enter("ann") == ""
 
 
-def test_a_batch_takes_a_request_once_and_nothing_that_changed(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        made, alice = ask(server), server.client("approve", "alice")
-        alice.get(f"/confirm/{made['id']}")
-        item = {"id": made["id"], "digest": made["digest"]}
-        for odd in ({"id": made["id"]}, item | {"digest": ""}, item | {"digest": "A" * 64}):
-            answer = alice.post("/decisions", json={"verdict": "approve", "items": [odd]})
-            assert answer.status_code == 400 or not answer.json()["outcomes"][0]["counted"], odd
-        twice = alice.post("/decisions", json={"verdict": "approve", "items": [item, item]}).json()
-        assert [one["counted"] for one in twice["outcomes"]] == [True, False]
-
-
 @pytest.mark.slow
 def test_a_forged_approval_stops_no_news_of_others(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         first = ask(server)
-        touch(server.places, "UPDATE requests SET plan = '{'")
+        touch(server.paths, "UPDATE requests SET plan = '{'")
         assert server.client("submit", "agent").get(f"/confirm/{first['id']}").status_code == 503
-        touch(server.places, "UPDATE requests SET plan = '{}'")
-        touch(server.places, APPROVED)
+        touch(server.paths, "UPDATE requests SET plan = '{}'")
+        touch(server.paths, APPROVED)
         assert ask(server)["status"] == "pending"
         assert server.client().get("/health").status_code == 200
 
@@ -303,7 +289,7 @@ def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts
     pytest.importorskip("webauthn")
     (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        made, other = ask(server), ask(server, action="restart")
+        request, other = ask(server), ask(server, action="restart")
         alice = server.service.authenticate(server.token("approve", "alice"))
         assert alice is not None
         hers, bobs, elsewhere = Authenticator(), Authenticator(), Authenticator("evil.example")
@@ -311,11 +297,11 @@ def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts
             key.enrol(server, name)
 
         def vote(signed: str, origin: str = "http://localhost:8766") -> tuple[str, str]:
-            ballot = DecisionInput(made["id"], "approve", passkey=signed, origin=origin, via_web=True)
+            ballot = DecisionInput(request["id"], "approve", passkey=signed, origin=origin, via_web=True)
             outcome = server.run(server.service.decide(ballot, alice))
             return outcome.kind, outcome.message
 
-        digest = made["digest"]
+        digest = request["digest"]
         refused = {
             "none": "",
             "for another request": hers.sign(other["digest"]),
@@ -332,10 +318,10 @@ def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts
         for why, signed in refused.items():
             assert vote(signed)[0] == "passkey", why
         assert vote(hers.sign(digest, origin="http://localhost:9999"), "")[0] == "passkey"
-        assert server.stored(made["id"]).is_pending
+        assert server.stored(request["id"]).is_pending
         good = hers.sign(digest)
         assert vote(good)[0] == "decided"
-        assert server.service.votes(made["id"])[0].principal == "alice"
+        assert server.service.votes(request["id"])[0].principal == "alice"
 
 
 async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out() -> None:
@@ -372,25 +358,25 @@ def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None
         '[groups]\nops = ["alice", "bob"]\n[[rules]]\neffect = "ask"\nquorum = "2 of ops"\n'
     )
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        made, until = ask(server), time.time() + 3600
+        request, until = ask(server), time.time() + 3600
         alice, bob, dave = (server.client("approve", name) for name in ("alice", "bob", "dave"))
-        way = f"/confirm/{made['id']}/approve"
+        way = f"/confirm/{request['id']}/approve"
         assert alice.post(way).status_code == 202
         for giver in (alice, bob):  # dave has both seats now, and alice's vote has none
             assert giver.post("/delegations", json={"stand_in": "dave", "until": until}).status_code == 201
         assert dave.post("/delegations", json={"stand_in": "alice", "until": until}).status_code == 400
         assert dave.post(way).status_code == 202 and bob.post(way).status_code == 403
-        assert server.stored(made["id"]).is_pending
+        assert server.stored(request["id"]).is_pending
 
 
 def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_ours(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        agent, made = server.client("submit", "agent"), ask(server)
-        older = server.places.database.with_suffix(".older")
-        touch(server.places, "VACUUM INTO ?", str(older))
-        server.run(server.service.decide(DecisionInput(made["id"], "deny"), Caller("alice", "approve")))
-        aside = server.places.database.rename(tmp_path / "ours.db")
-        older.rename(server.places.database)
+        agent, request = server.client("submit", "agent"), ask(server)
+        older = server.paths.database.with_suffix(".older")
+        touch(server.paths, "VACUUM INTO ?", str(older))
+        server.run(server.service.decide(DecisionInput(request["id"], "deny"), Caller("alice", "approve")))
+        aside = server.paths.database.rename(tmp_path / "ours.db")
+        older.rename(server.paths.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 503
 
         def read_beside(outer: apsw.Connection) -> None:  # while the readers of before are in use
@@ -398,9 +384,9 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
 
         with pytest.raises(StoreCorrupt, match="replaced"):
             server.service.database.read_now(read_beside)
-        aside.replace(server.places.database)
+        aside.replace(server.paths.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
-        assert server.stored(made["id"]).status == "denied"
+        assert server.stored(request["id"]).status == "denied"
 
 
 @pytest.mark.slow
@@ -411,15 +397,15 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
 )  # fmt: skip
 def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path: Path, details: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = ask(server, accepts_edits=True)
+        request = ask(server, accepts_edits=True)
         alice = server.signed_in("alice")
-        csrf = field_of(alice.get(f"/r/{made['id']}").text, "csrf")
-        form = {"csrf": csrf, "digest": made["digest"], "details": details}
-        assert alice.post(f"/r/{made['id']}/amend", data=form).status_code == 400
-        assert server.stored(made["id"]).digest == made["digest"]
+        csrf = field_of(alice.get(f"/r/{request['id']}").text, "csrf")
+        form = {"csrf": csrf, "digest": request["digest"], "details": details}
+        assert alice.post(f"/r/{request['id']}/amend", data=form).status_code == 400
+        assert server.stored(request["id"]).digest == request["digest"]
         form["details"] = '{"version": "1.4.3"}'
-        assert alice.post(f"/r/{made['id']}/amend", data=form).status_code == 303
-        assert json.loads(server.stored(made["id"]).details_json) == {"version": "1.4.3"}
+        assert alice.post(f"/r/{request['id']}/amend", data=form).status_code == 303
+        assert json.loads(server.stored(request["id"]).details_json) == {"version": "1.4.3"}
 
 
 @pytest.mark.slow  # for the import of webauthn
@@ -427,14 +413,14 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
     pytest.importorskip("webauthn")
     (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        made, hers = ask(server), Authenticator()
+        request, hers = ask(server), Authenticator()
         alice = server.service.authenticate(server.token("approve", "alice"))
         assert alice is not None
         hers.enrol(server, "alice")
         ballot = DecisionInput(
-            made["id"],
+            request["id"],
             "approve",
-            passkey=hers.sign(made["digest"]),
+            passkey=hers.sign(request["digest"]),
             origin="http://localhost:8766",
             via_web=True,
         )
@@ -449,8 +435,8 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
 
             traced.set_exec_trace(note)
             try:
-                decide.record_reveal(tx, made["id"], alice)
-                revealed_digest(tx.connection, made["id"], "alice")
+                decide.record_reveal(tx, request["id"], alice)
+                revealed_digest(tx.connection, request["id"], "alice")
                 return decide.decide(tx, ballot, alice, server.service.policy_file.policy)
             finally:
                 traced.set_exec_trace(None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
         assert refused.status_code == 400 and "callback_url" in refused.json()["error"]
         # One that an older version has stored, beside one that is all right.
         touch(
-            server.places,
+            server.paths,
             "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
             " VALUES ('msg_x', 'x', ?, '{}', 1.0, 1.0), ('msg_y', 'y', ?, '{}', 1.0, 1.0)",
             url,
@@ -57,63 +56,42 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
 
 @each(
     "url",
-    ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.1/",
-     "http://[::1]/", "http://[::ffff:10.0.0.1]/", "http://169.254.169.254/latest/meta-data",
+    ["http://127.0.0.1/", "http://[::1]/", "http://[::ffff:10.0.0.1]/", "http://169.254.169.254/latest/meta-data",
      "http://[fd00:ec2::254]/", "http://100.100.100.200/", "http://0.0.0.0/", "http://localhost/",
      "http://[fe80::1]/", "http://224.0.0.1/", "http://[64:ff9b::a00:1]/", "http://168.63.129.16/",
      "http://[::ffff:a83f:8110]/", "http://[2002:7f00:1::]/", "file:///etc/passwd", "http://localhost:80/",
      "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b:1::1]/", "http://[::127.0.0.1]/",
-     "http://[::ffff:0:7f00:1]/", "http://[fec0::1]/", "http://[5f00::1]/", "http://[ff0e::1]/"],
+     "http://[::ffff:0:7f00:1]/", "http://[fec0::1]/", "http://[5f00::1]/", "http://[ff0e::1]/",
+     "http://10.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://100.64.0.1/"],
 )  # fmt: skip
-async def test_no_spelling_of_an_inner_address_is_called(url: str) -> None:
-    with pytest.raises((AddressRefused, OSError)):
+async def test_an_inner_address_is_refused(url: str) -> None:
+    with pytest.raises(AddressRefused):
         await resolve(url, allow_private=False)
+
+
+@each("host", ["2130706433", "0x7f.1", "0177.0.0.1", "127.1"])
+async def test_a_number_that_some_systems_read_as_an_inner_address_is_not_called(host: str) -> None:
+    with pytest.raises((AddressRefused, OSError)):
+        await resolve(f"http://{host}/", allow_private=False)
 
 
 def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None:
     policy = '[groups]\nops = ["alice", "bob", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "3 of ops"\n'
     (tmp_path / "policy.toml").write_text(policy)
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        made = ask(server)
+        request = ask(server)
         everyone = {name: server.client("approve", name) for name in ("alice", "bob", "carol", "dora")}
         for giver, stand_in in (("alice", "bob"), ("bob", "carol"), ("carol", "alice")):
             until = {"stand_in": stand_in, "until": time.time() + 600}
             assert everyone[giver].post("/delegations", json=until).status_code == 201
-        url = f"/confirm/{made['id']}/approve"
+        url = f"/confirm/{request['id']}/approve"
         assert everyone["dora"].post(url).status_code == 403
         assert [everyone[name].post(url).status_code for name in ("alice", "alice", "bob")] == [202] * 3
         until = {"stand_in": "dora", "until": time.time() + 600}
         assert everyone["bob"].post("/delegations", json=until).status_code == 201  # after he has voted
         assert everyone["carol"].post(url).status_code == 403  # she has lent hers, and lost his
         assert everyone["dora"].post(url).status_code == 200
-        assert server.stored(made["id"]).resolved_by == "alice, bob, dora"
-
-
-ENTRIES = [
-    {"action": "wipe_database"},
-    {"action": "Wipe-Database"},
-    {"action": "wipe\u200b_database"},
-    {"action": "\uff57ipe_database"},
-    {"action": "wipe.database "},
-    {"action": "\u200b"},
-    {"principal": ""},
-    {"seconds": 0},
-    {"seconds": 0.5},
-    {"seconds": -5},
-    {"seconds": 86401},
-    {"seconds": 1e300},
-    {"seconds": True},
-    {"session_key": None},
-]
-
-
-@pytest.mark.parametrize("more", ENTRIES, ids=str)
-def test_what_no_entry_may_let_pass(tmp_path: Path, more: dict[str, Any]) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        admin = server.client("admin", "root")
-        body = {"action": "deploy", "principal": "agent", "seconds": 60, **more}
-        assert admin.post("/whitelist", json=body).status_code == 400
-        assert server.rows("SELECT count(*) FROM whitelist") == [(0,)]
+        assert server.stored(request["id"]).resolved_by == "alice, bob, dora"
 
 
 def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None:
@@ -141,42 +119,32 @@ def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None
 )
 def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path: Path, host: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made, person = ask(server), server.signed_in("alice")
-        shown = person.get(f"/r/{made['id']}").text
+        request, person = ask(server), server.signed_in("alice")
+        shown = person.get(f"/r/{request['id']}").text
         csrf = field_of(shown, "csrf")
-        form = {"csrf": csrf, "verdict": "approve", "digest": made["digest"], "sure": "yes"}
+        form = {"csrf": csrf, "verdict": "approve", "digest": request["digest"], "sure": "yes"}
         heads = {"host": host, "origin": f"http://{host}"}
-        answer = person.post(f"/r/{made['id']}/decide", data=form, headers=heads)
+        answer = person.post(f"/r/{request['id']}/decide", data=form, headers=heads)
         # With a port that there is not the name is still ours: whoever sends that is no browser.
         is_known = host.startswith("localhost:9")
         assert answer.status_code == 303 if is_known else 400 <= answer.status_code < 500
-        assert server.stored(made["id"]).is_pending is not is_known
+        assert server.stored(request["id"]).is_pending is not is_known
 
 
 def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = [ask(server, accepts_edits=True) for _ in range(3)]
+        requests = [ask(server, accepts_edits=True) for _ in range(3)]
         risky = ask(server, action="wipe_database")
         alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
-        for one in (made[0], made[1], risky):
+        for one in (requests[0], requests[1], risky):
             alice.get(f"/confirm/{one['id']}")
-        change = {"details": {"version": "9"}, "digest": made[1]["digest"]}
-        assert bob.post(f"/confirm/{made[1]['id']}/amend", json=change).status_code == 200
-        items = [{"id": one["id"], "digest": one["digest"]} for one in (made[0], *made, risky)]
+        change = {"details": {"version": "9"}, "digest": requests[1]["digest"]}
+        assert bob.post(f"/confirm/{requests[1]['id']}/amend", json=change).status_code == 200
+        items = [{"id": one["id"], "digest": one["digest"]} for one in (requests[0], *requests, risky)]
         answer = alice.post("/decisions", json={"verdict": "approve", "items": items})
-        counted = [one["counted"] for one in answer.json()["outcomes"]]
+        counted = [outcome["counted"] for outcome in answer.json()["outcomes"]]
         assert counted == [True, False, False, False, False]
-        bodies: list[dict[str, Any]] = [
-            {"verdict": "approve", "items": []},
-            {"verdict": "approve", "items": items * 5},
-            {"verdict": "Approve", "items": items},
-            {"verdict": "approve", "items": [{"id": made[2]["id"]}]},
-            {"verdict": "approve", "items": [{"id": made[2]["id"], "digest": ""}]},
-            {"verdict": "approve", "items": {"id": made[2]["id"], "digest": made[2]["digest"]}},
-        ]
-        for body in bodies:
-            assert alice.post("/decisions", json=body).status_code == 400
-        assert server.stored(made[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
+        assert server.stored(requests[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
 
 
 def test_the_names_of_people_and_tokens_are_one_space(tmp_path: Path) -> None:
@@ -200,17 +168,3 @@ def test_at_most_128_webhooks_are_under_way() -> None:
 def test_the_page_shows_500_characters_of_a_votes_reason() -> None:
     shown = format_ballot(Vote("r", "ann", "deny", 1.0, "x" * 501))["reason"]
     assert shown.startswith("x" * 500) and "x" * 501 not in shown
-
-
-@pytest.mark.parametrize(
-    "seconds",
-    [-1.0, 0.0, 91 * 86400.0, float("-1e300"), 1e300],
-    ids=["past", "now", "far", "-1e300", "1e300"],
-)
-def test_no_time_but_a_near_one_is_lent(tmp_path: Path, seconds: float) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        server.token("approve", "bob")
-        alice = server.client("approve", "alice")
-        body = json.dumps({"stand_in": "bob", "until": time.time() + seconds})
-        assert alice.post("/delegations", content=body).status_code == 400
-        assert alice.get("/delegations").json()["delegations"] == []

@@ -95,9 +95,9 @@ def test_a_receiver_is_a_host_and_its_port(url: str, name: str) -> None:
 
 def test_a_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    made = load_secret(path)
-    assert made.startswith("whsec_") and len(base64.b64decode(made.removeprefix("whsec_"))) == 32
-    assert load_secret(path) == made and path.stat().st_mode & 0o777 == 0o600
+    secret = load_secret(path)
+    assert secret.startswith("whsec_") and len(base64.b64decode(secret.removeprefix("whsec_"))) == 32
+    assert load_secret(path) == secret and path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="can be read by others"):
         load_secret(path)

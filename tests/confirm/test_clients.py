@@ -64,8 +64,8 @@ class Person:
                 self._decide_all()
 
     def _decide_all(self):
-        for one in self._client.get("/confirm?status=pending").json()["requests"]:
-            self._client.post(f"/confirm/{one['id']}/{self._verdict}", json=self._body)
+        for request in self._client.get("/confirm?status=pending").json()["requests"]:
+            self._client.post(f"/confirm/{request['id']}/{self._verdict}", json=self._body)
 
     def __enter__(self):
         self._thread.start()
@@ -341,9 +341,10 @@ def test_the_mcp_server_says_what_is_no_call(method, params, said):
 
 def test_the_mcp_server_asks_and_waits(server, token, url):
     given = {"action": "deploy", "description": "d", "details": {"v": 1}, "timeout_seconds": 60}
-    made = mcp_answer(url, token, "tools/call", {"name": "request_confirmation", "arguments": given})
-    asked = made["structuredContent"]
-    assert (made["isError"], asked["status"], asked.keys()) == (False, "pending", {"id", "status", "digest"})
+    answer = mcp_answer(url, token, "tools/call", {"name": "request_confirmation", "arguments": given})
+    asked = answer["structuredContent"]
+    assert not answer["isError"]
+    assert asked["status"] == "pending" and asked.keys() == {"id", "status", "digest"}
     stored = server.stored(asked["id"])
     assert (stored.timeout_seconds, stored.details_json, stored.requester) == (60, '{"v":1}', "mcp")
     wait = {"name": "wait_for_confirmation", "arguments": {"id": asked["id"], "seconds": -1}}
@@ -373,18 +374,17 @@ def test_the_mcp_server_says_approved_once(server, token, url):
 
 @pytest.mark.slow
 def test_the_command_line_from_token_to_verify(server, url, tmp_path):
-    folder = server.places.folder.parent
+    folder = server.paths.folder.parent
     person = {"WHET_CONFIRM_URL": url, "CONFIRMATION_TOKEN": server.token("approve", "bob")}
     agent = server.client("submit", "agent")
-    made = agent.post(
-        "/confirm", json={"action": "cli", "description": "d\x1b[31m", "details": {"a": 1}}
-    ).json()
-    assert made["id"] in whet(folder, "list", **person).out
-    shown = whet(folder, "show", made["id"][:18], **person).out
-    assert made["digest"] in shown and "\x1b[31m" not in shown and '"a": 1' in shown
-    denied = whet(folder, "deny", made["id"], "-r", "why not", "--json", **person)
+    body = {"action": "cli", "description": "d\x1b[31m", "details": {"a": 1}}
+    request = agent.post("/confirm", json=body).json()
+    assert request["id"] in whet(folder, "list", **person).out
+    shown = whet(folder, "show", request["id"][:18], **person).out
+    assert request["digest"] in shown and "\x1b[31m" not in shown and '"a": 1' in shown
+    denied = whet(folder, "deny", request["id"], "-r", "why not", "--json", **person)
     assert json.loads(denied.out)["reason"] == "why not"
-    late = whet(folder, "approve", made["id"], **person)
+    late = whet(folder, "approve", request["id"], **person)
     assert late.code == 1 and "already denied by bob" in late.err
     run = agent.post("/confirm", json={"action": "run", "description": "d", "details": {}}).json()
     assert whet(folder, "approve", run["id"], "--digest", run["digest"], **person).code == 0

@@ -42,16 +42,16 @@ def sides_of(server: Running) -> Sides:
 def sides_after_a_kill(served: Served, is_open: bool) -> Sides:
     """Two callers of a service that was killed in the middle of its work and started again."""
     agent, person = (None, None) if is_open else ("submit", "approve")
-    made = [served.call("POST", "/confirm", SUBMIT, role=agent or "")[1] for _ in range(3)]
-    done = served.call("POST", made[0]["approve_url"], {}, role=person or "")[1]
+    requests = [served.call("POST", "/confirm", SUBMIT, role=agent or "")[1] for _ in range(3)]
+    done = served.call("POST", requests[0]["approve_url"], {}, role=person or "")[1]
     served.kill()
     served.start()
-    found = [served.call("GET", f"/confirm/{one['id']}", role=agent or "")[1] for one in made]
-    assert [one["status"] for one in found] == ["approved", "pending", "pending"]
+    found = [served.call("GET", f"/confirm/{request['id']}", role=agent or "")[1] for request in requests]
+    assert [item["status"] for item in found] == ["approved", "pending", "pending"]
     assert (found[0]["resolved_at"], found[0]["resolved_by"]) == (done["resolved_at"], done["resolved_by"])
-    late = served.call("POST", made[0]["deny_url"], {}, role=person or "")
+    late = served.call("POST", requests[0]["deny_url"], {}, role=person or "")
     assert late[0] == 409 and late[1]["status"] == "approved"
-    assert served.call("POST", made[1]["deny_url"], {}, role=person or "")[0] == 200
+    assert served.call("POST", requests[1]["deny_url"], {}, role=person or "")[0] == 200
     callers = [served.client(role) for role in (agent, person, None)]
     return Sides(callers[0], callers[1], callers[2], "" if is_open else "owner")
 
@@ -80,12 +80,16 @@ def submit(sides, **changes):
 
 def test_a_submission_is_accepted_with_defaults(sides):
     answer = sides.agent.post("/confirm", json={"action": "  deploy ", "description": " do it\n"})
-    made = answer.json()
-    assert answer.status_code == 202 and made.keys() >= PENDING_KEYS
-    assert (made["action"], made["status"], made["timeout_seconds"]) == ("deploy", "pending", 300)
-    assert made["approve_url"] == f"/confirm/{made['id']}/approve"
-    assert made["deny_url"] == f"/confirm/{made['id']}/deny"
-    record = sides.agent.get(f"/confirm/{made['id']}").json()
+    submitted = answer.json()
+    assert answer.status_code == 202 and submitted.keys() >= PENDING_KEYS
+    assert (submitted["action"], submitted["status"], submitted["timeout_seconds"]) == (
+        "deploy",
+        "pending",
+        300,
+    )
+    assert submitted["approve_url"] == f"/confirm/{submitted['id']}/approve"
+    assert submitted["deny_url"] == f"/confirm/{submitted['id']}/deny"
+    record = sides.agent.get(f"/confirm/{submitted['id']}").json()
     assert record.keys() >= RECORD_KEYS
     assert (record["requester"], record["session_key"], record["details"]) == ("agent", "", {})
     assert record["description"] == "do it"
@@ -108,8 +112,8 @@ def test_timeouts_are_read_as_numbers_and_clamped(sides, given, read):
 
 @pytest.mark.parametrize("falsy", [None, "", 0, False, [], {}])
 def test_falsy_details_are_an_empty_object(sides, falsy):
-    made = submit(sides, details=falsy).json()
-    assert sides.agent.get(f"/confirm/{made['id']}").json()["details"] == {}
+    request = submit(sides, details=falsy).json()
+    assert sides.agent.get(f"/confirm/{request['id']}").json()["details"] == {}
 
 
 @pytest.mark.parametrize(
@@ -122,16 +126,16 @@ def test_bad_submissions_are_400_with_an_error(sides, body):
 
 
 def test_approve_answers_once(sides):
-    made = submit(sides).json()
-    answer = sides.person.post(made["approve_url"], json={"approver": "bob"})
+    request = submit(sides).json()
+    answer = sides.person.post(request["approve_url"], json={"approver": "bob"})
     settled = answer.json()
     assert answer.status_code == 200
-    assert (settled["id"], settled["action"], settled["status"]) == (made["id"], "deploy", "approved")
+    assert (settled["id"], settled["action"], settled["status"]) == (request["id"], "deploy", "approved")
     assert isinstance(settled["resolved_at"], float) and "reason" not in settled
     assert settled["resolved_by"] == (sides.name or "bob")
-    again = sides.person.post(made["deny_url"])
+    again = sides.person.post(request["deny_url"])
     assert again.status_code == 409 and again.json()["status"] == "approved" and again.json()["error"]
-    record = sides.agent.get(f"/confirm/{made['id']}").json()
+    record = sides.agent.get(f"/confirm/{request['id']}").json()
     assert record["resolved_at"] == settled["resolved_at"] and record["resolved_at_iso"]
 
 
@@ -144,23 +148,23 @@ def test_deny_shows_the_reason_only_when_given(sides):
 
 
 def test_an_empty_approve_body_is_enough_and_open_mode_calls_it_api(sides):
-    made = submit(sides).json()
-    answer = sides.person.post(made["approve_url"])
+    request = submit(sides).json()
+    answer = sides.person.post(request["approve_url"])
     assert answer.json()["resolved_by"] == (sides.name or "api")
 
 
 def test_health_and_audit_have_their_shapes(sides):
     assert submit(sides).status_code == 202
     before = sides.stranger.get("/health").json()
-    made = submit(sides, details={"b": 1, "a": "é"}).json()
+    request = submit(sides, details={"b": 1, "a": "é"}).json()
     after = sides.stranger.get("/health").json()
     assert after["status"] == "ok" and after["pending_count"] == before["pending_count"] + 1
     assert abs(after["timestamp"] - time.time()) < 60 and isinstance(after["timestamp"], float)
-    sides.person.post(made["deny_url"], json={"reason": "no"})
+    sides.person.post(request["deny_url"], json={"reason": "no"})
     assert sides.stranger.get("/health").json()["pending_count"] == before["pending_count"]
     page = sides.person.get("/audit?limit=1").json()
     (entry,) = page["entries"]
-    assert page["count"] == 1 and entry.keys() >= AUDIT_KEYS and entry["id"] == made["id"]
+    assert page["count"] == 1 and entry.keys() >= AUDIT_KEYS and entry["id"] == request["id"]
     assert (entry["status"], entry["resolved_by"]) == ("denied", sides.name or "api")
     assert entry["details"] == '{"a":"é","b":1}' and entry["resolved_at_iso"]
     for limit, count in (("0", 1), ("-4", 1), ("2", 2)):
@@ -169,11 +173,11 @@ def test_health_and_audit_have_their_shapes(sides):
 
 
 def test_who_lacks_a_token_is_401_and_the_wrong_role_403_unless_all_is_open(sides):
-    made = submit(sides).json()
+    request = submit(sides).json()
     expected = (202, 200, 200) if sides.is_open else (401, 401, 403)
     asked = sides.stranger.post("/confirm", json=SUBMIT).status_code
-    looked = sides.stranger.get(f"/confirm/{made['id']}").status_code
-    approved = sides.agent.post(made["approve_url"]).status_code
+    looked = sides.stranger.get(f"/confirm/{request['id']}").status_code
+    approved = sides.agent.post(request["approve_url"]).status_code
     assert (asked, looked, approved) == expected
 
 
@@ -198,9 +202,9 @@ def test_approved_requests_use_up_no_limit_and_all_others_do(tmp_path):
     with Running(tmp_path, rate=3) as server:
         agent, person = server.client("submit"), server.client("approve")
         for verdict in ["approve"] * 4 + ["deny", "approve", "deny", "approve"]:
-            made = agent.post("/confirm", json=SUBMIT)
-            assert made.status_code == 202, made.text
-            assert person.post(made.json()[f"{verdict}_url"], json={}).status_code == 200
+            answer = agent.post("/confirm", json=SUBMIT)
+            assert answer.status_code == 202, answer.text
+            assert person.post(answer.json()[f"{verdict}_url"], json={}).status_code == 200
         waiting = agent.post("/confirm", json=SUBMIT)
         limited = agent.post("/confirm", json=SUBMIT)
         assert (waiting.status_code, limited.status_code) == (202, 429)
@@ -221,13 +225,6 @@ def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(tmp_path):
         assert agent.post("/confirm", json={"action": "deploy"}).status_code == 400  # fields come first
 
 
-def test_audit_limits_are_clamped(fresh):
-    for number in range(3):
-        submit(fresh, action=f"act{number}")
-    for limit, count in (("1", 1), ("0", 1), ("-4", 1), ("2", 2), ("x", 3), ("9999", 3)):
-        assert fresh.person.get(f"/audit?limit={limit}").json()["count"] == count
-
-
 def test_audit_pages_go_through_everything_once(fresh):
     ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(7)]
     seen, query = [], "limit=3"
@@ -236,22 +233,6 @@ def test_audit_pages_go_through_everything_once(fresh):
         seen += [entry["id"] for entry in page["entries"]]
         query = f"limit=3&{page['next']}" if "next" in page else ""
     assert seen == ids[::-1]
-
-
-@pytest.mark.slow
-def test_everything_is_there_after_a_restart(tmp_path):
-    with Running(tmp_path) as server:
-        agent, person = server.client("submit", "agent"), server.client("approve", "alice")
-        waiting, done = (agent.post("/confirm", json=SUBMIT).json() for _ in range(2))
-        before = person.post(done["approve_url"]).json()
-    with Running(tmp_path) as server:
-        agent, person = server.client("submit", "agent"), server.client("approve", "alice")
-        after = agent.get(f"/confirm/{done['id']}").json()
-        assert after["status"] == "approved" and after["resolved_at"] == before["resolved_at"]
-        assert agent.get(f"/confirm/{waiting['id']}").json()["status"] == "pending"
-        assert person.post(waiting["approve_url"]).status_code == 200
-        codes = [agent.post("/confirm", json=SUBMIT).status_code for _ in range(11)]
-        assert codes == [202] * 10 + [429]  # the two approved ones don't count
 
 
 def test_every_call_is_in_the_page():
@@ -263,21 +244,3 @@ def test_every_call_is_in_the_page():
         verbs = [call.method] if call.method != "GET" else [call.method, "`/"]
         is_there = any(any(verb in row for verb in verbs) and (path in row or last in row) for row in rows)
         assert is_there, f"{call.method} {path} is in no row"
-
-
-def test_audit_lists_newest_first_with_details_as_text(fresh):
-    ids = [submit(fresh, action=f"act{n}").json()["id"] for n in range(3)]
-    page = fresh.person.get("/audit").json()
-    assert page["count"] == 3 and [entry["id"] for entry in page["entries"]] == ids[::-1]
-    entry = page["entries"][0]
-    assert entry.keys() >= AUDIT_KEYS and entry["details"] == '{"version":"1.4.2"}'
-
-
-def test_health_needs_no_token_and_counts_what_is_pending(fresh):
-    made = submit(fresh).json()
-    health = fresh.stranger.get("/health").json()
-    assert (
-        health["status"] == "ok" and health["pending_count"] == 1 and isinstance(health["timestamp"], float)
-    )
-    fresh.person.post(made["deny_url"])
-    assert fresh.stranger.get("/health").json()["pending_count"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -15,48 +14,15 @@ import apsw
 import httpx2
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, touch
+from tests.confirm.running import SUBMIT, ManualClock, Running, touch
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
-from whet_confirm.canonical import canonical, request_digest
+from whet_confirm.canonical import request_digest
 from whet_confirm.grants import GrantRefused, check_grant
 from whet_confirm.keys import PublicKey, SigningKey, load_key
 from whet_confirm.open import ServicePaths, StartTerms, open_service
 from whet_confirm.peers import Peers
 from whet_confirm.records import Caller
 from whet_confirm.service import CallerLimits
-
-
-def test_canonical_json_is_rfc_8785():
-    value = {
-        "numbers": [
-            333333333.33333329,
-            1e30,
-            4.50,
-            2e-3,
-            0.000000000000000000000000001,
-            -0.0,
-            1e21,
-            1e-7,
-            5e-324,
-        ],
-        "string": '€$\u000f\nA\'B"\\\\"/',
-        "literals": [None, True, False],
-    }
-    assert canonical(value).decode() == (
-        '{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27,0,1e+21,1e-7,5e-324],'
-        '"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
-    )
-    keys = {"\u20ac": 1, "\r": 2, "\ufb33": 3, "1": 4, "\U0001f600": 5, "\x80": 6, "\xf6": 7}
-    assert [*json.loads(canonical(keys)).values()] == [2, 4, 6, 7, 1, 5, 3]
-    assert canonical([12345678901234567890123, 1e16, 0.1, 1.5e-6]) == (
-        b"[12345678901234567890123,10000000000000000,0.1,0.0000015]"
-    )
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", {"\ud800": 1}, b"x"])
-def test_what_is_not_json_has_no_canonical_form(value):
-    with pytest.raises(ValueError, match=r"\S"):
-        canonical(value)
 
 
 def test_order_of_keys_does_not_matter_and_every_field_does():
@@ -70,34 +36,36 @@ def test_order_of_keys_does_not_matter_and_every_field_does():
 
 
 def test_time_never_goes_back():
-    hands = ToolUse()
-    line = hands.timeline()
+    clock = ManualClock()
+    line = clock.timeline()
     first = line.now_s()
-    hands.wall_s -= 3600
-    hands.elapsed_s += 1
+    clock.wall_s -= 3600
+    clock.elapsed_s += 1
     assert line.now_s() == first + 1
-    hands.wall_s += 7200
+    clock.wall_s += 7200
     assert line.now_s() == first + 3600
-    hands.wall_s -= 7200
-    hands.elapsed_s += 1
+    clock.wall_s -= 7200
+    clock.elapsed_s += 1
     assert line.now_s() == first + 3601
-    assert hands.timeline(first + 9000).now_s() == first + 9000
+    assert clock.timeline(first + 9000).now_s() == first + 9000
 
 
 def test_a_grant_is_checked_offline(tmp_path):
     with Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        assert agent.get(f"/confirm/{made['id']}/grant").status_code == 409
-        alice.post(made["approve_url"])
-        grant = agent.get(f"/confirm/{made['id']}/grant").json()["grant"]
+        request = agent.post("/confirm", json=SUBMIT).json()
+        assert agent.get(f"/confirm/{request['id']}/grant").status_code == 409
+        alice.post(request["approve_url"])
+        grant = agent.get(f"/confirm/{request['id']}/grant").json()["grant"]
         jwk = agent.get("/keys").json()["keys"][0]
         now_s = server.service.timeline.now_s()
     key = PublicKey.parse(jwk["x"])
-    digest = request_digest(made["id"], SUBMIT["action"], SUBMIT["details"], "agent", "", made["expires_at"])
-    assert digest == made["digest"]
+    digest = request_digest(
+        request["id"], SUBMIT["action"], SUBMIT["details"], "agent", "", request["expires_at"]
+    )
+    assert digest == request["digest"]
     checked = check_grant(grant, key, digest=digest, now_s=now_s)
-    assert (checked.sub, checked.approved_by) == (made["id"], "alice")
+    assert (checked.sub, checked.approved_by) == (request["id"], "alice")
     head, body, signature = grant.split(".")
     bad = [f"{head}.{body[:-2]}AA.{signature}", f"{head}.{body}.{signature[:-4]}AAAA", "x", "a.b.c", ""]
     for text in bad:
@@ -120,116 +88,116 @@ def test_a_key_is_called_by_the_first_sixteen_digits_of_its_hash():
         PublicKey.parse(key.text[:-1])
 
 
-def places(tmp_path):
+def service_paths(tmp_path):
     return ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
 
 
-def start(where, **more):
-    service = open_service(where, policy=None, limits=CallerLimits(), patience_s=0.2, **more)
+def start(paths, **more):
+    service = open_service(paths, policy=None, limits=CallerLimits(), patience_s=0.2, **more)
     service.database.close()
 
 
 def test_a_key_that_others_can_read_stops_the_start(tmp_path):
-    where = places(tmp_path)
-    start(where)
-    where.key.chmod(0o640)
+    paths = service_paths(tmp_path)
+    start(paths)
+    paths.key.chmod(0o640)
     with pytest.raises(ConfigError, match="read by others") as caught:
-        start(where)
+        start(paths)
     assert "chmod 600" in caught.value.hint
 
 
 def test_a_missing_key_stops_the_start_once_something_was_signed(tmp_path):
-    where = places(tmp_path)
-    service = open_service(where, policy=None, limits=CallerLimits())
+    paths = service_paths(tmp_path)
+    service = open_service(paths, policy=None, limits=CallerLimits())
     service.database.write_now(
         lambda db: db.execute("INSERT INTO checkpoints VALUES (1, 'x', 1.0, 'k', 's')")
     )
     service.database.close()
-    where.key.unlink()
+    paths.key.unlink()
     with pytest.raises(ConfigError, match="missing") as caught:
-        start(where)
+        start(paths)
     assert "--new-key" in caught.value.hint
-    start(where, new_key=True)
-    assert len(where.public_key.read_text().split()) == 2
+    start(paths, new_key=True)
+    assert len(paths.public_key.read_text().split()) == 2
 
 
 def test_a_start_with_a_new_key_that_fails_leaves_the_old_one_where_it_was(tmp_path):
-    where, older = places(tmp_path), tmp_path / "older.db"
-    start(where)
-    first = where.key.read_bytes()
-    shutil.copy(where.database, older)
-    start(where)
-    shutil.copy(older, where.database)  # rolled back: not served until somebody says why
+    paths, older = service_paths(tmp_path), tmp_path / "older.db"
+    start(paths)
+    first = paths.key.read_bytes()
+    shutil.copy(paths.database, older)
+    start(paths)
+    shutil.copy(older, paths.database)  # rolled back: not served until somebody says why
     for _ in range(2):
         with pytest.raises(ConfigError, match="older than it was"):
-            start(where, new_key=True)
-        assert where.key.read_bytes() == first and where.public_key.read_text().count("\n") == 1
-    start(where, new_key=True, terms=StartTerms(why="restored"))
-    assert (where.folder / "signing.old").read_bytes() == first
-    assert (where.folder / "signing.old").stat().st_mode & 0o777 == 0o600
-    second = where.key.read_bytes()
-    start(where, new_key=True)
-    assert (where.folder / "signing.old").read_bytes() == first
-    assert (where.folder / "signing.2.old").read_bytes() == second
+            start(paths, new_key=True)
+        assert paths.key.read_bytes() == first and paths.public_key.read_text().count("\n") == 1
+    start(paths, new_key=True, terms=StartTerms(why="restored"))
+    assert (paths.folder / "signing.old").read_bytes() == first
+    assert (paths.folder / "signing.old").stat().st_mode & 0o777 == 0o600
+    second = paths.key.read_bytes()
+    start(paths, new_key=True)
+    assert (paths.folder / "signing.old").read_bytes() == first
+    assert (paths.folder / "signing.2.old").read_bytes() == second
 
 
 def test_a_start_with_a_new_key_that_was_killed_is_settled_by_the_next(tmp_path):
-    where = places(tmp_path)
-    start(where)
-    first = where.key.read_bytes()
-    SigningKey.generate().write(where.new_key)  # before it sealed anything
-    start(where)
-    assert where.key.read_bytes() == first and not where.new_key.exists()
-    start(where, new_key=True)
-    second = where.key.read_bytes()
-    where.new_key.write_bytes(second)  # after that, and before it was in place
-    where.new_key.chmod(0o600)
-    (where.folder / "signing.old").replace(where.key)
-    start(where)
-    assert where.key.read_bytes() == second and (where.folder / "signing.old").read_bytes() == first
+    paths = service_paths(tmp_path)
+    start(paths)
+    first = paths.key.read_bytes()
+    SigningKey.generate().write(paths.new_key)  # before it sealed anything
+    start(paths)
+    assert paths.key.read_bytes() == first and not paths.new_key.exists()
+    start(paths, new_key=True)
+    second = paths.key.read_bytes()
+    paths.new_key.write_bytes(second)  # after that, and before it was in place
+    paths.new_key.chmod(0o600)
+    (paths.folder / "signing.old").replace(paths.key)
+    start(paths)
+    assert paths.key.read_bytes() == second and (paths.folder / "signing.old").read_bytes() == first
 
 
 def test_a_start_that_fails_forgets_no_mark_of_a_longer_log(tmp_path):
-    where, older = places(tmp_path), tmp_path / "older.db"
-    start(where)
-    shutil.copy(where.database, older)
-    start(where)
-    shutil.copy(older, where.database)
-    own = where.key.read_bytes()
-    SigningKey.generate().write(where.key)
+    paths, older = service_paths(tmp_path), tmp_path / "older.db"
+    start(paths)
+    shutil.copy(paths.database, older)
+    start(paths)
+    shutil.copy(older, paths.database)
+    own = paths.key.read_bytes()
+    SigningKey.generate().write(paths.key)
     with pytest.raises(ConfigError, match="not the one that sealed"):
-        start(where, terms=StartTerms(why="restored"))
-    where.key.write_bytes(own)
+        start(paths, terms=StartTerms(why="restored"))
+    paths.key.write_bytes(own)
     with pytest.raises(ConfigError, match="older than it was"):
-        start(where)
+        start(paths)
 
 
 def test_a_broken_database_is_not_served(tmp_path):
-    where = places(tmp_path)
-    start(where)
-    where.database.write_bytes(b"this is no database at all" * 100)
+    paths = service_paths(tmp_path)
+    start(paths)
+    paths.database.write_bytes(b"this is no database at all" * 100)
     with pytest.raises(StoreCorrupt) as caught:
-        start(where)
+        start(paths)
     assert "mv " in caught.value.hint
 
 
 def test_a_newer_database_is_left_alone(tmp_path):
-    where = places(tmp_path)
-    start(where)
-    db = sqlite3.connect(where.database)
+    paths = service_paths(tmp_path)
+    start(paths)
+    db = sqlite3.connect(paths.database)
     db.execute("PRAGMA user_version = 99")
     db.close()
     with pytest.raises(SchemaTooNew):
-        start(where)
+        start(paths)
 
 
 def test_a_locked_database_is_not_served(tmp_path):
-    where = places(tmp_path)
-    start(where)
-    db = apsw.Connection(str(where.database))  # of the same library: file locks are the process's
+    paths = service_paths(tmp_path)
+    start(paths)
+    db = apsw.Connection(str(paths.database))  # of the same library: file locks are the process's
     db.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy) as caught:
-        start(where)
+        start(paths)
     db.close()
     assert "fuser" in caught.value.hint
 
@@ -267,8 +235,8 @@ def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
     from whet_confirm import tokens
     from whet_confirm.ledger import Tx
 
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock) as server:
         client = server.client("submit", "agent")
         assert client.get("/confirm").status_code == 200
         token_id = server.rows("SELECT id FROM tokens WHERE name = 'agent'")[0][0]
@@ -279,12 +247,12 @@ def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
         fresh = {"authorization": f"Bearer {secret}"}
         assert client.get("/confirm").status_code == 200
         assert client.get("/confirm", headers=fresh).status_code == 200
-        hands.pass_by(61)
+        clock.pass_by(61)
         assert client.get("/confirm").status_code == 401
         new_id = server.rows("SELECT id FROM tokens WHERE expires_at IS NULL AND name = 'agent'")[0][0]
         server.service.database.write_now(lambda db: tokens.revoke(tx_of(db), new_id, by="test"))
         assert client.get("/confirm", headers=fresh).status_code == 401
-        assert secret.encode() not in server.places.database.read_bytes()
+        assert secret.encode() not in server.paths.database.read_bytes()
 
 
 def test_failed_logins_are_recorded_and_slowed_down_and_valid_ones_pass(tmp_path):
@@ -336,16 +304,16 @@ def test_every_documented_answer_fits_its_schema(shared):
 
     first = agent.post("/confirm", json=SUBMIT)
     fits(first, "/confirm", "post")
-    made = first.json()
-    fits(agent.get(f"/confirm/{made['id']}"), "/confirm/{id}", "get")
-    fits(alice.post(made["approve_url"]), "/confirm/{id}/approve", "post")
-    fits(alice.post(made["approve_url"]), "/confirm/{id}/approve", "post")
+    request = first.json()
+    fits(agent.get(f"/confirm/{request['id']}"), "/confirm/{id}", "get")
+    fits(alice.post(request["approve_url"]), "/confirm/{id}/approve", "post")
+    fits(alice.post(request["approve_url"]), "/confirm/{id}/approve", "post")
     fits(
-        agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]}),
+        agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]}),
         "/confirm/{id}/consume",
         "post",
     )
-    fits(agent.get(f"/confirm/{made['id']}"), "/confirm/{id}", "get")
+    fits(agent.get(f"/confirm/{request['id']}"), "/confirm/{id}", "get")
     fits(alice.get("/audit"), "/audit", "get")
     fits(agent.get("/health"), "/health", "get")
     fits(agent.get("/confirm"), "/confirm", "get")
@@ -366,5 +334,5 @@ def test_a_status_is_of_the_newest_commit_however_the_caller_is_known(tmp_path: 
             request_id = agent.post("/confirm", json=SUBMIT).json()["id"]
             for _ in range(2):
                 assert agent.get(f"/confirm/{request_id}").json()["status"] == "pending"
-            touch(server.places, "UPDATE requests SET description = 'other' WHERE id = ?", request_id)
+            touch(server.paths, "UPDATE requests SET description = 'other' WHERE id = ?", request_id)
             assert agent.get(f"/confirm/{request_id}").json()["description"] == "other"

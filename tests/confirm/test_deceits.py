@@ -23,9 +23,9 @@ from whet_confirm.client import requires_confirmation
 from whet_confirm.commands.record_text import describe_request
 from whet_confirm.grants import GrantRefused, check_grant, sign_grant
 from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.notify.plain import format_body
-from whet_confirm.notify.telling import build_notice
-from whet_confirm.shown import count_units, describe_unclear, fit_text, unclear_warning
+from whet_confirm.shown import describe_unclear, unclear_warning
 from whet_confirm.tickets import ConfirmationRefused
 
 HARM = "rm -rf /srv/shop"
@@ -102,7 +102,7 @@ def test_what_runs_in_another_order_than_it_is_shown_is_named(
 ) -> None:
     request = server.stored(ask(server, {"command": text, "more": ["\u05d0", "\u05d1"]}))
     assert any("right to left" in one for one in describe_unclear(request)) is turned
-    assert ("as JSON" in unclear_warning(request)) is turned
+    assert ("JSON shows" in unclear_warning(request)) is turned
 
 
 def deciding(server: Running, change: Any) -> threading.Thread:
@@ -205,10 +205,10 @@ def test_a_yes_is_for_the_version_that_was_looked_at(server: Running) -> None:
 
 
 def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
-    """Trailers, lists, other schemes and headers, and a connection that somebody else has used before."""
-    made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+    """Trailers, lists, queries, other schemes and headers, and a connection that somebody else has used."""
+    request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     token = server.token("approve", "alice")
-    path, host = f"POST /confirm/{made['id']}/approve HTTP/1.1", f"Host: 127.0.0.1:{server.port}"
+    path, host = f"POST /confirm/{request['id']}/approve HTTP/1.1", f"Host: 127.0.0.1:{server.port}"
     close = "Connection: close"
     good = f"GET /confirm HTTP/1.1\r\n{host}\r\nAuthorization: Bearer {token}\r\n\r\n"
     basic = base64.b64encode(f"alice:{token}".encode()).decode()
@@ -220,8 +220,14 @@ def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
         f"Authorization: Bearer {token[:-1]}",
         f"Cookie: authorization=Bearer {token}", f"Authorization: Bearer\x0b{token}",
         f"Authorization: Bearer token={token}", "X-Forwarded-User: alice\r\nX-Remote-User: alice",
+        "Forwarded: for=127.0.0.1;by=alice", f"Cookie: token={token}; session={token}",
+        f"Authorization: Basic {token}", f"Authorization: Bearer {token}x",
+        f"Authorization: Bearer {token.upper()}", f"Authorization: Bearer {token}, {token}",
+        f"Authorization: Bearer\t{token}", "Authorization: Bearer",
     ]  # fmt: skip
     whole = [f"{path}\r\n{host}\r\n{head}\r\n{close}\r\nContent-Length: 0\r\n\r\n" for head in heads]
+    in_query = path.replace(" HTTP", f"?access_token={token} HTTP")
+    whole.append(f"{in_query}\r\n{host}\r\n{close}\r\nContent-Length: 0\r\n\r\n")
     for trailer in ("Authorization", "AUTHORIZATION", "authorization"):
         chunked = (
             f"{path}\r\n{host}\r\n{close}\r\nTrailer: Authorization\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -230,11 +236,11 @@ def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
     for raw in whole:
         status, _ = answered(server.raw(raw.encode("latin-1")))
         assert status in (400, 401, 429), raw
-        assert server.stored(made["id"]).is_pending, raw
+        assert server.stored(request["id"]).is_pending, raw
     # Behind a call of hers on the same connection.
     both = server.raw(f"{good}{path}\r\n{host}\r\n{close}\r\nContent-Length: 0\r\n\r\n".encode())
     assert both.startswith(b"HTTP/1.1 200") and both.count(b"HTTP/1.1 401") + both.count(b"HTTP/1.1 429") == 1
-    assert server.stored(made["id"]).is_pending
+    assert server.stored(request["id"]).is_pending
 
 
 def test_a_trailer_names_no_host_origin_or_key_either(server: Running) -> None:
@@ -252,18 +258,18 @@ def test_a_trailer_names_no_host_origin_or_key_either(server: Running) -> None:
 
 def test_who_may_both_ask_and_decide_does_not_do_both(server: Running) -> None:
     root, alice = server.client("admin", "root"), server.client("approve", "alice")
-    made = root.post("/confirm", json=SUBMIT).json()
+    request = root.post("/confirm", json=SUBMIT).json()
     for verb in ("approve", "deny"):
-        assert root.post(f"/confirm/{made['id']}/{verb}").status_code == 403
+        assert root.post(f"/confirm/{request['id']}/{verb}").status_code == 403
     other = server.client("approve", "root")  # a second token of the same name
-    assert other.post(f"/confirm/{made['id']}/approve").status_code == 403
-    item = {"id": made["id"], "digest": made["digest"]}
+    assert other.post(f"/confirm/{request['id']}/approve").status_code == 403
+    item = {"id": request["id"], "digest": request["digest"]}
     assert (
         root.post("/decisions", json={"verdict": "approve", "items": [item]}).json()["outcomes"][0]["counted"]
         is False
     )
     assert alice.post("/confirm", json=SUBMIT).status_code == 403
-    assert server.stored(made["id"]).is_pending
+    assert server.stored(request["id"]).is_pending
 
 
 def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Running) -> None:
@@ -279,7 +285,7 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Runn
     ]
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     spelled = [
-        *(f"{head}.{payload}.{signature[:-1]}{one}" for one in unused), f"{grant}=",
+        *(f"{head}.{payload}.{signature[:-1]}{letter}" for letter in unused), f"{grant}=",
         f"{grant}==", f"{grant}\n",
         f" {grant}", f"{grant}.", f"{head}.{payload}=.{signature}", f"{head}=.{payload}.{signature}",
         f"{none}.{payload}.", f"{none}.{payload}.{signature}", f"{head}.{payload}.", f"{payload}.{signature}",
@@ -298,11 +304,3 @@ def test_a_hook_that_gets_no_text_denies(server: Running) -> None:
     command = [sys.executable, "-m", "whet", "confirm", "hook", "--url", "http://127.0.0.1:9"]
     done = subprocess.run(command, input=event, env=environ, capture_output=True, check=True)
     assert b'"permissionDecision": "deny"' in done.stdout
-
-
-def test_a_text_for_a_vendor_fits_its_limit_and_says_what_was_cut() -> None:
-    assert fit_text("x" * 1_000, 1_000) == ("x" * 1_000, False)
-    assert fit_text("x" * 1_001, 1_000) == ("x" * 956 + "\n[... cut, 1,001 characters in all]", True)
-    for text in ("😀" * 900, "x" * 1_999, "x" * 300_000, "\u202e" * 900):
-        shown, is_cut = fit_text(text, 1_000)
-        assert is_cut and count_units(shown) <= 1_000, text[:5]

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, alter, answered, request
+from tests.confirm.running import SUBMIT, ManualClock, Running, alter, answered, request
 from tests.support import ended, wait_until
 from whet_confirm import audit
 from whet_confirm.records import Caller
@@ -41,30 +41,32 @@ def asked(agent, **changes):
 
 
 def test_01_audit_works(agent, alice):
-    made = asked(agent)
+    submitted = asked(agent)
     page = alice.get("/audit")
-    assert page.status_code == 200 and page.json()["entries"][0]["id"] == made["id"]
+    assert page.status_code == 200 and page.json()["entries"][0]["id"] == submitted["id"]
 
 
 def test_02_nobody_approves_without_a_token_nor_their_own_request(server, agent, alice):
-    made = asked(agent)
+    submitted = asked(agent)
     body = {"approver": "alexander (human)"}
-    assert server.client().post(made["approve_url"], json=body).status_code == 401
-    assert agent.post(made["approve_url"], json=body).status_code == 403
+    assert server.client().post(submitted["approve_url"], json=body).status_code == 401
+    assert agent.post(submitted["approve_url"], json=body).status_code == 403
     other_token = server.client("approve", "agent")
-    assert other_token.post(made["approve_url"], json=body).status_code == 403
-    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
-    assert alice.post(made["approve_url"], json=body).json()["resolved_by"] == "alice"
+    assert other_token.post(submitted["approve_url"], json=body).status_code == 403
+    assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
+    assert alice.post(submitted["approve_url"], json=body).json()["resolved_by"] == "alice"
 
 
 def test_03_late_bodies_never_let_both_win(server, agent):
     token = server.token("approve", "bob")
     for _ in range(20):
-        made = asked(agent)
+        submitted = asked(agent)
         pair = []
         for verb in ("approve", "deny"):
             sock = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-            lines = f"POST /confirm/{made['id']}/{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+            lines = (
+                f"POST /confirm/{submitted['id']}/{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+            )
             sock.sendall(f"{lines}Authorization: Bearer {token}\r\nContent-Length: 2\r\n\r\n".encode())
             pair.append(sock)
         for sock in pair:
@@ -79,12 +81,12 @@ def test_03_late_bodies_never_let_both_win(server, agent):
 def test_03_threads_never_let_both_win(server, agent):
     clients = [server.client("approve", name) for name in ("t1", "t2", "t3", "t4")]
     for _ in range(10):
-        made, codes = asked(agent), []
+        submitted, codes = asked(agent), []
         gate = threading.Barrier(4)
 
-        def go(client, verb, made=made, codes=codes, gate=gate):
+        def go(client, verb, submitted=submitted, codes=codes, gate=gate):
             gate.wait(30)
-            codes.append(client.post(f"/confirm/{made['id']}/{verb}").status_code)
+            codes.append(client.post(f"/confirm/{submitted['id']}/{verb}").status_code)
 
         verbs = zip(clients, ("approve", "deny", "approve", "deny"), strict=True)
         threads = [threading.Thread(target=go, args=pair, daemon=True) for pair in verbs]
@@ -97,53 +99,53 @@ def test_03_threads_never_let_both_win(server, agent):
 
 @pytest.mark.parametrize("verb", ["approve", "deny"])
 def test_04_nothing_is_decided_after_the_deadline_also_without_a_sweeper(tmp_path, verb):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands, upkeep=False) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = asked(agent, timeout_seconds=30)
-        hands.pass_by(29.9)
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
-        hands.pass_by(0.1)
-        late = alice.post(f"/confirm/{made['id']}/{verb}")
+        submitted = asked(agent, timeout_seconds=30)
+        clock.pass_by(29.9)
+        assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
+        clock.pass_by(0.1)
+        late = alice.post(f"/confirm/{submitted['id']}/{verb}")
         assert late.status_code == 409 and late.json()["status"] == "expired"
-        record = agent.get(f"/confirm/{made['id']}").json()
+        record = agent.get(f"/confirm/{submitted['id']}").json()
         assert (record["status"], record["resolved_by"]) == ("expired", "system:timeout")
 
 
 def test_04_a_clock_that_is_set_back_revives_nothing(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands, upkeep=False) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = asked(agent, timeout_seconds=30)
-        hands.pass_by(31)
-        hands.wall_s -= 3600
-        assert alice.post(made["approve_url"]).status_code == 409
+        submitted = asked(agent, timeout_seconds=30)
+        clock.pass_by(31)
+        clock.wall_s -= 3600
+        assert alice.post(submitted["approve_url"]).status_code == 409
         second = asked(agent, timeout_seconds=30)
-        hands.wall_s -= 3600
-        hands.elapsed_s += 31
+        clock.wall_s -= 3600
+        clock.elapsed_s += 31
         assert alice.post(second["approve_url"]).status_code == 409
 
 
 @pytest.mark.slow
 def test_05_the_sweeper_writes_the_end_down_by_itself(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock) as server:
         agent = server.client("submit", "agent")
-        made = asked(agent, timeout_seconds=30)
-        hands.pass_by(31)
+        submitted = asked(agent, timeout_seconds=30)
+        clock.pass_by(31)
         wait_until(lambda: server.rows("SELECT 1 FROM requests WHERE status = 'expired'"))
         assert server.rows("SELECT kind FROM events WHERE kind = 'expired'")
         assert server.client().get("/health").json()["pending_count"] == 0
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "expired"
+        assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "expired"
 
 
 def test_06_a_lone_surrogate_as_approver_approves_nothing(tmp_path):
     with Running(tmp_path, is_open=True) as server:
         client = server.client()
-        made = asked(client)
-        answer = client.post(made["approve_url"], content=b'{"approver":"\\ud800"}')
+        submitted = asked(client)
+        answer = client.post(submitted["approve_url"], content=b'{"approver":"\\ud800"}')
         assert answer.status_code == 400
-        assert client.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        assert client.get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
         assert server.rows("SELECT count(*) FROM events WHERE kind = 'vote'") == [(0,)]
 
 
@@ -151,23 +153,25 @@ def test_06_a_lone_surrogate_as_approver_approves_nothing(tmp_path):
 def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
     with Running(tmp_path, rate=2) as server:
         agent = server.client("submit", "agent")
-        made = [asked(agent) for _ in range(2)]
+        requests = [asked(agent) for _ in range(2)]
         assert agent.post("/confirm", json=SUBMIT).status_code == 429
     with Running(tmp_path, rate=2) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 429
-        assert [agent.get(f"/confirm/{one['id']}").json()["status"] for one in made] == ["pending"] * 2
+        assert [agent.get(f"/confirm/{request['id']}").json()["status"] for request in requests] == [
+            "pending"
+        ] * 2
 
 
 def test_08_the_window_slides(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, rate=2, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, rate=2, clock=clock) as server:
         agent = server.client("submit", "agent")
         asked(agent)
-        hands.pass_by(1800)
+        clock.pass_by(1800)
         asked(agent)
         assert agent.post("/confirm", json=SUBMIT).headers["retry-after"] == "1800"
-        hands.pass_by(WINDOW_S - 1800)
+        clock.pass_by(WINDOW_S - 1800)
         asked(agent)
         assert agent.post("/confirm", json=SUBMIT).status_code == 429
 
@@ -214,10 +218,11 @@ def test_11_auto_approvals_leave_a_record(tmp_path):
     with Running(tmp_path) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         admin.post("/whitelist", json={"action": "deploy", "principal": "agent", "seconds": 60})
-        made = agent.post("/confirm", json=SUBMIT).json()
-        assert len(made["id"]) == 22 and made["message"] == "whitelist entry 1 lets it pass"
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "auto_approved"
-        assert admin.get("/audit").json()["entries"][0]["resolved_by"] == "whitelist:1"
+        submitted = agent.post("/confirm", json=SUBMIT).json()
+        assert len(submitted["id"]) == 22 and submitted["message"] == "whitelist entry 1 lets it pass"
+        assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "auto_approved"
+        (entry,) = admin.get("/audit").json()["entries"]
+        assert entry["resolved_by"] == "whitelist:1" and "no rule matches" not in json.dumps(entry)
 
 
 @pytest.mark.parametrize("body", ["[]", "42", "null", '"x"', "true", "NaN", "[[[[]]]]"])
@@ -267,34 +272,34 @@ def test_15_what_is_not_json_is_not_stored(agent, value):
 
 
 def test_16_an_oversized_or_malformed_body_approves_nothing(server, agent, alice):
-    made = asked(agent)
+    submitted = asked(agent)
     assert agent.post("/confirm", content=b"x" * 3_000_000).status_code == 413
-    assert alice.post(made["approve_url"], content=b" " * 3_000_000).status_code == 413
+    assert alice.post(submitted["approve_url"], content=b" " * 3_000_000).status_code == 413
     for body in (b"{", b"[]", b"approve", b'{"approver":5}', b'{"reason":{}}', b"\x00"):
-        assert alice.post(made["approve_url"], content=body).status_code == 400, body
+        assert alice.post(submitted["approve_url"], content=body).status_code == 400, body
     chunks = b"".join(b"8000\r\n" + b" " * 0x8000 + b"\r\n" for _ in range(40)) + b"0\r\n\r\n"
-    head = request(server.port, "POST", made["approve_url"], b"", "Transfer-Encoding: chunked",
+    head = request(server.port, "POST", submitted["approve_url"], b"", "Transfer-Encoding: chunked",
                    f"Authorization: {alice.headers['authorization']}")  # fmt: skip
     assert answered(server.raw(head + chunks))[0] == 413
-    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+    assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
 
 
 def test_17_the_reason_is_kept(server, agent, alice):
-    made = asked(agent)
-    alice.post(made["deny_url"], json={"reason": "not on a Friday"})
-    assert agent.get(f"/confirm/{made['id']}").json()["reason"] == "not on a Friday"
+    submitted = asked(agent)
+    alice.post(submitted["deny_url"], json={"reason": "not on a Friday"})
+    assert agent.get(f"/confirm/{submitted['id']}").json()["reason"] == "not on a Friday"
     assert alice.get("/audit?limit=1").json()["entries"][0]["reason"] == "not on a Friday"
-    assert "not on a Friday" in server.service.log.history(request_id=made["id"])[-1].data
+    assert "not on a Friday" in server.service.log.history(request_id=submitted["id"])[-1].data
 
 
 def test_18_history_keeps_every_event(server, agent, alice):
-    made = asked(agent)
-    agent.get(f"/confirm/{made['id']}")
-    alice.get(f"/confirm/{made['id']}")
-    alice.post(made["approve_url"])
-    agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
-    agent.post(f"/confirm/{made['id']}/report", json={"result": "executed"})
-    kinds = [event.kind for event in server.service.log.history(request_id=made["id"])]
+    submitted = asked(agent)
+    agent.get(f"/confirm/{submitted['id']}")
+    alice.get(f"/confirm/{submitted['id']}")
+    alice.post(submitted["approve_url"])
+    agent.post(f"/confirm/{submitted['id']}/consume", json={"digest": submitted["digest"]})
+    agent.post(f"/confirm/{submitted['id']}/report", json={"result": "executed"})
+    kinds = [event.kind for event in server.service.log.history(request_id=submitted["id"])]
     assert kinds == ["submitted", "viewed", "vote", "decided", "consumed", "executed"]
 
 
@@ -302,14 +307,14 @@ def test_18_history_keeps_every_event(server, agent, alice):
 def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_path):
     with Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = asked(agent)
-        alice.post(made["approve_url"])
-        assert stat.S_IMODE(server.places.database.stat().st_mode) == 0o600
-    alter(server.places.database, "UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
+        submitted = asked(agent)
+        alice.post(submitted["approve_url"])
+        assert stat.S_IMODE(server.paths.database.stat().st_mode) == 0o600
+    alter(server.paths.database, "UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
     with Running(tmp_path) as server:
-        keys = audit.read_keys(server.places.public_key) | {server.service.key.id: server.service.key}
+        keys = audit.read_keys(server.paths.public_key) | {server.service.key.id: server.service.key}
         report = server.service.database.read_now(lambda db: audit.verify(db, keys))
-    assert report.problems == (f"request {made['id']}: its status says denied, the log says approved",)
+    assert report.problems == (f"request {submitted['id']}: its status says denied, the log says approved",)
 
 
 @pytest.mark.parametrize(
@@ -319,10 +324,12 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
 )  # fmt: skip
 def test_20_other_sites_can_not_approve_even_in_open_mode(tmp_path, headers):
     with Running(tmp_path, is_open=True) as server:
-        made = asked(server.client())
-        status, _ = answered(server.raw(request(server.port, "POST", made["approve_url"], b"{}", *headers)))
+        submitted = asked(server.client())
+        status, _ = answered(
+            server.raw(request(server.port, "POST", submitted["approve_url"], b"{}", *headers))
+        )
         assert status == 403
-        assert server.client().get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        assert server.client().get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
 
 
 def test_20_a_foreign_host_is_refused(server):
@@ -331,33 +338,36 @@ def test_20_a_foreign_host_is_refused(server):
 
 
 def test_21_an_approval_is_bound_to_its_digest_and_used_once(server, agent, alice):
-    made = asked(agent)
-    use = f"/confirm/{made['id']}/consume"
-    assert agent.post(use, json={"digest": made["digest"]}).status_code == 409  # not approved yet
-    alice.post(made["approve_url"], json={"digest": made["digest"]})
+    submitted = asked(agent)
+    use = f"/confirm/{submitted['id']}/consume"
+    assert agent.post(use, json={"digest": submitted["digest"]}).status_code == 409  # not approved yet
+    alice.post(submitted["approve_url"], json={"digest": submitted["digest"]})
     assert agent.post(use, json={"digest": "0" * 64}).status_code == 409
     assert agent.post(use).status_code == 400
-    first = agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "run 7"})
+    first = agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "run 7"})
     assert first.status_code == 200
-    assert agent.post(use, json={"digest": made["digest"]}).status_code == 409
+    assert agent.post(use, json={"digest": submitted["digest"]}).status_code == 409
     assert (
-        agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "x"}).status_code == 409
+        agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "x"}).status_code
+        == 409
     )
     assert (
-        agent.post(use, json={"digest": made["digest"]}, headers={"idempotency-key": "run 7"}).status_code
+        agent.post(
+            use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "run 7"}
+        ).status_code
         == 200
     )
-    kinds = [event.kind for event in server.service.log.history(request_id=made["id"])]
+    kinds = [event.kind for event in server.service.log.history(request_id=submitted["id"])]
     assert kinds.count("consumed") == 1 and kinds.count("consume_refused") == 3
     other = server.client("submit", "other")
-    assert other.post(use, json={"digest": made["digest"]}).status_code == 404
+    assert other.post(use, json={"digest": submitted["digest"]}).status_code == 404
 
 
 def test_21_an_approval_for_another_digest_does_not_count(agent, alice):
-    made = asked(agent)
-    answer = alice.post(made["approve_url"], json={"digest": "f" * 64})
-    assert answer.status_code == 409 and answer.json()["digest"] == made["digest"]
-    assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+    submitted = asked(agent)
+    answer = alice.post(submitted["approve_url"], json={"digest": "f" * 64})
+    assert answer.status_code == 409 and answer.json()["digest"] == submitted["digest"]
+    assert agent.get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
 
 
 def test_22_an_idempotency_key_gives_the_same_request(server, agent):
@@ -365,7 +375,8 @@ def test_22_an_idempotency_key_gives_the_same_request(server, agent):
     first = agent.post("/confirm", json=SUBMIT, headers=key)
     again = agent.post("/confirm", content=json.dumps(SUBMIT, indent=3), headers=key)
     assert first.status_code == again.status_code == 202 and first.json() == again.json()
-    assert agent.post("/confirm", json=SUBMIT | {"description": "x"}, headers=key).status_code == 422
+    for change in ({"description": "x"}, {"details": {"version": "1.4.3"}}, {"timeout_seconds": 31}):
+        assert agent.post("/confirm", json=SUBMIT | change, headers=key).status_code == 422
     other = server.client("submit", "other2")
     assert other.post("/confirm", json=SUBMIT, headers=key).json()["id"] != first.json()["id"]
 
@@ -384,9 +395,9 @@ def test_23_memory_holds_no_details_and_no_limit_keys(tmp_path):
 def test_24_pending_count_is_what_is_pending(tmp_path):
     with Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = [asked(agent) for _ in range(3)]
-        alice.post(made[0]["deny_url"])
-        agent.post(f"/confirm/{made[1]['id']}/cancel")
+        requests = [asked(agent) for _ in range(3)]
+        alice.post(requests[0]["deny_url"])
+        agent.post(f"/confirm/{requests[1]['id']}/cancel")
         assert server.client().get("/health").json()["pending_count"] == 1
 
 
@@ -397,8 +408,8 @@ def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
         Running(tmp_path, private_callbacks=True) as server,
     ):
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = asked(agent, callback_url=f"http://127.0.0.1:{silent.getsockname()[1]}/hook")
-        alice.post(made["approve_url"])
+        submitted = asked(agent, callback_url=f"http://127.0.0.1:{silent.getsockname()[1]}/hook")
+        alice.post(submitted["approve_url"])
         silent.settimeout(30)
         with silent.accept()[0]:  # it has connected and gets no answer
             assert server.client().get("/health").status_code == 200
@@ -407,8 +418,8 @@ def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
 
 def test_26_27_ids_are_long_and_sort_by_time(agent):
     ids = [asked(agent)["id"] for _ in range(3)]
-    assert all(len(one) == 22 and one.isalnum() for one in ids) and len(set(ids)) == 3
-    assert [one[:7] for one in ids] == sorted(one[:7] for one in ids)
+    assert all(len(request_id) == 22 and request_id.isalnum() for request_id in ids) and len(set(ids)) == 3
+    assert [request_id[:7] for request_id in ids] == sorted(request_id[:7] for request_id in ids)
 
 
 @pytest.mark.slow
@@ -448,9 +459,9 @@ def test_29_sigterm_ends_cleanly_and_answers_who_waits(tmp_path):
     from tests.confirm.process import Served
 
     with Served(tmp_path) as served:
-        made = served.call("POST", "/confirm", SUBMIT, role="submit")[1]
+        submitted = served.call("POST", "/confirm", SUBMIT, role="submit")[1]
         waiting: list[tuple[int, dict]] = []
-        path = f"/confirm/{made['id']}?wait=60"
+        path = f"/confirm/{submitted['id']}?wait=60"
         thread = threading.Thread(
             target=lambda: waiting.append(served.call("GET", path, role="submit")), daemon=True
         )
@@ -462,16 +473,16 @@ def test_29_sigterm_ends_cleanly_and_answers_who_waits(tmp_path):
 
 
 def test_30_list_wait_cancel_and_no_version_in_the_server_header(server, agent, alice):
-    made = asked(agent)
+    submitted = asked(agent)
     pending = alice.get("/confirm?status=pending&limit=500").json()["requests"]
-    assert made["id"] in [one["id"] for one in pending]
+    assert submitted["id"] in [one["id"] for one in pending]
     other = server.client("submit", "stranger")
     assert other.get("/confirm").json()["requests"] == []
-    assert other.get(f"/confirm/{made['id']}").status_code == 404
-    assert other.post(f"/confirm/{made['id']}/cancel").status_code == 404
-    cancelled = agent.post(f"/confirm/{made['id']}/cancel", json={"reason": "changed my mind"})
+    assert other.get(f"/confirm/{submitted['id']}").status_code == 404
+    assert other.post(f"/confirm/{submitted['id']}/cancel").status_code == 404
+    cancelled = agent.post(f"/confirm/{submitted['id']}/cancel", json={"reason": "changed my mind"})
     assert cancelled.json()["status"] == "cancelled"
-    assert alice.post(made["approve_url"]).json()["status"] == "cancelled"
+    assert alice.post(submitted["approve_url"]).json()["status"] == "cancelled"
     assert "server" not in agent.get("/health").headers
 
 

@@ -65,22 +65,22 @@ class Collector:
 
 
 def value_of(record: dict[str, Any], key: str) -> str:
-    found = next(one["value"] for one in record["attributes"] if one["key"] == key)
+    found = next(attribute["value"] for attribute in record["attributes"] if attribute["key"] == key)
     return str(next(iter(found.values())))
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    made = Collector(refusals=1)
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    server = Collector(refusals=1)
+    yield server
+    server.server.shutdown()
+    server.server.server_close()
 
 
 def decided(server: Running) -> None:
     agent, alice = server.client("submit", "agent"), server.client("approve", 'al/"x'.replace('"', "."))
-    made = agent.post("/confirm", json=SUBMIT | {"description": 'a "quoted" ] line\n\u202e'}).json()
-    alice.post(f"/confirm/{made['id']}/deny", json={"reason": 'no "way" ]'})
+    request = agent.post("/confirm", json=SUBMIT | {"description": 'a "quoted" ] line\n\u202e'}).json()
+    alice.post(f"/confirm/{request['id']}/deny", json={"reason": 'no "way" ]'})
 
 
 def stored(server: Running) -> list[tuple[Any, ...]]:
@@ -208,22 +208,21 @@ async def test_the_first_failure_is_said_and_the_place_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, failures: int
 ) -> None:
     desk, sql = Desk(tmp_path), "SELECT value FROM facts WHERE name LIKE 'exported:%'"
-    made = Odd(failures)
-    export = LogExport(desk.service, "somewhere", made)
+    destination = Odd(failures)
+    export = LogExport(desk.service, "somewhere", destination)
     task = asyncio.create_task(export.run())
     async with asyncio.timeout(20):
-        await made.tried.wait()
+        await destination.tried.wait()
     while not (failures or desk.service.database.read_one(sql, ())):
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait((task,))
-    made, export = made, export
     size = desk.service.log.state().size
-    assert made.is_closed and made.sent == ([] if failures else [*range(1, size + 1)])
+    assert destination.is_closed and destination.sent == ([] if failures else [*range(1, size + 1)])
     assert [record.getMessage() for record in caplog.records] == failures * [
         "the log does not reach somewhere, trying again: nobody there"
     ]
     assert export.sent_to == (0 if failures else size)
-    assert LogExport(desk.service, "somewhere", made).sent_to == export.sent_to
-    assert LogExport(desk.service, "elsewhere", made).sent_to == 0
+    assert LogExport(desk.service, "somewhere", destination).sent_to == export.sent_to
+    assert LogExport(desk.service, "elsewhere", destination).sent_to == 0
     desk.close()

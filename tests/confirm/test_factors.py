@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, field_of
+from tests.confirm.running import SUBMIT, ManualClock, Running, field_of
 from whet_confirm import factors
 from whet_confirm.commands.confirm import explain_failure
 from whet_confirm.factors import STEP_S, code_at
 from whet_confirm.ledger import Tx
-from whet_confirm.notify.telling import build_notice
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.tickets import Failed
 
 POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_factor = true\n'
@@ -32,8 +32,8 @@ def test_codes_are_those_of_the_rfc(at_s: int, code: str) -> None:
 class Guarded:
     """A service whose rule wants a second factor, with a clock in hand, an agent and alice's app."""
 
-    def __init__(self, server: Running, hands: ToolUse) -> None:
-        self.server, self.hands = server, hands
+    def __init__(self, server: Running, clock: ManualClock) -> None:
+        self.server, self.clock = server, clock
         self.agent, self.alice = server.client("submit", "agent"), server.client("approve", "alice")
         typed = self.change(lambda tx: factors.enrol(tx, "alice", by="test")).secret.replace(" ", "")
         self.secret = b32decode(typed + "=" * (-len(typed) % 8))
@@ -52,29 +52,29 @@ class Guarded:
     def ask(self) -> dict[str, Any]:
         return self.agent.post("/confirm", json=SUBMIT).json()
 
-    def approve(self, made: dict[str, Any], code: str = "") -> Any:
-        return self.alice.post(made["approve_url"], json={"code": code} if code else {})
+    def approve(self, request: dict[str, Any], code: str = "") -> Any:
+        return self.alice.post(request["approve_url"], json={"code": code} if code else {})
 
 
 @pytest.fixture
 def guarded(tmp_path):
     (tmp_path / "p.toml").write_text(POLICY)
-    hands = ToolUse()
-    with Running(tmp_path, policy=tmp_path / "p.toml", hands=hands, rate=1000) as server:
-        yield Guarded(server, hands)
+    clock = ManualClock()
+    with Running(tmp_path, policy=tmp_path / "p.toml", clock=clock, rate=1000) as server:
+        yield Guarded(server, clock)
 
 
 def test_an_approval_takes_a_code_and_a_code_is_for_one_decision(guarded):
-    made, other = guarded.ask(), guarded.ask()
-    without = guarded.approve(made)
+    request, other = guarded.ask(), guarded.ask()
+    without = guarded.approve(request)
     assert without.status_code == 403 and without.json()["reason"] == "code"
-    assert guarded.approve(made, guarded.wrong()).status_code == 403
+    assert guarded.approve(request, guarded.wrong()).status_code == 403
     code = guarded.code()
-    assert guarded.approve(made, f"{code[:3]} {code[3:]}").status_code == 200
+    assert guarded.approve(request, f"{code[:3]} {code[3:]}").status_code == 200
     replay = guarded.approve(other, code)
     assert replay.status_code == 403 and "used before" in replay.json()["error"]
     assert guarded.agent.get(f"/confirm/{other['id']}").json()["status"] == "pending"
-    guarded.hands.pass_by(STEP_S)
+    guarded.clock.pass_by(STEP_S)
     assert guarded.approve(other, code).status_code == 403  # the step before is still near, and used up
     assert guarded.approve(other, guarded.code()).status_code == 200
     kinds = [row[0] for row in guarded.server.rows("SELECT data FROM events WHERE kind = 'factor_failed'")]
@@ -87,33 +87,33 @@ def test_a_clock_that_is_a_step_off_is_near_enough_and_two_are_not(guarded):
 
 
 def test_denying_takes_no_code(guarded):
-    made = guarded.ask()
-    assert guarded.alice.post(made["deny_url"]).status_code == 200
+    request = guarded.ask()
+    assert guarded.alice.post(request["deny_url"]).status_code == 200
 
 
 def test_wrong_codes_make_their_person_wait_longer_and_longer_also_for_a_right_one(guarded):
-    made = guarded.ask()
-    assert [guarded.approve(made, guarded.wrong()).status_code for _ in range(5)] == [403] * 4 + [429]
-    held = guarded.approve(made, guarded.code())
+    request = guarded.ask()
+    assert [guarded.approve(request, guarded.wrong()).status_code for _ in range(5)] == [403] * 4 + [429]
+    held = guarded.approve(request, guarded.code())
     assert held.status_code == 429 and held.headers["retry-after"] == "60"
-    guarded.hands.pass_by(59.5)
-    held = guarded.approve(made, guarded.code())
+    guarded.clock.pass_by(59.5)
+    held = guarded.approve(request, guarded.code())
     assert held.status_code == 429 and held.headers["retry-after"] == "1"
-    guarded.hands.pass_by(0.5)
-    assert guarded.approve(made, guarded.wrong()).headers["retry-after"] == "120"
-    guarded.hands.pass_by(120)
-    assert guarded.approve(made, guarded.code()).status_code == 200
+    guarded.clock.pass_by(0.5)
+    assert guarded.approve(request, guarded.wrong()).headers["retry-after"] == "120"
+    guarded.clock.pass_by(120)
+    assert guarded.approve(request, guarded.code()).status_code == 200
     pauses = [factors.pause_s(failures) for failures in (0, 4, 5, 6, 10, 11, 5000)]
     assert pauses == [0, 0, 60, 120, 1920, 3600, 3600]
 
 
 def test_who_has_no_second_factor_or_lost_it_is_told_how_to_get_one(guarded):
     bob = guarded.server.client("approve", "bob")
-    made = guarded.ask()
-    refused = bob.post(made["approve_url"], json={"code": "123456"})
+    request = guarded.ask()
+    refused = bob.post(request["approve_url"], json={"code": "123456"})
     assert refused.status_code == 403 and "token enrol --name bob" in refused.json()["error"]
     guarded.change(lambda tx: factors.remove(tx, "alice", by="test"))
-    assert guarded.approve(made, guarded.code()).status_code == 403
+    assert guarded.approve(request, guarded.code()).status_code == 403
 
 
 def test_the_secret_is_sealed_and_another_key_opens_nothing(guarded):
@@ -126,18 +126,18 @@ def test_the_secret_is_sealed_and_another_key_opens_nothing(guarded):
 
 @pytest.mark.slow
 def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
-    made, server = guarded.ask(), guarded.server
+    submitted, server = guarded.ask(), guarded.server
     browser = server.signed_in("alice")
-    page = browser.get(f"/r/{made['id']}").text
-    form = {"csrf": field_of(page, "csrf"), "digest": made["digest"], "verdict": "approve", "reason": ""}
-    path = f"/r/{made['id']}/decide"
+    page = browser.get(f"/r/{submitted['id']}").text
+    form = {"csrf": field_of(page, "csrf"), "digest": submitted["digest"], "verdict": "approve", "reason": ""}
+    path = f"/r/{submitted['id']}/decide"
     asked = browser.post(path, data=form)
     assert asked.status_code == 200 and 'name="code"' in asked.text
     wrong = browser.post(path, data=form | {"sure": "yes", "code": guarded.wrong()})
     assert wrong.status_code == 403 and "This code is wrong" in wrong.text and 'name="code"' in wrong.text
     assert browser.post(path, data=form | {"sure": "yes"}).status_code == 403
     assert browser.post(path, data=form | {"sure": "yes", "code": guarded.code()}).status_code == 303
-    request = server.service.get(made["id"])
+    request = server.service.get(submitted["id"])
     assert request is not None and request.status == "approved"
     assert not build_notice(request, link="").may_approve
 
@@ -146,15 +146,15 @@ def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):
     (tmp_path / "p.toml").write_text(POLICY)
     with Running(tmp_path, policy=tmp_path / "p.toml", is_open=True) as server:
         anybody = server.client()
-        made = anybody.post("/confirm", json=SUBMIT).json()
-        assert anybody.post(made["approve_url"], json={"code": "123456"}).status_code == 403
+        request = anybody.post("/confirm", json=SUBMIT).json()
+        assert anybody.post(request["approve_url"], json={"code": "123456"}).status_code == 403
 
 
 def test_who_lacks_a_passkey_is_not_told_to_type_a_code(tmp_path):
     (tmp_path / "p.toml").write_text(POLICY.replace("second_factor", "require_passkey"))
     with Running(tmp_path, policy=tmp_path / "p.toml") as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
-        refused = server.client("approve", "alice").post(made["approve_url"], json={})
+        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+        refused = server.client("approve", "alice").post(request["approve_url"], json={})
     assert (refused.status_code, refused.json()["reason"]) == (403, "passkey")
     told = explain_failure(Failed(refused.json()["error"], status=refused.status_code, body=refused.json()))
     assert "passkey" in told.hint and "--code" not in told.hint

@@ -25,8 +25,8 @@ HASHES, IDS = "sqlite_autoindex_tokens_2", "sqlite_autoindex_tokens_1"
 FORGED = "wct_" + "x" * 43
 
 
-def opened(places: ServicePaths, *, why: str = "") -> ConfirmService:
-    return open_service(places, policy=None, limits=CallerLimits(), terms=StartTerms(why))
+def opened(paths: ServicePaths, *, why: str = "") -> ConfirmService:
+    return open_service(paths, policy=None, limits=CallerLimits(), terms=StartTerms(why))
 
 
 def change(service: ConfirmService, work) -> object:
@@ -37,32 +37,32 @@ def token(service: ConfirmService, name: str, role: str = "approve") -> tuple[st
     return change(service, lambda tx: tokens.create(tx, name, role, by="test"))  # type: ignore[return-value]
 
 
-def look(places: ServicePaths) -> tuple[str, ...]:
-    with closing(apsw.Connection(str(places.database))) as db:
-        return audit.verify(db, audit.read_keys(places.public_key)).problems
+def look(paths: ServicePaths) -> tuple[str, ...]:
+    with closing(apsw.Connection(str(paths.database))) as db:
+        return audit.verify(db, audit.read_keys(paths.public_key)).problems
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> ServicePaths:
+def paths(tmp_path: Path) -> ServicePaths:
     return ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
 
 
 @pytest.fixture
-def forged(places: ServicePaths) -> str:
+def forged(paths: ServicePaths) -> str:
     """The hash of alice's token replaced in the index alone; gives her real secret."""
-    service = opened(places)
+    service = opened(paths)
     _, secret = token(service, "alice")
     service.database.close()
-    index_pages.overwrite(places.database, HASHES, hash_secret(secret), hash_secret(FORGED))
+    index_pages.overwrite(paths.database, HASHES, hash_secret(secret), hash_secret(FORGED))
     return secret
 
 
-def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(places: ServicePaths) -> None:
-    service = opened(places)
+def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(paths: ServicePaths) -> None:
+    service = opened(paths)
     _, secret = token(service, "alice")
-    index_pages.overwrite(places.database, HASHES, hash_secret(secret), hash_secret(FORGED))
+    index_pages.overwrite(paths.database, HASHES, hash_secret(secret), hash_secret(FORGED))
     again = tokens.TOKENS
-    with closing(apsw.Connection(str(places.database))) as db:
+    with closing(apsw.Connection(str(paths.database))) as db:
         assert db.execute("SELECT name FROM tokens WHERE hash = ?", (hash_secret(FORGED),)).fetchone() == (
             "alice",
         ), "the attack works on a query that believes the index"
@@ -71,44 +71,44 @@ def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(place
     service.database.close()
 
 
-def test_an_id_forged_in_the_index_is_not_somebody_else(places: ServicePaths) -> None:
-    service = opened(places)
+def test_an_id_forged_in_the_index_is_not_somebody_else(paths: ServicePaths) -> None:
+    service = opened(paths)
     alice, _ = token(service, "alice")
     db = service.database
-    index_pages.overwrite(places.database, IDS, alice.encode(), b"0" * len(alice))
+    index_pages.overwrite(paths.database, IDS, alice.encode(), b"0" * len(alice))
     found = db.read_now(lambda c: tokens.TOKENS.find(c, tokens.TOKENS.by_id, "0" * len(alice)))
     assert found is None
     db.close()
 
 
-def test_a_start_and_the_audit_find_a_forged_hash(places: ServicePaths, forged: str) -> None:
-    (problem,) = look(places)
+def test_a_start_and_the_audit_find_a_forged_hash(paths: ServicePaths, forged: str) -> None:
+    (problem,) = look(paths)
     assert HASHES in problem and "\n" not in problem
     with pytest.raises(ConfigError, match=HASHES) as refused:
-        opened(places)
+        opened(paths)
     assert "--accept-state" in str(refused.value.hint)
 
 
-def test_a_state_that_is_accepted_has_its_indexes_made_anew(places: ServicePaths, forged: str) -> None:
-    service = opened(places, why="restored by hand")
+def test_a_state_that_is_accepted_has_its_indexes_made_anew(paths: ServicePaths, forged: str) -> None:
+    service = opened(paths, why="restored by hand")
     assert service.authenticate(FORGED) is None
     who = service.authenticate(forged)
     assert who is not None and who.name == "alice"
     service.database.close()
-    assert look(places) == ()
+    assert look(paths) == ()
 
 
 @pytest.mark.parametrize(
     "index", ["by_rate", "whitelisted", "events_by_request", "sqlite_autoindex_requests_1", HASHES]
 )
-def test_an_emptied_index_is_found(places: ServicePaths, tmp_path: Path, index: str) -> None:
+def test_an_emptied_index_is_found(paths: ServicePaths, tmp_path: Path, index: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
         change(
             server.service,
             lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root"),
         )
         assert server.client("submit", "agent").post("/confirm", json=SUBMIT).status_code == 202
-        there = server.places
+        there = server.paths
     index_pages.empty(there.database, index)
     assert any(index in problem for problem in look(there))
     with pytest.raises(ConfigError, match=index):
@@ -122,33 +122,33 @@ def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(tmp_path
             lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping_it", "agent", "", 600), "root"),
         )
         agent = server.client("submit", "agent")
-        index_pages.overwrite(server.places.database, "whitelisted", b"ping_it", b"pay_all")
-        made = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
-        assert made.json()["status"] == "pending"
+        index_pages.overwrite(server.paths.database, "whitelisted", b"ping_it", b"pay_all")
+        answer = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
+        assert answer.json()["status"] == "pending"
 
 
 def test_a_request_found_under_another_id_is_not_used(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
+        request = agent.post("/confirm", json=SUBMIT).json()
         index_pages.overwrite(
-            server.places.database, "sqlite_autoindex_requests_1", made["id"].encode(), b"0" * 22
+            server.paths.database, "sqlite_autoindex_requests_1", request["id"].encode(), b"0" * 22
         )
         assert alice.get(f"/confirm/{'0' * 22}").status_code == 404
         assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404
 
 
-def test_a_rate_forged_in_the_index_stores_nothing(places: ServicePaths) -> None:
-    service = opened(places)
+def test_a_rate_forged_in_the_index_stores_nothing(paths: ServicePaths) -> None:
+    service = opened(paths)
     token(service, "agent", "submit")
     who = service.authenticate(token(service, "agent", "submit")[1])
     assert who is not None
     body = Submission("deploy_it", "x", {"n": 1})
     asyncio.run(service.submit(who, body))
     service.database.close()
-    index_pages.overwrite(places.database, "by_rate", b"deploy_it", b"deploy_xx")
-    again = opened(places, why="to see what it does")  # which makes the index anew
-    index_pages.overwrite(places.database, "by_rate", b"deploy_it", b"deploy_xx")
+    index_pages.overwrite(paths.database, "by_rate", b"deploy_it", b"deploy_xx")
+    again = opened(paths, why="to see what it does")  # which makes the index anew
+    index_pages.overwrite(paths.database, "by_rate", b"deploy_it", b"deploy_xx")
     with pytest.raises(StoreCorrupt, match="leads to another request"):
         asyncio.run(again.submit(who, Submission("deploy_xx", "x", {"n": 1})))
     again.database.close()
@@ -192,7 +192,7 @@ def test_an_older_database_that_was_changed_is_not_sealed(tmp_path: Path, altere
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
         token_id, _ = token(server.service, "gone")
         change(server.service, lambda tx: tokens.revoke(tx, token_id, by="root"))
-        there = server.places
+        there = server.paths
     (there.folder / "latest.json").unlink()
     there.checkpoints.unlink(missing_ok=True)
     with closing(apsw.Connection(str(there.database))) as db:
@@ -206,7 +206,7 @@ def test_an_older_database_is_sealed(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
-        there = server.places
+        there = server.paths
     (there.folder / "latest.json").unlink()
     there.checkpoints.unlink(missing_ok=True)
     with closing(apsw.Connection(str(there.database))) as db:

@@ -21,7 +21,7 @@ from tests.confirm.running import Running
 from tests.confirm.test_clients import Person
 from tests.support import within
 from whet.contract.errors import ConfigError
-from whet_confirm.gateway.messages import Unclear, encode_waiting, parse_line, read_call
+from whet_confirm.gateway.messages import AmbiguousMessage, encode_progress, parse_line, read_call
 from whet_confirm.gateway.rules import GatewayRules, read_rules
 
 SERVER = Path(__file__).with_name("gateway_server.py")
@@ -269,7 +269,7 @@ def test_other_lines_pass_byte_for_byte(server: Running, tmp_path: Path) -> None
     ],
 )
 def test_a_message_that_can_be_read_in_two_ways_is_refused(line: bytes) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(AmbiguousMessage):
         read_call(parse_line(line) or {})
 
 
@@ -312,7 +312,7 @@ def test_a_client_that_follows_a_held_call_learns_that_it_waits(
 
 
 def test_progress_of_a_held_call_increases_and_stays_below_the_servers() -> None:
-    values = [json.loads(encode_waiting("p", number))["params"]["progress"] for number in range(1, 100)]
+    values = [json.loads(encode_progress("p", number))["params"]["progress"] for number in range(1, 100)]
     assert values == sorted(set(values)) and values[-1] < 0
 
 

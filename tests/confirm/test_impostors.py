@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from tests.confirm.provider import CLIENT, SECRET, Provider
-from tests.confirm.running import Running, ToolUse, touch
+from tests.confirm.running import ManualClock, Running, touch
 from tests.confirm.test_attacks import Authenticator, ask
 from tests.confirm.test_factors import POLICY as WITH_CODE
 from tests.confirm.test_factors import Guarded
@@ -26,9 +26,9 @@ from whet.web.login import safe_path
 from whet_confirm.decide import DecisionInput
 from whet_confirm.keys import base64url, unbase64
 from whet_confirm.notify.buttons import Buttons
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.notify.presses import Presses
 from whet_confirm.notify.settings import ConfiguredNotifier, NotifyPersonText, People
-from whet_confirm.notify.telling import build_notice
 from whet_confirm.oidc import OidcSettings
 from whet_confirm.records import RequestOutcome
 
@@ -36,9 +36,9 @@ from whet_confirm.records import RequestOutcome
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Guarded]:
     (tmp_path / "p.toml").write_text(WITH_CODE)
-    hands = ToolUse()
-    with Running(tmp_path, policy=tmp_path / "p.toml", hands=hands, rate=1000) as server:
-        yield Guarded(server, hands)
+    clock = ManualClock()
+    with Running(tmp_path, policy=tmp_path / "p.toml", clock=clock, rate=1000) as server:
+        yield Guarded(server, clock)
 
 
 SPELLED: dict[str, Callable[[str], str]] = {
@@ -55,16 +55,16 @@ SPELLED: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("way", SPELLED)
 def test_no_spelling_of_a_code_but_its_own_counts(guarded: Guarded, way: str) -> None:
-    made, code = guarded.ask(), guarded.code()
-    assert guarded.approve(made, SPELLED[way](code)).status_code in (400, 403)
-    assert guarded.approve(made, code).status_code == 200
+    request, code = guarded.ask(), guarded.code()
+    assert guarded.approve(request, SPELLED[way](code)).status_code in (400, 403)
+    assert guarded.approve(request, code).status_code == 200
 
 
 def test_anothers_code_and_one_of_an_hour_ago_count_for_nothing(guarded: Guarded) -> None:
-    bob, theirs, made = guarded.server.client("approve", "bob"), guarded.code(), guarded.ask()
-    answer = bob.post(made["approve_url"], json={"code": theirs})  # he has no factor of his own
+    bob, theirs, request = guarded.server.client("approve", "bob"), guarded.code(), guarded.ask()
+    answer = bob.post(request["approve_url"], json={"code": theirs})  # he has no factor of his own
     assert answer.status_code == 403 and answer.json()["reason"] == "code"
-    guarded.hands.pass_by(3500)
+    guarded.clock.pass_by(3500)
     assert guarded.approve(guarded.ask(), theirs).status_code == 403
 
 
@@ -75,7 +75,7 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded: Guarded) ->
     assert alice is not None
 
     async def both() -> list[RequestOutcome]:
-        ballots = [DecisionInput(made["id"], "approve", code=code) for made in (first, second)]
+        ballots = [DecisionInput(request["id"], "approve", code=code) for request in (first, second)]
         return await asyncio.gather(*(service.decide(one, alice) for one in ballots))
 
     assert sorted(one.kind for one in guarded.server.run(both())) == ["code", "decided"]
@@ -83,9 +83,9 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded: Guarded) ->
 
 @pytest.mark.slow
 def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(guarded: Guarded) -> None:
-    made, code = guarded.ask(), guarded.code()
-    assert guarded.approve(made, code).status_code == 200
-    guarded.hands.wall_s -= 7200
+    submitted, code = guarded.ask(), guarded.code()
+    assert guarded.approve(submitted, code).status_code == 200
+    guarded.clock.wall_s -= 7200
     other = guarded.ask()
     assert guarded.approve(other, code).status_code == 403
     tried = 0
@@ -93,7 +93,7 @@ def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(
         request = guarded.ask() if tried % 50 == 0 else other
         answer = guarded.approve(request, guarded.wrong())
         tried += answer.status_code == 403 and answer.json()["error"] == "this code is wrong"
-        guarded.hands.pass_by(60)
+        guarded.clock.pass_by(60)
         other = request if answer.status_code != 409 else guarded.ask()
     assert tried < 40
 
@@ -140,19 +140,19 @@ RESPELLED: dict[str, Callable[[bytes, str], str]] = {
 @pytest.mark.slow  # for the import of webauthn
 @pytest.mark.parametrize("way", RESPELLED)
 def test_a_signature_counts_once_however_it_is_spelled(signing: Running, way: str) -> None:
-    made, hers = ask(signing), Authenticator()
+    request, hers = ask(signing), Authenticator()
     alice = signing.service.authenticate(signing.token("approve", "alice"))
     assert alice is not None
     hers.enrol(signing, "alice")
 
     def vote(verdict: Any, signed: str = "") -> str:
         ballot = DecisionInput(
-            made["id"], verdict, passkey=signed, origin="http://localhost:8766", via_web=True
+            request["id"], verdict, passkey=signed, origin="http://localhost:8766", via_web=True
         )
         return signing.run(signing.service.decide(ballot, alice)).kind
 
-    touch(signing.places, "SELECT 1")
-    signed = hers.sign(made["digest"], count=0)  # as synced passkeys do, whose counter says nothing
+    touch(signing.paths, "SELECT 1")
+    signed = hers.sign(request["digest"], count=0)  # as synced passkeys do, whose counter says nothing
     signing.run(
         signing.service.change(
             lambda tx: tx.connection.execute("UPDATE passkeys SET sign_count = 0").fetchall()
@@ -161,29 +161,29 @@ def test_a_signature_counts_once_however_it_is_spelled(signing: Running, way: st
     assert vote("approve", signed) == "voted"
     assert vote("deny") == "voted"  # she thought better of it
     assert vote("approve", _respelled(signed, RESPELLED[way])) == "passkey"
-    assert [one.verdict for one in signing.service.votes(made["id"])] == ["deny"]
-    assert vote("approve", hers.sign(made["digest"], count=0)) == "voted"
+    assert [one.verdict for one in signing.service.votes(request["id"])] == ["deny"]
+    assert vote("approve", hers.sign(request["digest"], count=0)) == "voted"
 
 
 def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing(signing: Running) -> None:
     from whet_confirm import passkeys
 
-    made, hers = ask(signing), Authenticator()
+    request, hers = ask(signing), Authenticator()
     alice = signing.service.authenticate(signing.token("approve", "alice"))
     assert alice is not None
     hers.enrol(signing, "alice")
 
     def vote(signed: str) -> str:
         ballot = DecisionInput(
-            made["id"], "approve", passkey=signed, origin="http://localhost:8766", via_web=True
+            request["id"], "approve", passkey=signed, origin="http://localhost:8766", via_web=True
         )
         return signing.run(signing.service.decide(ballot, alice)).kind
 
-    assert vote(hers.sign(made["digest"], count=9)) == "voted"
+    assert vote(hers.sign(request["digest"], count=9)) == "voted"
     for count in (9, 8, 0):
-        assert vote(hers.sign(made["digest"], count=count)) == "passkey"
+        assert vote(hers.sign(request["digest"], count=count)) == "passkey"
     signing.run(signing.service.change(lambda tx: passkeys.remove(tx, "alice", by="root")))
-    assert vote(hers.sign(made["digest"], count=10)) == "passkey"
+    assert vote(hers.sign(request["digest"], count=10)) == "passkey"
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +286,7 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
     policy = '[groups]\nops = ["alice", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "1 of ops"\n'
     (tmp_path / "policy.toml").write_text(policy)
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        made, second = ask(server, accepts_edits=True), ask(server, action="restart")
+        request, second = ask(server, accepts_edits=True), ask(server, action="restart")
         for name in ("alice", "bob", "carol"):
             server.token("approve", name)
         server.token("audit", "eve")
@@ -301,14 +301,14 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
             incoming = Incoming(ChatPlace("chat", "-1001", user=user), "1", "press", text=text)
             return server.run(presses(incoming))
 
-        good = data(mine, made["id"])
+        good = data(mine, request["id"])
         verb, number, mac = good.split(":")
         odd = {
             "by a stranger": (good, "99"),
             "by an auditor": (good, "9"),
             "by the agent": (good, "10"),
             "by somebody of no group": (good, "8"),
-            "of another channel": (data(other, made["id"]), "7"),
+            "of another channel": (data(other, request["id"]), "7"),
             "moved to another request": (f"{verb}:{second['id']}:{mac}", "7"),
             "another verb": (f"d:{number}:{mac}", "7"),
             "a reason that there is not": (f"d9:{number}:{mac}", "7"),
@@ -323,8 +323,8 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
         }
         for why, (text, user) in odd.items():
             assert press(text, user), why
-            assert server.stored(made["id"]).is_pending and server.stored(second["id"]).is_pending, why
-            assert server.service.votes(made["id"]) == [], why
+            assert server.stored(request["id"]).is_pending and server.stored(second["id"]).is_pending, why
+            assert server.service.votes(request["id"]) == [], why
         refused = server.rows("SELECT principal, data FROM events WHERE kind = 'press_refused'")
         assert [(by, json.loads(data)) for by, data in refused if "999" in by] == [
             (
@@ -335,7 +335,7 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
         # A button from before a change, a delegation and a revoked token.
         alice = server.client("approve", "alice")
         changed = alice.post(
-            f"/confirm/{made['id']}/amend", json={"details": {"version": "2"}, "digest": made["digest"]}
+            f"/confirm/{request['id']}/amend", json={"details": {"version": "2"}, "digest": request["digest"]}
         )
         assert changed.status_code == 200, changed.text
         assert "another version" in press(good)

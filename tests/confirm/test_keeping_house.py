@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse, touch
+from tests.confirm.running import SUBMIT, ManualClock, Running, touch
 from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
 from whet_confirm.audit import read_checkpoints
 from whet_confirm.names import REQUEST_ID
@@ -22,13 +22,11 @@ _ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
 
 
 def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        broken = server.service.get(made)
-        assert broken is not None
-        spoil(server.places.database, broken, f"description = {NO_TEXT}")
-        hands.pass_by(4000.0)
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
+        request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        spoil(server.paths.database, request_id, f"description = {NO_TEXT}")
+        clock.pass_by(4000.0)
         upkeep = Upkeep(server.service)
         server.run(upkeep.tick())
         assert upkeep.wait_s() == pytest.approx(TICK_S)
@@ -49,7 +47,7 @@ def test_the_end_is_signed_and_exported(tmp_path: Path) -> None:
 def test_a_submission_writes_at_most_twenty_kilobytes_to_the_disk(tmp_path: Path) -> None:
     count = 100
     with Running(tmp_path, upkeep=False) as server:
-        agent, log = server.client("submit", "agent"), Path(f"{server.places.database}-wal")
+        agent, log = server.client("submit", "agent"), Path(f"{server.paths.database}-wal")
         before_bytes = log.stat().st_size
         for number in range(count):
             assert agent.post("/confirm", json=SUBMIT | {"action": f"a{number}"}).status_code == 202
@@ -74,20 +72,20 @@ def test_ids_are_drawn_anew_in_a_process_that_was_forked() -> None:
 
 
 def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
         agent, key = server.client("submit", "agent"), {"idempotency-key": "k"}
-        made = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
+        request_id = agent.post("/confirm", json=SUBMIT, headers=key).json()["id"]
         upkeep = Upkeep(server.service)
-        hands.pass_by(48 * 3600.0)
+        clock.pass_by(48 * 3600.0)
         server.run(upkeep.tick())
-        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == made
-        hands.pass_by(3599.0)  # it looks once an hour
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] == request_id
+        clock.pass_by(3599.0)  # it looks once an hour
         server.run(upkeep.tick())
         assert server.rows("SELECT count(*) FROM idempotency") == [(1,)]
-        hands.pass_by(1.0)
+        clock.pass_by(1.0)
         server.run(upkeep.tick())
-        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != made
+        assert agent.post("/confirm", json=SUBMIT, headers=key).json()["id"] != request_id
 
 
 def _altered(service: ConfirmService, changed: str) -> None:
@@ -97,7 +95,7 @@ def _altered(service: ConfirmService, changed: str) -> None:
 async def _goes_on(
     work: asyncio.Task[None], service: ConfirmService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    while not told_of(caplog, "later"):
+    while not told_of(caplog, "trying again"):
         assert not work.done(), work
         await asyncio.sleep(0)
     work.cancel()
@@ -134,7 +132,7 @@ def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(
 
 def test_an_event_whose_data_was_altered_is_still_shown(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         _altered(server.service, "UPDATE events SET data = 'junk'")
-        (event,) = server.service.log.history(request_id=made)
-        assert describe_event(event)["word"].endswith("(what belongs to it can't be read)")
+        (event,) = server.service.log.history(request_id=request_id)
+        assert describe_event(event)["word"].endswith("(its data can't be read)")

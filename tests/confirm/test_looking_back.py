@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.confirm.people import AGENT, Desk
-from tests.confirm.running import Running, ToolUse, field_of, touch
+from tests.confirm.running import ManualClock, Running, field_of, touch
 from whet_confirm import decide, submit
 from whet_confirm.ledger import CHECKPOINT_EVERY, Tx
 from whet_confirm.open import ServicePaths
@@ -32,11 +32,11 @@ def ask(service: ConfirmService, *given: Submission, who: Caller = AGENT) -> lis
     policy, now_s = service.policy_file.policy, service.timeline.now_s()
 
     def write(tx: Tx) -> list[ConfirmRequest]:
-        made = (
+        outcomes = (
             submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000, RiskReadings())
             for one in given
         )
-        return [one.request for one in made if one.request is not None]
+        return [outcome.request for outcome in outcomes if outcome.request is not None]
 
     return service.database.write_now(lambda db: write(Tx(db, now_s, service.key)))
 
@@ -46,8 +46,8 @@ class Past(Desk):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.hands = ToolUse()
-        self.service.timeline = self.hands.timeline()
+        self.clock = ManualClock()
+        self.service.timeline = self.clock.timeline()
 
     def ask(self, *given: Submission, who: Caller = AGENT) -> list[ConfirmRequest]:
         return ask(self.service, *given, who=who)
@@ -57,14 +57,14 @@ class Past(Desk):
         found = self.service.database.read_now(lambda db: search(db, query, asked, now_s))
         listed = self.service.list(asked)
         assert query or [one.id for one in found] == [one.id for one in listed]
-        return [one.action for one in found]
+        return [item.action for item in found]
 
 
 @pytest.fixture
 def past(tmp_path: Path) -> Iterator[Past]:
-    made = Past(tmp_path)
-    yield made
-    made.close()
+    desk = Past(tmp_path)
+    yield desk
+    desk.close()
 
 
 def test_requests_are_found_by_every_word_in_any_of_their_texts(past: Past) -> None:
@@ -120,9 +120,9 @@ def test_requests_are_listed_by_what_they_are_now(past: Past) -> None:
     assert past.found(status="pending", principal="agent") == ["c", "a"]
     assert past.found(principal="other") == ["d"] and past.found(before_seq=3) == ["b", "a"]
     assert past.found(limit=0) == [] and past.found(limit=3) == ["d", "c", "b"]
-    past.hands.pass_by(59.9)
+    past.clock.pass_by(59.9)
     assert past.service.count_pending() == 3
-    past.hands.pass_by(0.1)
+    past.clock.pass_by(0.1)
     assert past.found(status="pending") == ["d", "c"] and past.found(status="expired") == ["a"]
     assert past.service.database.read_now(lambda db: count_overdue(db, first.expires_at)) == 1
 
@@ -181,19 +181,19 @@ def test_a_long_log_is_verified_when_somebody_asks(past: Past) -> None:
 
 
 def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
-    hands = ToolUse()
-    hands.wall_s = 2_000_000_000.0  # 2033-05-18 03:33:20 UTC
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
-        (made,) = ask(server.service, Submission("deploy", "d"))
+    clock = ManualClock()
+    clock.wall_s = 2_000_000_000.0  # 2033-05-18 03:33:20 UTC
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
+        (request,) = ask(server.service, Submission("deploy", "d"))
         person = server.signed_in("alice")
         text = person.get("/log").text
         size = server.service.log.state().size
         assert f"Verified up to event {size}</b> at 2033-05-18 03:33:20 UTC" in text
         assert "1 record agree" in text and server.service.key.id in text and "none yet" in text
-        touch(server.places, "UPDATE requests SET action = 'wipe' WHERE id = ?", made.id)
-        hands.pass_by(10.0)
+        touch(server.paths, "UPDATE requests SET action = 'wipe' WHERE id = ?", request.id)
+        clock.pass_by(10.0)
         assert "Verified up to" in person.get("/log").text  # what was found ten seconds ago will do
-        hands.pass_by(0.1)
+        clock.pass_by(0.1)
         assert "The log does not verify" in person.get("/log").text
         form = {"csrf": field_of(text, "csrf")}
         server.run(server.service.change(lambda tx: [tx.record("noted") for _ in range(45)]))
@@ -229,9 +229,9 @@ def test_the_history_is_read_in_pages_of_fifty(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         person = server.signed_in("alice")
         assert "No request was ever made" in person.get("/history").text
-        made = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
+        requests = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
         listed = lambda text: re.findall(r"<code>(act-\d+)</code>", text)  # noqa: E731
-        names = [one.action for one in reversed(made)]
+        names = [request.action for request in reversed(requests)]
         page = person.get("/history").text
         assert listed(page) == names[:50]
         (older,) = re.findall(r"before=(\d+)", page)
@@ -255,7 +255,7 @@ def test_an_auditor_reads_the_log_and_its_newest_checkpoint(tmp_path: Path) -> N
         assert mark["key_id"] == server.service.key.id and len(mark["signature"]) == 86
         events = auditor.get("/audit/events").json()
         assert events["count"] == state.size == len(events["events"])
-        assert [one["id"] for one in events["events"]] == [*range(1, state.size + 1)]
+        assert [event["id"] for event in events["events"]] == [*range(1, state.size + 1)]
         for text in ("", "0", "x", "-1", "1" * 19):
             assert auditor.get("/audit/events", params={"after": text}).json() == events
         assert auditor.get("/audit/events?after=2").json()["events"] == events["events"][2:]

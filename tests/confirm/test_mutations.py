@@ -15,13 +15,13 @@ import apsw
 import pytest
 
 from tests.confirm.running import SUBMIT, Running
-from tests.confirm.test_tampering import columns, look, other, places
+from tests.confirm.test_tampering import columns, look, other, paths
 from whet.contract.errors import ConfigError, StoreError
 from whet_confirm import audit
 from whet_confirm.open import ServicePaths, StartTerms, open_service
 from whet_confirm.service import CallerLimits
 
-__all__ = ["places"]  # the fixture
+__all__ = ["paths"]  # the fixture
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 
@@ -39,7 +39,7 @@ class Table:
         unique = [row[1] for row in db.execute(f"PRAGMA index_list({name})") if row[2]]
         infos = [row for index in unique for row in db.execute(f"PRAGMA index_info({index})")]
         self.unique = {*self.keys, *(str(row[2]) for row in infos)}
-        self.where = " AND ".join(f"{one} = ?" for one in self.keys)
+        self.where = " AND ".join(f"{key} = ?" for key in self.keys)
 
     def any_row(self, db: apsw.Connection, dice: random.Random) -> tuple[object, ...]:
         count = int(db.execute(f"SELECT count(*) FROM {self.name}").fetchone()[0])  # type: ignore[index]
@@ -88,13 +88,13 @@ def add(db: apsw.Connection, table: Table, dice: random.Random) -> str:
 
 @pytest.mark.parametrize(("what", "count"), [(change, CHANGED), (take, TAKEN), (add, ADDED)])
 def test_rows_that_are_changed_taken_or_added_are_found(
-    places: ServicePaths, tmp_path: Path, what, count
+    paths: ServicePaths, tmp_path: Path, what, count
 ) -> None:
-    copy = shutil.copy(places.database, tmp_path / "copy.db")
-    keys, marks = audit.read_keys(places.public_key), audit.read_checkpoints(places.checkpoints)
+    copy = shutil.copy(paths.database, tmp_path / "copy.db")
+    keys, marks = audit.read_keys(paths.public_key), audit.read_checkpoints(paths.checkpoints)
     dice, missed, reached = random.Random(16), [], Counter[str]()
     db = apsw.Connection(str(copy))
-    tables = [Table(db, name) for name in dict.fromkeys(table for table, _, _ in columns(places))]
+    tables = [Table(db, name) for name in dict.fromkeys(table for table, _, _ in columns(paths))]
     for table in islice(cycle(tables), 3 * count):
         if reached.total() == count:
             break
@@ -129,9 +129,9 @@ def content(path: Path) -> list[object] | None:
         db.close()
 
 
-def test_bytes_that_are_flipped_in_the_file_are_found(places: ServicePaths, tmp_path: Path) -> None:
+def test_bytes_that_are_flipped_in_the_file_are_found(paths: ServicePaths, tmp_path: Path) -> None:
     """A bit anywhere in the file: what changes nothing that is read (unused space) does not count."""
-    whole, before = places.database.read_bytes(), content(places.database)
+    whole, before = paths.database.read_bytes(), content(paths.database)
     dice, missed, count, path = random.Random(4), [], 0, tmp_path / "flipped.db"
     while count < FLIPPED:
         at, bit = dice.randrange(len(whole)), 1 << dice.randrange(8)
@@ -142,7 +142,7 @@ def test_bytes_that_are_flipped_in_the_file_are_found(places: ServicePaths, tmp_
             continue
         count += 1
         try:
-            is_found = not look(path, places).is_good
+            is_found = not look(path, paths).is_good
         except (apsw.Error, StoreError):
             is_found = True
         if not is_found:
@@ -150,9 +150,9 @@ def test_bytes_that_are_flipped_in_the_file_are_found(places: ServicePaths, tmp_
     assert not missed
 
 
-def test_a_log_or_its_checkpoints_that_are_cut_are_found(places: ServicePaths, tmp_path: Path) -> None:
-    copy = shutil.copy(places.database, tmp_path / "copy.db")
-    keys, marks = audit.read_keys(places.public_key), audit.read_checkpoints(places.checkpoints)
+def test_a_log_or_its_checkpoints_that_are_cut_are_found(paths: ServicePaths, tmp_path: Path) -> None:
+    copy = shutil.copy(paths.database, tmp_path / "copy.db")
+    keys, marks = audit.read_keys(paths.public_key), audit.read_checkpoints(paths.checkpoints)
     dice, missed = random.Random(5), []
     db = apsw.Connection(str(copy))
     last = int(db.execute("SELECT max(id) FROM events").fetchone()[0])  # type: ignore[index]
@@ -179,9 +179,9 @@ def test_a_service_rolled_back_to_any_earlier_state_does_not_start(tmp_path: Pat
         steps = ROLLED_BACK // 4
         for number in range(steps):
             shutil.copytree(home, kept / str(number))
-            made = agent.post("/confirm", json=SUBMIT).json()
-            alice.post(f"/confirm/{made['id']}/approve")
-        where = server.places
+            request = agent.post("/confirm", json=SUBMIT).json()
+            alice.post(f"/confirm/{request['id']}/approve")
+        where = server.paths
     shutil.copy(where.checkpoints, witness)
     served = []
     for number in range(steps):

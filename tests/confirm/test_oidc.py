@@ -39,9 +39,11 @@ def server(provider: Provider, tmp_path: Path) -> Iterator[Running]:
 
 
 def browser(server: Running) -> httpx2.Client:
-    made = httpx2.Client(base_url=f"http://127.0.0.1:{server.page_port}", timeout=30, follow_redirects=False)
-    server.clients.append(made)
-    return made
+    client = httpx2.Client(
+        base_url=f"http://127.0.0.1:{server.page_port}", timeout=30, follow_redirects=False
+    )
+    server.clients.append(client)
+    return client
 
 
 def gone(client: httpx2.Client) -> str:
@@ -67,29 +69,29 @@ def _known(server: Running, provider: Provider) -> None:
     server.provider = provider
 
 
-def approve(client: httpx2.Client, made: dict[str, str]) -> httpx2.Response:
-    page = client.get(f"/r/{made['id']}").text
+def approve(client: httpx2.Client, request: dict[str, str]) -> httpx2.Response:
+    page = client.get(f"/r/{request['id']}").text
     csrf = field_of(page, "csrf")
-    form = {"csrf": csrf, "verdict": "approve", "digest": made["digest"]}
+    form = {"csrf": csrf, "verdict": "approve", "digest": request["digest"]}
     origin = str(client.base_url).rstrip("/")
-    return client.post(f"/r/{made['id']}/decide", data=form, headers={"origin": origin})
+    return client.post(f"/r/{request['id']}/decide", data=form, headers={"origin": origin})
 
 
 def test_two_people_of_the_providers_group_are_a_quorum(server: Running) -> None:
-    made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+    request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     assert "Sign in with your company" in browser(server).get("/login").text
     ann, ben = signed_in(server, ANN), signed_in(server, BEN)
-    assert approve(ann, made).headers["location"].endswith("done=voted")
-    assert approve(ben, made).headers["location"].endswith("done=decided")
-    assert server.stored(made["id"]).resolved_by == "ann, ben"
+    assert approve(ann, request).headers["location"].endswith("done=voted")
+    assert approve(ben, request).headers["location"].endswith("done=decided")
+    assert server.stored(request["id"]).resolved_by == "ann, ben"
     kinds = [row[0] for row in server.rows("SELECT kind FROM events WHERE principal = 'ann'")]
     assert kinds[:2] == ["groups_changed", "login"]
 
 
 def test_a_person_of_another_group_may_look_and_one_of_none_stays_out(server: Running) -> None:
-    made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+    request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     eve = signed_in(server, {"sub": "u-3", "preferred_username": "eve", "groups": ["staff"]})
-    page = eve.get(f"/r/{made['id']}")
+    page = eve.get(f"/r/{request['id']}")
     assert page.status_code == 200 and "may look but not decide" in page.text
     server.provider.user = {"sub": "u-4", "preferred_username": "mal", "groups": ["sales"]}
     client = browser(server)
@@ -156,7 +158,9 @@ def test_a_sign_in_ends_with_its_time_and_so_do_its_groups(server: Running) -> N
     server.service.timeline.raise_floor(time.time() + 13 * 3600)
     assert client.get("/history").headers["location"].startswith("/login")
     now_s = server.service.timeline.now_s()
-    assert server.service.database.read_now(lambda db: stand_ins.members(db, "oidc:release", now_s)) == []
+    assert (
+        server.service.database.read_now(lambda db: stand_ins.list_members(db, "oidc:release", now_s)) == []
+    )
 
 
 def test_a_provider_that_is_away_or_calls_itself_otherwise_is_said(server: Running) -> None:

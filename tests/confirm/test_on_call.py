@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.confirm.notify.test_push import ask, change, shown, subscribe, waits
-from tests.confirm.running import Running, ToolUse
+from tests.confirm.running import ManualClock, Running
 from tests.confirm.test_audit import look
 from tests.confirm.vendors.push import PushServer, press
 from whet.contract.errors import ConfigError
@@ -69,13 +69,13 @@ def test_a_broken_rota_says_where(tmp_path: Path, change: tuple[str, str], says:
 def test_the_next_person_is_notified_until_one_answers(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(ROTA + RULE)
-    hands = ToolUse()
-    hands.wall_s = datetime(2026, 3, 31, 12, tzinfo=ZoneInfo("UTC")).timestamp()  # bob's week
+    clock = ManualClock()
+    clock.wall_s = datetime(2026, 3, 31, 12, tzinfo=ZoneInfo("UTC")).timestamp()  # bob's week
     with (
         PushServer() as push,
-        Running(tmp_path, private_callbacks=True, hands=hands, policy=policy) as server,
+        Running(tmp_path, private_callbacks=True, clock=clock, policy=policy) as server,
     ):
-        push.clock = lambda: hands.wall_s
+        push.clock = lambda: clock.wall_s
         server.agent = server.client("submit", "agent")
         pages = {name: server.signed_in(name) for name in ("ann", "bob", "carol")}
         phones = {name: subscribe(page, push, name) for name, page in pages.items()}
@@ -91,35 +91,35 @@ def test_the_next_person_is_notified_until_one_answers(tmp_path: Path) -> None:
         for name, wait_s in waits_s.items():
             for phone in phones.values():
                 phone.shown.clear()
-            hands.pass_by(wait_s)
+            clock.pass_by(wait_s)
             message = shown(push, phones[name], request)
             assert message["title"].startswith("Still unanswered: approval needed")
             assert [other for other, phone in phones.items() if phone.shown] == [name]
             record = auditor.get(f"/confirm/{request}").json()
             assert record["on_call"] == name and ("escalated_at" in record) == (name == "ann")
-        hands.pass_by(700)
-        assert not server.service.database.read_now(lambda db: find_due_escalations(db, hands.wall_s, 9))
+        clock.pass_by(700)
+        assert not server.service.database.read_now(lambda db: find_due_escalations(db, clock.wall_s, 9))
         assert len(server.rows("SELECT 1 FROM events WHERE kind = 'escalated'")) == 3
         assert "On call now: <b>ann</b>" in pages["carol"].get(f"/r/{request}").text
         assert press(pages["ann"], phones["ann"].shown[request], "approve").status_code == 200
         assert "on_call" not in auditor.get(f"/confirm/{request}").json()
-    assert look(server.places.database, server.places).is_good
+    assert look(server.paths.database, server.paths).is_good
 
 
 @pytest.mark.slow
 def test_a_stand_in_answers_for_a_person_who_is_away_and_nobody_for_their_own(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(ROTA.replace('"carol"', '"agent"') + RULE)
-    hands = ToolUse()
-    hands.wall_s = datetime(2026, 3, 31, 12, tzinfo=ZoneInfo("UTC")).timestamp()
-    with Running(tmp_path, hands=hands, policy=policy, upkeep=False) as server:
+    clock = ManualClock()
+    clock.wall_s = datetime(2026, 3, 31, 12, tzinfo=ZoneInfo("UTC")).timestamp()
+    with Running(tmp_path, clock=clock, policy=policy, upkeep=False) as server:
         server.agent = server.client("submit", "agent")
         server.people = {name: server.client("approve", name) for name in ("ann", "bob", "dave")}
-        body = {"stand_in": "dave", "until": hands.wall_s + 86_400}
+        body = {"stand_in": "dave", "until": clock.wall_s + 86_400}
         assert server.people["bob"].post("/delegations", json=body).status_code == 201
         ask(server, timeout_seconds=3600)
         for wait_s in (361, 600, 600, 600):
-            hands.pass_by(wait_s)
+            clock.pass_by(wait_s)
             server.run(Upkeep(server.service).tick())
         rows = server.rows("SELECT json_extract(data, '$.person') FROM events WHERE kind = 'escalated'")
         assert rows == [("dave",), ("ann",)]

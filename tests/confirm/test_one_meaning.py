@@ -43,7 +43,11 @@ APPROVE = [
     f'{{"digest":"{RIGHT}","x":1e999}}', f'{{"digest":"{RIGHT}","x":{BIG}}}', DEEP, "null", "1", '"x"', "[]",
     '{"code":null}', '{"code":123456}', '{"reason":null}', '{"reason":5}', '{"reason":"\\ud800"}',
     '{"reason":"a\\u0000b"}', '{"approver":null}', '{"approver":["bob"]}', '{"Approver":"bob"}',
-    "{'digest':''}", '{"digest":undefined}', '{"digest":"\\ud800"}', "digest=" + WRONG, '{"reason":"a\nb"}',
+    "{'digest':''}", '{"digest":undefined}', '{"digest":false}', '{"digest":NaN}', '{"code":1e999}',
+    f'{{"digest":"{RIGHT}\\u0000"}}', f'{{"digest":"{RIGHT}",}}', f'{{"digest":"{RIGHT}"}} // x',
+    f'{{"digest":"{WRONG}","digest":"{RIGHT}"}}', f'["{RIGHT}"]', f'"{RIGHT}"', "true", "\x00", "\ud800",
+    "{" * 5_000, "[" * 100_000, f'{{"reason":{BIG}}}',
+    '{"digest":"\\ud800"}', "digest=" + WRONG, '{"reason":"a\nb"}',
 ]  # fmt: skip
 DENY = ['{"digest":null}', '{"digest":""}', '{"reason":null}', '{"denier":null}', '{"Reason":"no"}', "[]"]
 AMEND = [
@@ -62,6 +66,7 @@ MANY = [
     '{"verdict":"approve","items":null}', '{"verdict":"approve","items":[null]}',
     '{"verdict":"approve","items":[]}', '{"verdict":"approve","items":{}}',
     '{"verdict":"approve","items":[{"id":"@id@","digest":null}]}',
+    '{"verdict":"approve","items":@item@}', '{"verdict":"approve","items":[{"id":"@id@","digest":""}]}',
     '{"verdict":"approve","items":[{"id":"@id@"}]}', '{"verdict":"approve","items":[[@item@]]}',
     '{"verdict":"approve","items":[{"id":"@id@","digest":"@right@","digest":"@right@"}]}',
     '{"verdict":"approve","items":[{"id":"\\ud800","digest":"@right@"}]}',
@@ -76,12 +81,18 @@ ALLOW = [
     '{"action":"deploy","principal":"agent","seconds":"60"}',
     '{"action":"deploy","principal":"agent","seconds":true}',
     '{"action":"deploy","principal":"agent","seconds":-1}',
+    '{"action":"deploy","principal":"agent","seconds":0}',
+    '{"action":"deploy","principal":"agent","seconds":0.5}',
+    '{"action":"deploy","principal":"agent","seconds":86401}',
     '{"action":"deploy","principal":"agent","seconds":1e300}',
     '{"action":"deploy","principal":"agent","seconds":1e999}',
     '{"action":"deploy","principal":"agent","seconds":60,"seconds":6}',
     '{"action":"deploy","principal":"agent","seconds":60,"sessionkey":"s"}',
     '{"action":"wipe_database","principal":"agent","seconds":60}',
     '{"action":"Wipe-\\u200bDatabase","principal":"agent","seconds":60}',
+    '{"action":"\\uff57ipe_database","principal":"agent","seconds":60}',
+    '{"action":"wipe.database ","principal":"agent","seconds":60}',
+    '{"action":"\\u200b","principal":"agent","seconds":60}',
     '{"action":" ","principal":"agent","seconds":60}', '{"action":"deploy","principal":" ","seconds":60}',
 ]  # fmt: skip
 AWAY = [
@@ -101,22 +112,21 @@ def server(tmp_path_factory: pytest.TempPathFactory):
     folder: Path = tmp_path_factory.mktemp("one")
     policy = folder / "policy.toml"
     policy.write_text(POLICY)
-    with Running(folder, policy=policy, rate=10_000, upkeep=False) as made:
-        made.people = {name: made.client("approve", name) for name in ("alice", "bob")}
-        made.people["root"] = made.client("admin", "root")
-        made.agent = made.client("submit", "agent")
-        made.client("submit", "robot")  # who may only ask
-        yield made
+    with Running(folder, policy=policy, rate=10_000, upkeep=False) as running:
+        running.people = {name: running.client("approve", name) for name in ("alice", "bob")}
+        running.people["root"] = running.client("admin", "root")
+        running.agent = running.client("submit", "agent")
+        running.client("submit", "robot")  # who may only ask
+        yield running
 
 
 def ask(server: Running, **more: object) -> dict[str, Any]:
     return server.agent.post("/confirm", json=SUBMIT | {"accepts_edits": True} | more).json()
 
 
-def say(client: httpx2.Client, path: str, body: str) -> httpx2.Response:
-    return client.post(
-        path, content=body.encode("utf-8", "surrogatepass"), headers={"content-type": "application/json"}
-    )
+def say(client: httpx2.Client, path: str, body: str, encoding: str = "utf-8") -> httpx2.Response:
+    content = body.encode(encoding, "surrogatepass")
+    return client.post(path, content=content, headers={"content-type": "application/json"})
 
 
 @pytest.mark.parametrize(
@@ -131,22 +141,23 @@ def say(client: httpx2.Client, path: str, body: str) -> httpx2.Response:
 def test_a_body_that_may_mean_something_else_decides_nothing(
     server: Running, who: str, verb: str, bodies: list[str]
 ) -> None:
-    made = ask(server)
+    request = ask(server)
     client = server.people[who] if who else server.agent
     for body in bodies:
-        answer = say(client, f"/confirm/{made['id']}/{verb}", body.replace(RIGHT, made["digest"]))
+        answer = say(client, f"/confirm/{request['id']}/{verb}", body.replace(RIGHT, request["digest"]))
         assert answer.status_code in (400, 409), (body[:80], answer.text)
-    stored = server.stored(made["id"])
-    assert (stored.status, stored.digest) == ("pending", made["digest"])
-    assert server.rows("SELECT count(*) FROM votes WHERE request_id = ?", made["id"]) == [(0,)]
-    right = f'{{"digest":"{made["digest"]}"}}'
-    assert say(server.people["alice"], f"/confirm/{made['id']}/approve", right).status_code == 200
+    right = f'{{"digest":"{request["digest"]}"}}'
+    assert say(client, f"/confirm/{request['id']}/{verb}", right, "utf-16").status_code == 400
+    stored = server.stored(request["id"])
+    assert (stored.status, stored.digest) == ("pending", request["digest"])
+    assert server.rows("SELECT count(*) FROM votes WHERE request_id = ?", request["id"]) == [(0,)]
+    assert say(server.people["alice"], f"/confirm/{request['id']}/approve", right).status_code == 200
 
 
 def test_an_approval_is_used_and_reported_in_plain_words_only(server: Running) -> None:
-    made = ask(server)
-    server.people["alice"].post(f"/confirm/{made['id']}/approve")
-    path, right = f"/confirm/{made['id']}", made["digest"]
+    request = ask(server)
+    server.people["alice"].post(f"/confirm/{request['id']}/approve")
+    path, right = f"/confirm/{request['id']}", request["digest"]
     for body in (
         "", "{}", '{"digest":null}', '{"digest":""}', f'{{"digest":["{right}"]}}', f'{{"Digest":"{right}"}}',
         f'{{"digest":"{right}","digest":"{right}"}}', f'{{"digest":"{right.upper()}"}}',
@@ -159,18 +170,18 @@ def test_an_approval_is_used_and_reported_in_plain_words_only(server: Running) -
         '{"result":"executed","Note":"x"}',
     ):  # fmt: skip
         assert say(server.agent, f"{path}/report", body).status_code == 400, body
-    assert server.stored(made["id"]).execution == ""
+    assert server.stored(request["id"]).execution == ""
 
 
 def test_a_batch_counts_nothing_that_is_not_said_plainly(server: Running) -> None:
-    made = ask(server)
-    server.people["alice"].get(f"/confirm/{made['id']}")
-    item = f'{{"id":"{made["id"]}","digest":"{made["digest"]}"}}'
+    request = ask(server)
+    server.people["alice"].get(f"/confirm/{request['id']}")
+    item = f'{{"id":"{request["id"]}","digest":"{request["digest"]}"}}'
     for body in MANY:
-        text = body.replace("@item@", item).replace("@id@", made["id"]).replace(RIGHT, made["digest"])
+        text = body.replace("@item@", item).replace("@id@", request["id"]).replace(RIGHT, request["digest"])
         answer = say(server.people["alice"], "/decisions", text)
         assert answer.status_code == 400, (body, answer.text)
-    assert server.stored(made["id"]).is_pending
+    assert server.stored(request["id"]).is_pending
 
 
 def test_a_whitelist_entry_and_a_delegation_are_never_wider_than_said(server: Running) -> None:
@@ -187,17 +198,17 @@ def test_a_whitelist_entry_and_a_delegation_are_never_wider_than_said(server: Ru
 
 def test_null_in_a_submission_is_nothing_said_as_in_the_contract(server: Running) -> None:
     names = ("details", "requester", "session_key", "timeout_seconds", "callback_url", "accepts_edits")
-    made = server.agent.post("/confirm", json=SUBMIT | dict.fromkeys(names))
-    found = server.stored(made.json()["id"])
-    assert made.status_code == 202 and (found.requester, found.timeout_seconds) == ("agent", 300)
+    answer = server.agent.post("/confirm", json=SUBMIT | dict.fromkeys(names))
+    found = server.stored(answer.json()["id"])
+    assert answer.status_code == 202 and (found.requester, found.timeout_seconds) == ("agent", 300)
     for name in ("action", "description"):
         assert server.agent.post("/confirm", json=SUBMIT | {name: None}).status_code == 400
     assert server.agent.post("/confirm", json=SUBMIT | {"sessionKey": "s"}).status_code == 400
 
 
 def test_one_person_is_one_vote_by_whatever_way(server: Running) -> None:
-    made = ask(server, action="restart")
-    path = f"/confirm/{made['id']}/approve"
+    request = ask(server, action="restart")
+    path = f"/confirm/{request['id']}/approve"
     ways: list[Callable[[], httpx2.Response]] = [
         lambda: server.people["alice"].post(path),
         lambda: server.people["alice"].post(path, json={"approver": "bob"}),
@@ -222,21 +233,21 @@ def test_one_person_is_one_vote_by_whatever_way(server: Running) -> None:
     ]
     for number, way in enumerate(ways):
         way()
-        assert server.stored(made["id"]).is_pending, number
+        assert server.stored(request["id"]).is_pending, number
     assert server.people["bob"].post(path).status_code == 200
 
 
 @pytest.mark.parametrize("how", ["revoked here", "revoked elsewhere", "run out"])
 def test_a_token_that_held_a_moment_ago_does_nothing_more(server: Running, how: str) -> None:
-    made, used = ask(server), ask(server)
+    request, used = ask(server), ask(server)
     server.people["alice"].post(f"/confirm/{used['id']}/approve")
     digest = {"digest": used["digest"]}
     calls = {
         "submit": ("/confirm", SUBMIT),
-        "approve": (f"/confirm/{made['id']}/approve", {}),
-        "deny": (f"/confirm/{made['id']}/deny", {}),
-        "cancel": (f"/confirm/{made['id']}/cancel", {}),
-        "amend": (f"/confirm/{made['id']}/amend", {"details": {}, "digest": made["digest"]}),
+        "approve": (f"/confirm/{request['id']}/approve", {}),
+        "deny": (f"/confirm/{request['id']}/deny", {}),
+        "cancel": (f"/confirm/{request['id']}/cancel", {}),
+        "amend": (f"/confirm/{request['id']}/amend", {"details": {}, "digest": request["digest"]}),
         "consume": (f"/confirm/{used['id']}/consume", digest),
         "report": (f"/confirm/{used['id']}/report", {"result": "executed"}),
     }
@@ -248,21 +259,23 @@ def test_a_token_that_held_a_moment_ago_does_nothing_more(server: Running, how: 
         client = dora if name in ("approve", "deny", "amend") else agent
         assert client.post(path, json=body).status_code in (401, 429), name
         assert say(client, path, "{").status_code in (401, 429), name
-    assert server.stored(made["id"]).is_pending and server.stored(used["id"]).consumed_at is None
+    assert server.stored(request["id"]).is_pending and server.stored(used["id"]).consumed_at is None
 
 
 def end_tokens(server: Running, how: str, ids: list[str]) -> None:
     if how == "run out":
         sql = "UPDATE tokens SET expires_at = 1.0 WHERE id = ?"
-        server.service.database.write_now(lambda db: [db.execute(sql, (one,)).fetchall() for one in ids])
+        server.service.database.write_now(
+            lambda db: [db.execute(sql, (request_id,)).fetchall() for request_id in ids]
+        )
         return
     service = server.service
     if how == "revoked elsewhere":  # as a command does beside the service
-        service = open_service(server.places, policy=None, limits=CallerLimits())
+        service = open_service(server.paths, policy=None, limits=CallerLimits())
 
     def revoke(db: apsw.Connection) -> None:
-        for one in ids:
-            tokens.revoke(Tx(db, service.timeline.now_s(), service.key), one, by="test")
+        for request_id in ids:
+            tokens.revoke(Tx(db, service.timeline.now_s(), service.key), request_id, by="test")
 
     service.database.write_now(revoke)
     if service is not server.service:
@@ -273,14 +286,14 @@ def test_the_limit_counts_what_another_process_stored(tmp_path: Path) -> None:
     with Running(tmp_path, rate=3, upkeep=False) as one:
         agent = one.client("submit", "agent")
         assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(2)] == [202, 202]
-        other = open_service(one.places, policy=None, limits=CallerLimits(3))
+        other = open_service(one.paths, policy=None, limits=CallerLimits(3))
         third = Submission(SUBMIT["action"], "the third")
-        made = asyncio.run(other.submit(Caller("agent", "submit"), third))
+        outcome = asyncio.run(other.submit(Caller("agent", "submit"), third))
         other.database.close()
-        assert made.kind == "pending" and agent.post("/confirm", json=SUBMIT).status_code == 429
+        assert outcome.kind == "pending" and agent.post("/confirm", json=SUBMIT).status_code == 429
 
 
 def submit_first(agent: httpx2.Client, person: httpx2.Client, server: Running) -> None:
     """Have both tokens be known to the service as good ones."""
-    made = agent.post("/confirm", json=SUBMIT).json()
-    assert person.post(f"/confirm/{made['id']}/deny").status_code == 200
+    request = agent.post("/confirm", json=SUBMIT).json()
+    assert person.post(f"/confirm/{request['id']}/deny").status_code == 200

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.confirm.people import Desk
-from tests.confirm.running import ToolUse
+from tests.confirm.running import ManualClock
 from whet_confirm import decide
 from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome, Verdict
 
@@ -47,9 +47,9 @@ class People(Desk):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, RULES)
-        self.hands = ToolUse()
-        self.hands.wall_s = 2_000_000_000.0
-        self.service.timeline = self.hands.timeline()
+        self.clock = ManualClock()
+        self.clock.wall_s = 2_000_000_000.0
+        self.service.timeline = self.clock.timeline()
         self.agent = self.who(self.token("agent", "submit"))
         self.other = self.who(self.token("other", "submit"))
         self.ann, self.ben, self.cat = (self.who(self.token(name)) for name in ("ann", "ben", "cat"))
@@ -89,7 +89,7 @@ async def test_one_yes_or_no_settles_what_needs_no_more(tmp_path: Path) -> None:
         assert stored is not None
         assert (stored.status, stored.resolved_by, stored.reason) == ("denied", "ben", "so")
         late = await people.submit("plain")
-        people.hands.pass_by(late.timeout_seconds)
+        people.clock.pass_by(late.timeout_seconds)
         assert await people.vote(late, people.ann) == ("late", "too late: it ran out before anybody decided")
         assert await people.vote(msgspec.structs.replace(one, id="r" * 22), people.ann) == GONE
 
@@ -162,12 +162,12 @@ async def test_a_review_takes_its_time_from_the_first_look(tmp_path: Path) -> No
     with closing(People(tmp_path)) as people:
         slow = await people.submit("slow")
         assert await people.vote(slow, people.ann) == ("too_early", "look at it for 30 s first; 30 s to go")
-        people.hands.pass_by(10)
+        people.clock.pass_by(10)
         outcome = await people.decide(slow, people.ann, "approve")
         assert said(outcome) == ("too_early", "look at it for 30 s first; 20 s to go")
         assert outcome.retry_after_s == pytest.approx(20)
         assert await people.vote(slow, people.ben) == ("too_early", "look at it for 30 s first; 30 s to go")
-        people.hands.pass_by(20)
+        people.clock.pass_by(20)
         assert await people.vote(slow, people.ann) == ("decided", "approved")
         quick = await people.submit("slow")
         assert await people.vote(quick, people.ann, "deny") == ("decided", "denied")
@@ -243,26 +243,26 @@ async def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path: P
         assert (noted["result"], noted["note"]) == ("failed", "so")
         old = await people.submit("plain")
         await people.vote(old, people.ann)
-        people.hands.pass_by(service.policy_file.policy.approval_valid_s + 1)
+        people.clock.pass_by(service.policy_file.policy.approval_valid_s + 1)
         too_old = ("late", "the approval is too old to be used: ask again")
         assert said(await service.consume(old.id, agent, old.digest)) == too_old
         fresh = await people.submit("plain")
         await people.vote(fresh, people.ann)
-        people.hands.pass_by(service.policy_file.policy.approval_valid_s)
+        people.clock.pass_by(service.policy_file.policy.approval_valid_s)
         assert said(await service.consume(fresh.id, agent, fresh.digest)) == used
 
 
 async def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path: Path) -> None:
     with closing(People(tmp_path)) as people:
-        made = [await people.submit("plain") for _ in range(3)]
+        requests = [await people.submit("plain") for _ in range(3)]
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 0
-        people.hands.pass_by(made[0].timeout_seconds)
+        people.clock.pass_by(requests[0].timeout_seconds)
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 2
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 1
         more = [await people.submit("plain") for _ in range(3)]
         assert await people.service.change(lambda tx: decide.expire_all(tx, 2)) == 2
         assert await people.service.change(lambda tx: decide.expire_all(tx, 2)) == 1
-        ended = [people.service.get(one.id) for one in (*made, *more)]
+        ended = [people.service.get(one.id) for one in (*requests, *more)]
         assert {(one.status, one.resolved_by) for one in ended if one} == {("expired", "system:timeout")}
         reasons = [one.reason for one in ended if one]
         assert reasons == [""] * 3 + ["the service's clock was corrected"] * 3

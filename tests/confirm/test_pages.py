@@ -83,10 +83,10 @@ class Reader:
 
     def asks(self) -> tuple[str, str]:
         """Submit; the id and the digest."""
-        status, made = self.served.call("POST", "/confirm", ASK, role="submit")
-        assert status == 202, made
-        self._environ |= {"ID": made["id"], "DIGEST": made["digest"]}
-        return made["id"], made["digest"]
+        status, request = self.served.call("POST", "/confirm", ASK, role="submit")
+        assert status == 202, request
+        self._environ |= {"ID": request["id"], "DIGEST": request["digest"]}
+        return request["id"], request["digest"]
 
     def ready_for(self, line: str) -> str:
         """Bring about what a line is about, and give it with the numbers of this home."""
@@ -98,8 +98,10 @@ class Reader:
             body = {"digest": digest}
             assert self.served.call("POST", f"/confirm/{request_id}/consume", body, role="submit")[0] == 200
         if words[1:3] == ["confirm", "token"] and "ID" in words:
-            made = self.types("whet confirm token create --role audit --name eve; whet confirm token list")[1]
-            request_id = re.findall(r"^(\w{12})\b.*\beve\b", made, re.M)[-1]
+            listing = self.types(
+                "whet confirm token create --role audit --name eve; whet confirm token list"
+            )[1]
+            request_id = re.findall(r"^(\w{12})\b.*\beve\b", listing, re.M)[-1]
         if "away --end" in line:
             self.types("whet confirm away --stand-in bob --until 2w")
             (listed,) = self.served.call("GET", "/delegations", role="approve")[1]["delegations"]

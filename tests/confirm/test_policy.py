@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.confirm.running import SUBMIT, Running, ToolUse
+from tests.confirm.running import SUBMIT, ManualClock, Running
 from tests.support import each
 from whet.contract.errors import ConfigError
 from whet_confirm.names import action_key, is_high_risk
 from whet_confirm.policy import Facts, parse_path
 from whet_confirm.policy_file import PolicyFile, load_policy, parse_policy
-from whet_confirm.quorum import describe, is_met, parse_quorum
+from whet_confirm.quorum import describe
 
 NOON_MONDAY = 1_789_992_000.0  # 2026-09-21 12:00 UTC
 
@@ -36,7 +37,7 @@ def test_deny_wins_over_ask_and_ask_over_allow(tmp_path):
         tmp_path,
     )
     found = [rules.judge(facts(name)) for name in ("read", "deploy_y", "DEPLOY_X")]
-    assert [(one.effect, one.rule) for one in found] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
+    assert [(item.effect, item.rule) for item in found] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
 
 
 RESPELT = [
@@ -111,26 +112,6 @@ def test_yaml_says_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("condition", "details", "fits"),
-    [
-        ('"$.env" = "prod*"', {"env": "production"}, True),
-        ('"$.amount" = {gt = 100}', {"amount": True}, False),
-        ('"$.amount" = {ge = 1, lt = 5}', {"amount": 5}, False),
-        ('"$.items[*].name" = "db"', {"items": [{"name": "x"}, {"name": "db"}]}, True),
-        ('"$.force" = {exists = false}', {}, True),
-        ('"$.env" = ["a", "b"]', {"env": "b"}, True),
-        ('"$.amount" = {not = {gt = 100}}', {"amount": 100}, True),
-        ('"$.items[*]" = "db"', {"items": "db"}, False),
-        ('"items[0]" = 2', {"items": {"0": 2}}, False),
-        ('"$.a" = 1, "$.b" = 2', {"a": 1, "b": 2}, True),
-    ],
-)
-def test_conditions_on_details(tmp_path, condition, details, fits):
-    rules = policy(f'[[rules]]\neffect="deny"\ndetails = {{ {condition} }}\n', tmp_path)
-    assert (rules.judge(facts(details=details)).effect == "deny") is fits
-
-
-@pytest.mark.parametrize(
     ("line", "times", "fits"),
     [
         ('hours="09:00-18:00"', ("09:00", "12:00", "17:59"), True),
@@ -143,6 +124,7 @@ def test_conditions_on_details(tmp_path, condition, details, fits):
         ('hours="09:00-18:00"\ndays=["tue"]', ("12:00",), False),
         ('days=["sun", "Monday"]', ("00:00", "23:59"), True),
         ('days=["tue"]', ("00:00", "23:59"), False),
+        ('hours="00:00-24:00"\ndays=["tue"]', ("00:00", "12:00"), False),
         ('hours="10:00-10:00"', ("10:00",), False),
         ('hours="21:00-21:01"\ntimezone="Asia/Tokyo"', ("12:00",), True),
     ],
@@ -223,6 +205,7 @@ def test_a_broken_file_says_where(tmp_path, text, says):
         ("[*]", ("*",)),
         ("[3]", (3,)),
         ("$.*", ("*",)),
+        ("$[0]", (0,)),
         ("$['x'][\"y\"]", ("x", "y")),
     ],
 )
@@ -230,9 +213,15 @@ def test_paths(text, steps):
     assert parse_path(text) == steps
 
 
-@pytest.mark.parametrize("text", ["", "$", "$.", "a..b", "a[x]", "a[1", "a]", "$.a b[-1]"])
+@pytest.mark.parametrize("text", ["$.", "$..a", "a..b", "$.a[", "a[x]", "a[1", "a]", "$.a b[-1]"])
 def test_what_is_no_path(text):
-    with pytest.raises(ValueError, match=r"is not a path like|names nothing"):
+    with pytest.raises(ValueError, match="is not a path like"):
+        parse_path(text)
+
+
+@pytest.mark.parametrize("text", ["", "$"])
+def test_a_path_names_something(text):
+    with pytest.raises(ValueError, match=f"'{re.escape(text)}' names nothing"):
         parse_path(text)
 
 
@@ -289,18 +278,18 @@ escalate_to = "security"
 def ruled(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(RULES)
-    hands = ToolUse()
-    with Running(tmp_path, policy=path, hands=hands) as server:
-        yield server, path, hands
+    clock = ManualClock()
+    with Running(tmp_path, policy=path, clock=clock) as server:
+        yield server, path, clock
 
 
 def test_quorum_over_http(ruled):
     server, _, _ = ruled
     agent = server.client("submit", "agent")
     alice, bob, carol, dave = (server.client("approve", name) for name in ("alice", "bob", "carol", "dave"))
-    made = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
-    assert made["timeout_seconds"] == 7200
-    path = f"/confirm/{made['id']}"
+    request = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
+    assert request["timeout_seconds"] == 7200
+    path = f"/confirm/{request['id']}"
     assert dave.post(f"{path}/approve").status_code == 403
     first = alice.post(f"{path}/approve")
     assert first.status_code == 202 and first.json()["status"] == "pending" and first.json()["approvals"] == 1
@@ -318,18 +307,18 @@ def test_quorum_over_http(ruled):
 
 
 def test_review_time_and_named_approvers(ruled):
-    server, _, hands = ruled
+    server, _, clock = ruled
     agent, alice, bob = (
         server.client("submit", "agent"),
         server.client("approve", "alice"),
         server.client("approve", "bob"),
     )
-    made = agent.post("/confirm", json={"action": "slow", "description": "d"}).json()
-    assert bob.post(made["approve_url"]).status_code == 403
-    early = alice.post(made["approve_url"])
+    request = agent.post("/confirm", json={"action": "slow", "description": "d"}).json()
+    assert bob.post(request["approve_url"]).status_code == 403
+    early = alice.post(request["approve_url"])
     assert early.status_code == 425 and early.headers["retry-after"] == "5"
-    hands.pass_by(5)
-    assert alice.post(made["approve_url"]).status_code == 200
+    clock.pass_by(5)
+    assert alice.post(request["approve_url"]).status_code == 200
 
 
 def test_denied_by_policy_is_recorded(ruled):
@@ -341,16 +330,16 @@ def test_denied_by_policy_is_recorded(ruled):
 
 
 def test_nobody_answers_and_the_next_group_is_told_at_half_time(ruled):
-    server, _, hands = ruled
+    server, _, clock = ruled
     agent = server.client("submit", "agent")
-    made = agent.post("/confirm", json={"action": "up", "description": "d", "timeout_seconds": 100}).json()
-    hands.pass_by(49)
+    request = agent.post("/confirm", json={"action": "up", "description": "d", "timeout_seconds": 100}).json()
+    clock.pass_by(49)
     server.run(_tick(server))
     assert not server.rows("SELECT 1 FROM events WHERE kind = 'escalated'")
-    hands.pass_by(2)
+    clock.pass_by(2)
     server.run(_tick(server))
-    assert server.rows("SELECT request_id FROM events WHERE kind = 'escalated'") == [(made["id"],)]
-    assert agent.get(f"/confirm/{made['id']}").json()["escalated_at"]
+    assert server.rows("SELECT request_id FROM events WHERE kind = 'escalated'") == [(request["id"],)]
+    assert agent.get(f"/confirm/{request['id']}").json()["escalated_at"]
 
 
 async def _tick(server):
@@ -362,8 +351,8 @@ async def _tick(server):
 def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
     server, path, _ = ruled
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-    made = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
-    alice.post(made["approve_url"])
+    request = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
+    alice.post(request["approve_url"])
     before = server.service.policy_file.policy.version
     path.write_text("[[rules]\n")
     server.run(_tick(server))
@@ -374,25 +363,25 @@ def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
     after = server.service.policy_file.policy.version
     assert after != before and not server.service.policy_file.error
     # The plan changed, so the approval given under the old one is void.
-    assert alice.post(made["approve_url"]).json()["approvals"] == 1
-    assert server.client("approve", "bob").post(made["approve_url"]).status_code == 200
-    assert agent.get(f"/confirm/{made['id']}").json()["policy_version"] == after
+    assert alice.post(request["approve_url"]).json()["approvals"] == 1
+    assert server.client("approve", "bob").post(request["approve_url"]).status_code == 200
+    assert agent.get(f"/confirm/{request['id']}").json()["policy_version"] == after
     kinds = [row[0] for row in server.rows("SELECT kind FROM events")]
     assert "policy_broken" in kinds and "policy_changed" in kinds and "replanned" in kinds
 
 
 def test_whitelist_entries_end(tmp_path):
-    hands = ToolUse()
-    with Running(tmp_path, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, clock=clock) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         entry = {"action": "deploy", "principal": "agent", "session_key": "s1", "seconds": 60}
-        made = admin.post("/whitelist", json=entry).json()
+        added = admin.post("/whitelist", json=entry).json()
         assert agent.post("/confirm", json=SUBMIT).status_code == 202  # another session
         assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 200
-        hands.pass_by(61)
+        clock.pass_by(61)
         assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 202
-        assert admin.delete(f"/whitelist/{made['id']}").status_code == 200
-        assert admin.delete(f"/whitelist/{made['id']}").status_code == 404
+        assert admin.delete(f"/whitelist/{added['id']}").status_code == 200
+        assert admin.delete(f"/whitelist/{added['id']}").status_code == 404
         assert admin.post("/whitelist", json=entry | {"seconds": 90_000}).status_code == 400
         assert admin.post("/whitelist", json={"action": "a", "principal": "b"}).status_code == 400
 
@@ -406,20 +395,3 @@ def test_a_redacted_name_that_would_match_no_field_is_refused(name: str) -> None
 def test_redacted_names_may_have_wildcards() -> None:
     names = ("customer", "*_iban", "api-ke?")
     assert parse_policy(f"redact = {list(names)}\n", Path("policy.toml")).redact == names
-
-
-@pytest.mark.parametrize(
-    ("quorum", "people", "met"),
-    [
-        ("1", ["x"], True),
-        ("2", ["x"], False),
-        ("2 of ops", ["alice", "carol"], False),
-        ("2 of ops and 1 of security", ["alice", "bob", "carol"], True),
-        ("1 of ops and 1 of security", ["bob"], False),  # bob is in both, but sits once
-        ("1 of ops and 1 of security", ["bob", "alice"], True),
-        ("2 of ops and 1 of security or 1 of admins", ["root"], True),
-    ],
-)
-def test_quorums_need_distinct_people(quorum, people, met):
-    groups = {"ops": ("alice", "bob"), "security": ("carol", "bob"), "admins": ("root",)}
-    assert is_met(parse_quorum(quorum), people, groups) is met

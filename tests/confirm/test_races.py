@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.confirm.running import ToolUse
+from tests.confirm.running import ManualClock
 from whet_confirm import decide
 from whet_confirm.open import ServicePaths, open_service
 from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome
@@ -22,21 +22,21 @@ PEOPLE = [Caller(name, "approve") for name in ("ann", "bob", "carl")]
 AT_ONCE = 50
 
 
-async def race(service: ConfirmService, hands: ToolUse, dice: random.Random) -> Counter[str]:
+async def race(service: ConfirmService, clock: ManualClock, dice: random.Random) -> Counter[str]:
     """Let everybody at a few requests while their time runs out; gives how they ended."""
     requests: list[ConfirmRequest] = []
     for number in range(AT_ONCE):
-        made = await service.submit(AGENT, Submission(f"act{number}", "d", timeout_s=30))
-        assert made.request is not None
-        requests.append(made.request)
+        submitted = await service.submit(AGENT, Submission(f"act{number}", "d", timeout_s=30))
+        assert submitted.request is not None
+        requests.append(submitted.request)
     deadline_s = requests[0].expires_at
-    hands.pass_by(deadline_s - service.timeline.now_s() - 0.003)
+    clock.pass_by(deadline_s - service.timeline.now_s() - 0.003)
     outcomes: dict[str, list[RequestOutcome]] = {one.id: [] for one in requests}
 
     async def act(request: ConfirmRequest, who: Caller, verdict: Any) -> None:
         for _ in range(dice.randrange(12)):
             await asyncio.sleep(0)
-        hands.pass_by(0.001 * (dice.random() < 0.04))
+        clock.pass_by(0.001 * (dice.random() < 0.04))
         if verdict == "cancel":
             outcomes[request.id].append(await service.cancel(request.id, AGENT))
         else:
@@ -53,7 +53,7 @@ async def race(service: ConfirmService, hands: ToolUse, dice: random.Random) -> 
     ]
     dice.shuffle(acts)
     await asyncio.gather(*acts[: len(acts) // 2], sweep(), *acts[len(acts) // 2 :])
-    hands.pass_by(1)
+    clock.pass_by(1)
     while await service.change(lambda tx: decide.expire(tx, 100)):
         pass
     return Counter(ended(service, one, outcomes[one.id], deadline_s) for one in requests)
@@ -86,14 +86,14 @@ def run(folder: Path, rounds: int, seed: int) -> None:
     service = open_service(
         ServicePaths(folder / "c.db", folder / "confirm"), policy=None, limits=CallerLimits(10**9, 10**9)
     )
-    hands = ToolUse()
-    service.timeline = hands.timeline(service.timeline.now_s() + 1)
+    clock = ManualClock()
+    service.timeline = clock.timeline(service.timeline.now_s() + 1)
     found: Counter[str] = Counter()
 
     async def go() -> None:
         dice = random.Random(seed)
         for _ in range(rounds):
-            found.update(await race(service, hands, dice))
+            found.update(await race(service, clock, dice))
 
     asyncio.run(go())
     service.database.close()

@@ -162,9 +162,9 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> N
     assert database.read_now(lambda db: stand_ins.list_active(db, NOW_S)) == [second, third]
     assert database.read_now(lambda db: stand_ins.list_active(db, until)) == []
     assert database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S)) == {"ann": "Kim", "cat": "ben"}
-    here = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, but_of="KIM"))
+    here = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, except_for="KIM"))
     assert here == {"ann": "Kim", "cat": "ben"}
-    mine = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, but_of="Ann"))
+    mine = database.read_now(lambda db: stand_ins.stand_ins_by_key(db, NOW_S, except_for="Ann"))
     assert mine == {"ann": "", "cat": "ben"}, "nobody's stand-in decides on what that person asked for"
     assert database.read_now(lambda db: stand_ins.find_givers(db, "BEN", NOW_S)) == ["cat"]
     assert events(desk, "delegated") == [
@@ -176,7 +176,7 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> N
             change(desk, lambda tx, n=number, b=by, a=is_admin: stand_ins.end(tx, n, b, is_admin=a))
     change(desk, lambda tx: stand_ins.end(tx, third.id, "Cat", is_admin=False))
     change(desk, lambda tx: stand_ins.end(tx, second.id, "root", is_admin=True))
-    assert [one["id"] for one in events(desk, "delegation_ended")] == [first.id, third.id, second.id]
+    assert [event["id"] for event in events(desk, "delegation_ended")] == [first.id, third.id, second.id]
 
 
 def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(desk: Desk) -> None:
@@ -214,26 +214,28 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
 
 
 def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None:
-    made = [
+    entries = [
         change(
             desk, lambda tx, s=seconds: whitelist.add(tx, WhitelistRequest(" Read ", "*", "s1", s), "root")
         )
         for seconds in (1, 86_400)
     ]
-    assert [(one.action, one.principal, one.session_key, one.expires_at) for one in made] == [
+    assert [(entry.action, entry.principal, entry.session_key, entry.expires_at) for entry in entries] == [
         ("read", "*", "s1", NOW_S + 1),
         ("read", "*", "s1", NOW_S + 86_400),
     ]
-    change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
-    with pytest.raises(NotFound, match=f"there is no grant or whitelist entry {made[0].id} in force"):
-        change(desk, lambda tx: whitelist.remove(tx, made[0].id, "root"))
+    change(desk, lambda tx: whitelist.remove(tx, entries[0].id, "root"))
+    with pytest.raises(NotFound, match=f"there is no grant or whitelist entry {entries[0].id} in force"):
+        change(desk, lambda tx: whitelist.remove(tx, entries[0].id, "root"))
     found = desk.service.database.read_now(lambda db: whitelist.list_entries(db, NOW_S))
-    assert [(one.id, one.created_by, one.created_at, one.revoked_at, one.is_running) for one in found] == [
-        (made[1].id, "root", NOW_S, None, True),
-        (made[0].id, "root", NOW_S, NOW_S, False),
+    assert [
+        (item.id, item.created_by, item.created_at, item.revoked_at, item.is_running) for item in found
+    ] == [
+        (entries[1].id, "root", NOW_S, None, True),
+        (entries[0].id, "root", NOW_S, NOW_S, False),
     ]
-    assert [one["expires_at"] for one in events(desk, "whitelist_added")] == [NOW_S + 1, NOW_S + 86_400]
-    assert events(desk, "whitelist_removed") == [{"id": made[0].id}]
+    assert [event["expires_at"] for event in events(desk, "whitelist_added")] == [NOW_S + 1, NOW_S + 86_400]
+    assert events(desk, "whitelist_removed") == [{"id": entries[0].id}]
 
 
 # Beside.

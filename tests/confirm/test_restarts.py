@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import json
 import shutil
-import threading
 import time
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from tests.confirm.running import SUBMIT, Running, outside, touch
+from tests.confirm.test_waiting import Receiver
 from whet.contract.errors import ConfigError
 from whet.web.tokens import hash_secret
 from whet_confirm import audit
@@ -25,76 +23,76 @@ from whet_confirm.timeline import Timeline
 from whet_confirm.upkeep import notify_witnesses
 
 
-def opened(places: ServicePaths, **terms) -> ConfirmService:
-    return open_service(places, policy=None, limits=CallerLimits(), terms=StartTerms(**terms))
+def opened(paths: ServicePaths, **terms) -> ConfirmService:
+    return open_service(paths, policy=None, limits=CallerLimits(), terms=StartTerms(**terms))
 
 
 def used_approval(folder: Path) -> tuple[ServicePaths, dict]:
     with Running(folder) as server:
         agent, owner = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        owner.post(f"/confirm/{made['id']}/approve")
-        writer = outside(server.places)
+        request = agent.post("/confirm", json=SUBMIT).json()
+        owner.post(f"/confirm/{request['id']}/approve")
+        writer = outside(server.paths)
         writer.execute("VACUUM INTO ?", (str(folder / "older.db"),))
         writer.close()
-        used = agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
+        used = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
         assert used.status_code == 200
-    return server.places, made
+    return server.paths, request
 
 
-def roll_back(places: ServicePaths, folder: Path) -> None:
-    for path in places.database.parent.glob("confirmations.db*"):
+def roll_back(paths: ServicePaths, folder: Path) -> None:
+    for path in paths.database.parent.glob("confirmations.db*"):
         path.unlink()
-    shutil.copy(folder / "older.db", places.database)
+    shutil.copy(folder / "older.db", paths.database)
 
 
 @pytest.mark.parametrize("known_by", ["watermark", "checkpoints", "witness"])
 def test_an_older_copy_of_the_database_is_not_served(tmp_path: Path, known_by: str) -> None:
-    places, _ = used_approval(tmp_path)
-    roll_back(places, tmp_path)
+    paths, _ = used_approval(tmp_path)
+    roll_back(paths, tmp_path)
     witness = tmp_path / "elsewhere.jsonl"
     if known_by != "watermark":
-        (places.folder / "latest.json").unlink()
+        (paths.folder / "latest.json").unlink()
     if known_by == "witness":
-        places.checkpoints.rename(witness)
+        paths.checkpoints.rename(witness)
     with pytest.raises(ConfigError, match="older than it was") as caught:
-        opened(places, witnesses=(witness,) if witness.exists() else ())
+        opened(paths, witnesses=(witness,) if witness.exists() else ())
     assert "--accept-state" in caught.value.hint
 
 
 def test_a_restored_copy_is_served_once_somebody_says_why(tmp_path: Path) -> None:
-    places, _ = used_approval(tmp_path)
-    roll_back(places, tmp_path)
-    service = opened(places, why="restored after the disk died")
+    paths, _ = used_approval(tmp_path)
+    roll_back(paths, tmp_path)
+    service = opened(paths, why="restored after the disk died")
     told = [event for event in service.log.history() if event.kind == "state_accepted"]
     assert [json.loads(event.data)["why"] for event in told] == ["restored after the disk died"]
     report = service.database.read_now(lambda db: audit.verify(db, {service.key.id: service.key}))
     service.database.close()
     assert report.problems == ()
-    opened(places).database.close()
+    opened(paths).database.close()
 
 
 def test_another_history_of_the_same_length_is_not_served(tmp_path: Path) -> None:
-    places, _ = used_approval(tmp_path)
-    roll_back(places, tmp_path)
-    mark, checkpoints = (places.folder / "latest.json"), places.checkpoints.read_bytes()
+    paths, _ = used_approval(tmp_path)
+    roll_back(paths, tmp_path)
+    mark, checkpoints = (paths.folder / "latest.json"), paths.checkpoints.read_bytes()
     kept = mark.read_bytes()
     mark.unlink()
-    places.checkpoints.unlink()
-    service = opened(places)  # nothing is left that knows better
+    paths.checkpoints.unlink()
+    service = opened(paths)  # nothing is left that knows better
     for _ in range(20):
         service.database.write_now(lambda db: Tx(db, service.timeline.now_s(), service.key).record("login"))
     service.database.close()
     mark.write_bytes(kept)
-    places.checkpoints.write_bytes(checkpoints)
+    paths.checkpoints.write_bytes(checkpoints)
     with pytest.raises(ConfigError, match="another history"):
-        opened(places)
+        opened(paths)
 
 
 def test_a_run_that_was_killed_starts_again(tmp_path: Path) -> None:
-    places, _ = used_approval(tmp_path)
-    (places.folder / "latest.json").write_bytes(b"")
-    opened(places).database.close()
+    paths, _ = used_approval(tmp_path)
+    (paths.folder / "latest.json").write_bytes(b"")
+    opened(paths).database.close()
 
 
 FORGED_TOKEN = "INSERT INTO tokens VALUES ('t', x'00', 'mallory', 'approve', 1.0, NULL, NULL)"
@@ -106,28 +104,28 @@ FORGED_TOKEN = "INSERT INTO tokens VALUES ('t', x'00', 'mallory', 'approve', 1.0
      "UPDATE seals SET rows = rows + 1", "DELETE FROM events WHERE id = (SELECT max(id) FROM events)"],
 )  # fmt: skip
 def test_a_database_that_somebody_changed_is_not_served(tmp_path: Path, sql: str) -> None:
-    places, _ = used_approval(tmp_path)
-    touch(places, sql)
-    (places.folder / "latest.json").unlink()
+    paths, _ = used_approval(tmp_path)
+    touch(paths, sql)
+    (paths.folder / "latest.json").unlink()
     with pytest.raises(ConfigError, match="is not served"):
-        opened(places)
+        opened(paths)
 
 
 def test_a_foreign_token_decides_nothing_while_the_service_runs(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         agent = server.client("submit", "agent")
-        made = agent.post("/confirm", json=SUBMIT).json()
+        request = agent.post("/confirm", json=SUBMIT).json()
         secret = "wct_" + "A" * 43
-        writer = outside(server.places)
+        writer = outside(server.paths)
         writer.execute(
             "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)",
             (hash_secret(secret),),
         )
         writer.close()
         headers = {"authorization": f"Bearer {secret}"}
-        answer = agent.post(f"/confirm/{made['id']}/approve", headers=headers)
+        answer = agent.post(f"/confirm/{request['id']}/approve", headers=headers)
         assert answer.status_code == 503 and "tokens was changed" in answer.json()["error"]
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
 def test_a_forged_vote_meets_no_quorum(tmp_path: Path) -> None:
@@ -135,44 +133,44 @@ def test_a_forged_vote_meets_no_quorum(tmp_path: Path) -> None:
     policy.write_text('[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
     with Running(tmp_path, policy=policy) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.places, f"INSERT INTO votes VALUES ('{made['id']}', 'bob', 'approve', 1.0, '')")
-        answer = alice.post(f"/confirm/{made['id']}/approve")
+        request = agent.post("/confirm", json=SUBMIT).json()
+        touch(server.paths, f"INSERT INTO votes VALUES ('{request['id']}', 'bob', 'approve', 1.0, '')")
+        answer = alice.post(f"/confirm/{request['id']}/approve")
         assert answer.status_code == 409 and "bob" in answer.json()["error"], answer.text
-        assert agent.get(f"/confirm/{made['id']}").json()["status"] == "pending"
+        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
 @pytest.mark.parametrize("change", ['plan = \'{"rule":"x"}\'', "principal = 'x'", "description = 'harmless'"])
 def test_a_record_that_somebody_changed_can_t_be_approved(tmp_path: Path, change: str) -> None:
     with Running(tmp_path) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.places, f"UPDATE requests SET {change} WHERE id = '{made['id']}'")
-        answer = alice.post(f"/confirm/{made['id']}/approve")
+        request = agent.post("/confirm", json=SUBMIT).json()
+        touch(server.paths, f"UPDATE requests SET {change} WHERE id = '{request['id']}'")
+        answer = alice.post(f"/confirm/{request['id']}/approve")
         assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
 
 def test_an_approval_that_somebody_wrote_can_t_be_used(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         agent = server.client("submit", "agent")
-        made = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.places, f"UPDATE requests SET status = 'approved', resolved_at = {time.time()}")
-        answer = agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
+        request = agent.post("/confirm", json=SUBMIT).json()
+        touch(server.paths, f"UPDATE requests SET status = 'approved', resolved_at = {time.time()}")
+        answer = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
         assert answer.status_code == 409, answer.text
 
 
 def test_another_signing_key_is_not_taken_silently(tmp_path: Path) -> None:
-    places, _ = used_approval(tmp_path)
-    text = places.key.read_text()
-    places.key.write_text(text[:20] + ("A" if text[20] != "A" else "B") + text[21:])
+    paths, _ = used_approval(tmp_path)
+    text = paths.key.read_text()
+    paths.key.write_text(text[:20] + ("A" if text[20] != "A" else "B") + text[21:])
     with pytest.raises(ConfigError, match="signing key"):
-        opened(places)
+        opened(paths)
 
 
 YEAR_S = 366 * 86_400.0
 
 
-def year_ahead(places: ServicePaths, folder: Path) -> tuple[dict, dict, str]:
+def year_ahead(paths: ServicePaths, folder: Path) -> tuple[dict, dict, str]:
     """One run whose clock was a year ahead; gives a pending and an approved request, and a grant."""
     with Running(folder) as server:
         server.service.timeline = Timeline(wall=lambda: time.time() + YEAR_S)
@@ -185,8 +183,8 @@ def year_ahead(places: ServicePaths, folder: Path) -> tuple[dict, dict, str]:
 
 @pytest.mark.slow
 def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path: Path) -> None:
-    places = ServicePaths(tmp_path / "confirmations.db", tmp_path / "confirm")
-    pending, approved, grant = year_ahead(places, tmp_path)
+    paths = ServicePaths(tmp_path / "confirmations.db", tmp_path / "confirm")
+    pending, approved, grant = year_ahead(paths, tmp_path)
     with Running(tmp_path) as server:
         assert abs(server.service.timeline.now_s() - time.time()) < 60
         agent = server.client("submit", "agent")
@@ -206,7 +204,7 @@ def test_a_clock_that_is_set_back_a_little_revives_nothing(tmp_path: Path) -> No
     with Running(tmp_path) as server:
         server.service.timeline = Timeline(wall=lambda: time.time() + 1800)
         server.client("submit", "agent").post("/confirm", json=SUBMIT)
-    service = opened(server.places)
+    service = opened(server.paths)
     ahead_s = service.timeline.now_s() - time.time()
     service.database.close()
     assert 1700 < ahead_s < 1900
@@ -220,50 +218,32 @@ def test_a_leap_of_the_clock_within_a_run_moves_no_deadline() -> None:
     assert line.now_s() == 1_000_010.0
 
 
-class Keeper(http.server.BaseHTTPRequestHandler):
-    """A machine elsewhere that keeps what it is told."""
-
-    kept: ClassVar[list[dict]] = []
-    told = threading.Event()
-
-    def do_POST(self) -> None:
-        self.kept.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-        self.send_response(204)
-        self.end_headers()
-        self.told.set()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), Keeper) as keeper, Running(tmp_path) as server:
-        thread = threading.Thread(target=keeper.handle_request, daemon=True)
-        thread.start()
+    with Receiver() as receiver, Running(tmp_path) as server:
         server.run(server.service.change(lambda tx: tx.checkpoint()))
-        url = f"http://127.0.0.1:{keeper.server_port}/"
 
-        async def begin() -> object:
-            return asyncio.create_task(notify_witnesses(server.service, [url]))
+        async def tell() -> None:
+            task = asyncio.create_task(notify_witnesses(server.service, [receiver.url]))
+            async with asyncio.timeout(20):
+                while not receiver.got:
+                    await asyncio.sleep(0)
+            task.cancel()
 
-        task = server.run(begin())
-        assert Keeper.told.wait(20)
-        task.get_loop().call_soon_threadsafe(task.cancel)
-        thread.join(20)
-    row = Keeper.kept[0]["data"]
+        server.run(tell())
+    row = json.loads(receiver.got[0][1])["data"]
     mark = audit.Checkpoint(**row)
-    service = opened(server.places)
-    keys = audit.read_keys(server.places.public_key) | {service.key.id: service.key}
+    service = opened(server.paths)
+    keys = audit.read_keys(server.paths.public_key) | {service.key.id: service.key}
     report = service.database.read_now(lambda db: audit.verify(db, keys, [mark]))
     service.database.close()
     assert report.problems == () and mark.size > 0
 
 
 def test_a_state_that_was_taken_holds_no_sum_that_somebody_added(tmp_path: Path) -> None:
-    places = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
-    opened(places).database.close()
-    touch(places, "INSERT INTO seals VALUES ('more', 1, zeroblob(256))")
+    paths = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
+    opened(paths).database.close()
+    touch(paths, "INSERT INTO seals VALUES ('more', 1, zeroblob(256))")
     with pytest.raises(ConfigError, match="sums of the tables"):
-        opened(places)
-    opened(places, why="looked at").database.close()
-    opened(places).database.close()
+        opened(paths)
+    opened(paths, why="looked at").database.close()
+    opened(paths).database.close()

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.confirm.people import Desk, off
-from tests.confirm.running import Running, ToolUse, field_of
+from tests.confirm.running import ManualClock, Running, field_of
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from tests.support import each
 from whet.contract.errors import ConfigError
 from whet_confirm.commands.confirm import confirm
 from whet_confirm.commands.risk import read_risk
 from whet_confirm.policy_file import parse_policy
-from whet_confirm.running_grants import host_of
+from whet_confirm.running_grants import shared_host
 
 POLICY = """
 [groups]
@@ -45,8 +45,8 @@ FETCH = {"action": "tool:fetch", "details": {"url": "https://example.org/a"}, "s
 class Rig:
     """A service with a policy, a clock that a test moves, and an agent."""
 
-    def __init__(self, server: Running, hands: ToolUse, policy: Path) -> None:
-        self.server, self.hands, self.policy = server, hands, policy
+    def __init__(self, server: Running, clock: ManualClock, policy: Path) -> None:
+        self.server, self.clock, self.policy = server, clock, policy
         self.agent = server.client("submit", "agent")
         self.ann = server.client("approve", "ann")
 
@@ -74,11 +74,11 @@ class Rig:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    policy, hands = tmp_path / "policy.toml", ToolUse()
+    policy, clock = tmp_path / "policy.toml", ManualClock()
     policy.write_text(POLICY)
-    with Running(tmp_path, rate=1000, policy=policy, hands=hands) as server:
+    with Running(tmp_path, rate=1000, policy=policy, clock=clock) as server:
         server.service.risks.reader = read_risk
-        yield Rig(server, hands, policy)
+        yield Rig(server, clock, policy)
 
 
 def test_without_a_grant_each_call_is_asked_about(rig: Rig) -> None:
@@ -96,14 +96,14 @@ def test_an_hour_covers_the_action_of_that_principal_for_an_hour(rig: Rig) -> No
     assert rig.status(action="tool:other") == "pending"
     other = rig.server.client("submit", "other").post("/confirm", json={"description": "d", **FETCH})
     assert other.json()["status"] == "pending"
-    rig.hands.pass_by(3601)
+    rig.clock.pass_by(3601)
     assert rig.status() == "pending"
 
 
 def test_a_session_a_host_and_a_number_of_times_are_limits(rig: Rig) -> None:
     rig.grant("session")
     assert rig.status() == "auto_approved" and rig.status(session_key="s2") == "pending"
-    rig.hands.pass_by(7201)
+    rig.clock.pass_by(7201)
     rig.grant("host")
     for url, status in (
         ("https://example.org/z?q=1", "auto_approved"),
@@ -114,7 +114,7 @@ def test_a_session_a_host_and_a_number_of_times_are_limits(rig: Rig) -> None:
     ):
         assert rig.status(details={"url": url}) == status, url
     assert rig.status(details={"url": "https://example.org/", "to": "https://evil.example"}) == "pending"
-    rig.hands.pass_by(7201)
+    rig.clock.pass_by(7201)
     rig.grant("times:2")
     assert [rig.status() for _ in range(3)] == ["auto_approved", "auto_approved", "pending"]
 
@@ -297,7 +297,7 @@ async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None
     ],
 )
 def test_one_host_is_what_all_addresses_have(details: dict[str, Any], host: str) -> None:
-    assert host_of(details) == host
+    assert shared_host(details) == host
 
 
 @each(

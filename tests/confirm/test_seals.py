@@ -25,19 +25,19 @@ from whet_confirm.upkeep import Upkeep
 from whet_confirm.web.audit import AuditWatch
 
 
-def opened(places: ServicePaths, *, new_key: bool = False) -> ConfirmService:
-    return open_service(places, policy=None, limits=CallerLimits(), new_key=new_key)
+def opened(paths: ServicePaths, *, new_key: bool = False) -> ConfirmService:
+    return open_service(paths, policy=None, limits=CallerLimits(), new_key=new_key)
 
 
 def busy(folder: Path) -> tuple[ConfirmService, ServicePaths]:
     """A service in the midst of much to do: its last commit holds a code."""
-    places = ServicePaths(folder / "c.db", folder / "confirm")
-    service = opened(places)
+    paths = ServicePaths(folder / "c.db", folder / "confirm")
+    service = opened(paths)
     service.database.sealer.signed_at_s = math.inf  # no second passes here
     for name in ("alice", "bob"):
         add(service, name)
     assert not sealed(service).is_signed
-    return service, places
+    return service, paths
 
 
 def add(service: ConfirmService, name: str) -> None:
@@ -48,18 +48,18 @@ def add(service: ConfirmService, name: str) -> None:
 
 
 def sealed(service: ConfirmService) -> seals.Seal:
-    found = service.database.read_now(seals.stored_seal)
+    found = service.database.read_now(seals.read_seal)
     assert found is not None
     return found
 
 
-def died(places: ServicePaths, folder: Path) -> ServicePaths:
+def died(paths: ServicePaths, folder: Path) -> ServicePaths:
     """What is on disk where the service was killed, in another folder."""
     there = ServicePaths(folder / "c.db", folder / "confirm")
-    shutil.copytree(places.folder, there.folder)
+    shutil.copytree(paths.folder, there.folder)
     (there.folder / "latest.json").unlink()  # it names the other file
     for end in ("", "-wal"):
-        shutil.copy(f"{places.database}{end}", f"{there.database}{end}")
+        shutil.copy(f"{paths.database}{end}", f"{there.database}{end}")
     return there
 
 
@@ -76,8 +76,8 @@ def test_a_sum_of_rows_is_stored_as_it_always_was() -> None:
 
 
 def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> None:
-    places = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
-    service = opened(places)
+    paths = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
+    service = opened(paths)
     assert sealed(service).is_signed
     service.database.sealer.signed_at_s = -math.inf  # long ago
     add(service, "alice")
@@ -86,8 +86,8 @@ def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> Non
     add(service, "bob")
     assert not sealed(service).is_signed
     service.database.close()
-    db = apsw.Connection(str(places.database))
-    report = audit.verify(db, audit.read_keys(places.public_key))
+    db = apsw.Connection(str(paths.database))
+    report = audit.verify(db, audit.read_keys(paths.public_key))
     db.close()
     assert report.is_good, report.problems
 
@@ -128,8 +128,8 @@ def test_a_checkpoint_signs_its_commit(tmp_path: Path) -> None:
 
 
 def test_a_service_that_was_killed_goes_on_and_signs(tmp_path: Path) -> None:
-    service, places = busy(tmp_path / "one")
-    there = died(places, tmp_path)
+    service, paths = busy(tmp_path / "one")
+    there = died(paths, tmp_path)
     service.database.close()
     again = opened(there)
     assert sealed(again).is_signed and problems(again) == ()
@@ -137,8 +137,8 @@ def test_a_service_that_was_killed_goes_on_and_signs(tmp_path: Path) -> None:
 
 
 def test_a_new_key_believes_what_the_old_one_had_not_signed_yet(tmp_path: Path) -> None:
-    service, places = busy(tmp_path / "one")
-    there = died(places, tmp_path)
+    service, paths = busy(tmp_path / "one")
+    there = died(paths, tmp_path)
     service.database.close()
     again = opened(there, new_key=True)
     assert sealed(again).is_signed and sealed(again).signer != service.key.id
@@ -148,18 +148,18 @@ def test_a_new_key_believes_what_the_old_one_had_not_signed_yet(tmp_path: Path) 
 def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str = "") -> None:
     """Take a token's revocation away or add a holder, bring the sums up to date and seal it as it can be."""
     db.execute("UPDATE tokens SET role = 'admin' WHERE name = 'bob'")
-    made = apsw.Connection(":memory:")
-    made.execute("CREATE TABLE tokens (a, b, c, d, e, f, g)")
+    copy = apsw.Connection(":memory:")
+    copy.execute("CREATE TABLE tokens (a, b, c, d, e, f, g)")
     for row in db.execute("SELECT * FROM tokens"):
-        made.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    total = seals.sum_table(made, "tokens")
+        copy.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    total = seals.sum_table(copy, "tokens")
     db.execute("UPDATE seals SET rows = ?, sum = ? WHERE name = 'tokens'", (total.rows, total.blob))
     db.execute("UPDATE seal SET newer = NULL")  # both kept sums of tokens
     sums = {
         name: seals.RowSum(rows, int.from_bytes(blob, "little"))
         for name, rows, blob in db.execute("SELECT name, rows, sum FROM seals")
     }
-    state = seals.state_of({name: seals.piece(name, one) for name, one in sums.items()})
+    state = seals.hash_tables({name: seals.hash_sum(name, one) for name, one in sums.items()})
     size, head, old = db.execute("SELECT size, head, key_id FROM seal").fetchone()
     bare = seals.Seal(size, head, state, key_id or old, b"")
     values = (state, bare.key_id, code(bare.message))
@@ -197,8 +197,8 @@ def _gone(db: sqlite3.Connection) -> None:
 
 @pytest.mark.parametrize("way", FORGED)
 def test_who_has_the_database_without_the_key_forges_no_seal(tmp_path: Path, way: str) -> None:
-    service, places = busy(tmp_path / "one")
-    there = died(places, tmp_path)
+    service, paths = busy(tmp_path / "one")
+    there = died(paths, tmp_path)
     old = sealed(service)
     db = sqlite3.connect(there.database)
     FORGED[way](db, service.key.id, old.signature)
@@ -211,7 +211,7 @@ def test_who_has_the_database_without_the_key_forges_no_seal(tmp_path: Path, way
         assert not audit.verify(looked, {key.id: key}).is_good
     looked.close()
     # The same under a running service: its next write fails.
-    changed = sqlite3.connect(places.database)
+    changed = sqlite3.connect(paths.database)
     FORGED[way](changed, service.key.id, old.signature)
     changed.commit()
     changed.close()
@@ -222,12 +222,12 @@ def test_who_has_the_database_without_the_key_forges_no_seal(tmp_path: Path, way
 
 @pytest.mark.parametrize("end", ["vote", "revealed"])
 def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path: Path, end: str) -> None:
-    service, places = busy(tmp_path)
+    service, paths = busy(tmp_path)
     size, head = service.database.read_now(
         lambda db: db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone() or (0, b"")
     )
     fields = (size + 1, service.timeline.now_s(), end, "A" * 22, "alice", "agent", "{}")
-    db = sqlite3.connect(places.database)
+    db = sqlite3.connect(paths.database)
     db.execute(
         "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, event_hash(bytes(head), fields))
     )
@@ -242,8 +242,8 @@ def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path: Path
 
 @pytest.mark.parametrize("newer", [None, b"", b"x", b"\x80", "longer"])
 def test_sums_in_the_seal_itself_are_sealed_too(tmp_path: Path, newer: bytes | str | None) -> None:
-    service, places = busy(tmp_path / "one")
-    there = died(places, tmp_path)
+    service, paths = busy(tmp_path / "one")
+    there = died(paths, tmp_path)
     service.database.close()
     db = sqlite3.connect(there.database)
     ((had,),) = db.execute("SELECT newer FROM seal").fetchall()
@@ -259,14 +259,14 @@ def test_sums_in_the_seal_itself_are_sealed_too(tmp_path: Path, newer: bytes | s
 
 
 def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> None:
-    service, places = busy(tmp_path / "one")
+    service, paths = busy(tmp_path / "one")
     service.database.close()
     old = service.key
-    again = opened(places, new_key=True)
+    again = opened(paths, new_key=True)
     add(again, "carol")
     keys = {**again.public_keys, again.key.id: again.key}
     assert again.database.read_now(lambda db: audit.verify(db, keys)).problems == ()
-    db = sqlite3.connect(places.database)
+    db = sqlite3.connect(paths.database)
     _recoded(db, old.sign, old.id)
     db.commit()
     db.close()
@@ -276,29 +276,29 @@ def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> N
         add(again, "dora")
     again.database.close()
     with pytest.raises(ConfigError, match="not the one that sealed"):
-        opened(places)
+        opened(paths)
 
 
 @pytest.mark.slow
 def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -> None:
     with Running(tmp_path) as first:
         old = first.service.key.id
-    again = opened(first.places, new_key=True)
+    again = opened(first.paths, new_key=True)
     new = again.key.id
     again.database.close()
     with Running(tmp_path) as server:
         other = SigningKey.generate()
         found = server.run(AuditWatch(server.service).latest_check(is_asked=True))
         assert found.report.problems == () and found.report.checkpoints
-        touch(server.places, "INSERT INTO facts VALUES (?, ?)", f"key:{other.id}", other.text)
-        assert [one["kid"] for one in server.client().get("/keys").json()["keys"]] == [old, new]
+        touch(server.paths, "INSERT INTO facts VALUES (?, ?)", f"key:{other.id}", other.text)
+        assert [key["kid"] for key in server.client().get("/keys").json()["keys"]] == [old, new]
 
 
 def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:
-    service, places = busy(tmp_path)
+    service, paths = busy(tmp_path)
     old = sealed(service)
     add(service, "carol")
-    db = sqlite3.connect(places.database)
+    db = sqlite3.connect(paths.database)
     sql = "UPDATE seal SET size = ?, head = ?, state = ?, key_id = ?, signature = ?"
     db.execute(sql, (old.size, old.head, old.state, old.key_id, old.signature))
     db.commit()
@@ -311,13 +311,13 @@ def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:
 def test_the_code_is_of_the_whole_statement_and_of_the_private_half(tmp_path: Path) -> None:
     key, again = SigningKey(b"\1" * 32), SigningKey(b"\1" * 32)
     pieces = {"votes": b"v" * 32}
-    made = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
-    assert seals.seal_problem(made, {key.id: again}) == ""
+    seal = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
+    assert seals.seal_problem(seal, {key.id: again}) == ""
     for other in (
         seals.make_seal(8, b"h" * 32, pieces, key, is_signed=False),
         seals.make_seal(7, b"i" * 32, pieces, key, is_signed=False),
         seals.make_seal(7, b"h" * 32, {"votes": b"w" * 32}, key, is_signed=False),
         seals.make_seal(7, b"h" * 32, pieces, OTHER, is_signed=False),
     ):
-        assert other.signature != made.signature
-    assert "known" in seals.seal_problem(made, {})
+        assert other.signature != seal.signature
+    assert "known" in seals.seal_problem(seal, {})

@@ -80,27 +80,27 @@ def test_gate_paths_are_forbidden_also_through_links(tmp_path: Path, path: str, 
 
 def test_redaction_the_shapes_of_its_secrets_are_masked(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
-        secrets = [server.token("approve", "alice"), server.places.key.read_text().strip()]
+        secrets = [server.token("approve", "alice"), server.paths.key.read_text().strip()]
     for secret in secrets:
         for text in (secret, json.dumps({"out": secret}), f"x={secret};", f"https://h/?t={secret}"):
             assert secret not in mask(text)
 
 
-def attempts(server: Running, made: dict) -> list[tuple[str, httpx2.Response]]:
+def attempts(server: Running, request: dict) -> list[tuple[str, httpx2.Response]]:
     """Calls with what an agent has: its own token."""
     agent, other = server.client("submit", "agent"), server.client()
     made_up = {"authorization": "Bearer wct_" + "A" * 43}
     entry = {"action": "deploy", "principal": "*", "seconds": 60}
-    where = f"/confirm/{made['id']}"
+    where = f"/confirm/{request['id']}"
     return [
         ("its own token", agent.post(f"{where}/approve")),
         ("another name in the body", agent.post(f"{where}/approve", json={"approver": "alice (human)"})),
         ("no token", other.post(f"{where}/approve")),
         ("a made-up token", other.post(f"{where}/approve", headers=made_up)),
-        ("amending", agent.post(f"{where}/amend", json={"details": {}, "digest": made["digest"]})),
+        ("amending", agent.post(f"{where}/amend", json={"details": {}, "digest": request["digest"]})),
         ("the whitelist", agent.post("/whitelist", json=entry)),
-        ("using it unapproved", agent.post(f"{where}/consume", json={"digest": made["digest"]})),
-        ("the page's form", other.post(f"/r/{made['id']}/decide", data={"verdict": "approve"})),
+        ("using it unapproved", agent.post(f"{where}/consume", json={"digest": request["digest"]})),
+        ("the page's form", other.post(f"/r/{request['id']}/decide", data={"verdict": "approve"})),
         ("its token on the page", other.post("/login", data={"token": server.token("submit", "agent")})),
         ("an approve token of its name", server.client("approve", "agent").post(f"{where}/approve")),
     ]  # fmt: skip
@@ -108,10 +108,10 @@ def attempts(server: Running, made: dict) -> list[tuple[str, httpx2.Response]]:
 
 def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
-        answers = attempts(server, made)
+        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+        answers = attempts(server, request)
         assert [name for name, answer in answers if answer.status_code < 400] == []
-        assert server.stored(made["id"]).is_pending
+        assert server.stored(request["id"]).is_pending
     assert len(answers) + len(COMMANDS) + 2 >= 30
 
 
@@ -129,11 +129,11 @@ def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> 
         folder.mkdir()
         peers = find_peers([me], []) if role == "approve" else find_peers([], [me])
         with Running(folder, socket=folder / "api.sock", peers=peers) as server:
-            made = server.client("submit", "somebody").post("/confirm", json=SUBMIT).json()
+            request = server.client("submit", "somebody").post("/confirm", json=SUBMIT).json()
             with at_socket(folder / "api.sock") as client:
-                answer = client.post(f"/confirm/{made['id']}/approve")
+                answer = client.post(f"/confirm/{request['id']}/approve")
             assert (answer.status_code == 200) is may, answer.text
-            record = server.stored(made["id"])
+            record = server.stored(request["id"])
             assert record.is_pending is not may and (not may or record.resolved_by != "somebody")
 
 
@@ -154,9 +154,9 @@ def test_nobody_asks_and_decides() -> None:
 def test_files_nothing_of_the_service_can_be_read_by_others(tmp_path: Path) -> None:
     with Running(tmp_path) as server:
         server.client("submit", "agent").post("/confirm", json=SUBMIT)
-        files = [path for path in (server.places.database, *server.places.folder.iterdir()) if path.is_file()]
+        files = [path for path in (server.paths.database, *server.paths.folder.iterdir()) if path.is_file()]
         loose = [p.name for p in files if stat.S_IMODE(p.stat().st_mode) & 0o077 and p.name != "signing.pub"]
-        assert loose == [] and is_same_user(server.places.folder)
+        assert loose == [] and is_same_user(server.paths.folder)
 
 
 def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:

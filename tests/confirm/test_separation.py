@@ -45,13 +45,13 @@ class Target:
         self.server = server
         self.token = server.token("submit", "agent")
         owner = server.token("approve", "owner")
-        (server.places.folder / "approve.token").write_text(owner + "\n")
-        self.secrets = (owner, server.places.key.read_text().strip())
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
-        self.id, self.digest = str(made["id"]), str(made["digest"])
+        (server.paths.folder / "approve.token").write_text(owner + "\n")
+        self.secrets = (owner, server.paths.key.read_text().strip())
+        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
+        self.id, self.digest = str(request["id"]), str(request["digest"])
         self.variables = {
-            "ID": self.id, "DIGEST": self.digest, "TOKEN": self.token, "DB": str(server.places.database),
-            "WHET_HOME": str(server.places.database.parent), "API": str(server.port),
+            "ID": self.id, "DIGEST": self.digest, "TOKEN": self.token, "DB": str(server.paths.database),
+            "WHET_HOME": str(server.paths.database.parent), "API": str(server.port),
             "PAGE": str(server.page_port), "SOCK": str(socket), "PID": str(os.getpid()),
             "HOSTIP": "127.0.0.2", "PY": sys.executable,
         }  # fmt: skip
@@ -208,10 +208,10 @@ def attack(installed: tuple[str, str, str, Path], base: Mapping[str, str]) -> No
             shutil.chown(path, agent, agent)
         sock = Path(f"/run/{folder.name}") / "api.sock"
         ask = f"curl -s --unix-socket {sock} -H 'Content-Type: application/json' -d '{json.dumps(SUBMIT)}' http://localhost/confirm"
-        made = json.loads(shell(agent, ask, base, workspace))
-        assert made["status"] == "pending"
+        request = json.loads(shell(agent, ask, base, workspace))
+        assert request["status"] == "pending"
         known = {
-            **base, "ID": made["id"], "DIGEST": made["digest"], "TOKEN": "wct_" + "B" * 43,
+            **base, "ID": request["id"], "DIGEST": request["digest"], "TOKEN": "wct_" + "B" * 43,
             "DB": str(folder / "confirmations.db"), "WHET_HOME": str(folder), "SOCK": str(sock),
             "HOSTIP": "127.0.0.2", "WS": str(workspace), "OTHER": str(workspace / "other"),
             "PY": sys.executable, "HOME": str(workspace),
@@ -220,12 +220,12 @@ def attack(installed: tuple[str, str, str, Path], base: Mapping[str, str]) -> No
         got: dict[str, str] = {}
         for name, text in ATTEMPTS.items():
             said = shell(agent, text, known, workspace)
-            if key in said or (way := state(folder, made["id"])) != ("pending", 0, 0, 0):
+            if key in said or (way := state(folder, request["id"])) != ("pending", 0, 0, 0):
                 got[name] = f"a secret: {key in said}; {way}"
         assert got == {}
         yes = shell(
             approver,
-            f"curl -s --unix-socket {sock} -X POST http://localhost/confirm/{made['id']}/approve",
+            f"curl -s --unix-socket {sock} -X POST http://localhost/confirm/{request['id']}/approve",
             base,
             workspace,
         )

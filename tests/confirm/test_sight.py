@@ -16,8 +16,8 @@ from tests.confirm.running import Running, field_of
 from whet_confirm import sight
 from whet_confirm.commands.record_text import describe_request
 from whet_confirm.commands.risk import read_risk
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.notify.plain import format_body
-from whet_confirm.notify.telling import build_notice
 
 KEY = "sk-proj-abcdefghijklmnop1234"
 HIDING = [

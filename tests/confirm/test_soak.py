@@ -33,12 +33,12 @@ async def resolve(service: ConfirmService, count: int, *, leave: int = 0) -> Non
     """Submit `count` requests, 50 at a time, and deny all but the last `leave`."""
 
     async def one(number: int) -> None:
-        made = await service.submit(
+        request = await service.submit(
             AGENT, Submission(f"act{number % 5000}", "d", {"n": number}, timeout_s=3600)
         )
-        assert made.request is not None
+        assert request.request is not None
         if number < count - leave:
-            await service.decide(DecisionInput(made.request.id, "deny"), ALICE)
+            await service.decide(DecisionInput(request.request.id, "deny"), ALICE)
 
     for begin in range(0, count, 50):
         await asyncio.gather(*(one(number) for number in range(begin, min(begin + 50, count))))

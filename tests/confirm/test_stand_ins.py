@@ -48,8 +48,8 @@ def asked(server: Running, **changes: object) -> str:
 def test_a_stand_in_takes_the_seat_and_the_giver_has_none_meanwhile(server: Running) -> None:
     first = asked(server)
     assert server.people["bob"].post(f"{first}/approve").status_code == 403
-    made = away(server, "alice", "bob")
-    assert made.status_code == 201 and made.json()["stand_in"] == "bob"
+    delegation = away(server, "alice", "bob")
+    assert delegation.status_code == 201 and delegation.json()["stand_in"] == "bob"
     # Alice, her stand-in and nobody else are no two of ops: it is one seat.
     assert server.people["alice"].post(f"{first}/approve").status_code == 403
     assert server.people["bob"].post(f"{first}/approve").status_code == 202
@@ -85,20 +85,9 @@ def test_a_seat_is_not_handed_on_and_not_lent_for_ones_own_request(server: Runni
     assert server.people["bob"].post(f"/confirm/{own['id']}/approve").status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("stand_in", "seconds"),
-    [
-        ("alice", 60),
-        ("Alice", 60),
-        ("nobody", 60),
-        ("bob", -1),
-        ("bob", 0),
-        ("bob", 91 * 86_400),
-        ("bob", 1e300),
-    ],
-)
-def test_what_can_be_no_delegation(server: Running, stand_in: str, seconds: float) -> None:
-    assert away(server, "alice", stand_in, seconds).status_code == 400
+def test_a_delegation_ends_within_ninety_days_from_now(server: Running) -> None:
+    for seconds in (-1, 0, 91 * 86_400, 1e300):
+        assert away(server, "alice", "bob", seconds).status_code == 400, seconds
     assert server.people["alice"].get("/delegations").json()["delegations"] == []
 
 

@@ -105,7 +105,7 @@ def test_changes_and_patches_are_diffs_above_the_rest() -> None:
 def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole() -> None:
     before = "\n".join(str(number) for number in range(20))
     found = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
-    assert [one.text for one in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
+    assert [item.text for item in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
     lines = ["x"] * 2_000
     assert len(diff_lines("\n".join(lines), "\n".join([*lines[1:], "y"]), Disclosure())) < 20
     assert diff_lines("\n".join(lines), "\n".join([*lines, "y"]), Disclosure())[-1] == line("added", "y")
@@ -142,6 +142,12 @@ def test_a_text_is_cut_at_what_vendors_count(text: str, limit: int, kept: tuple[
     assert shown.one_line("a\nb", 300) == ("a⏎b", False) and shown.count_units("a😀") == 3
 
 
+@each("text", ["😀" * 900, "x" * 1_001, "x" * 300_000, "\u202e" * 900])
+def test_a_text_that_was_cut_fits_with_what_is_said_of_it(text: str) -> None:
+    kept, was_cut = shown.fit_text(text, 1_000)
+    assert was_cut and shown.count_units(kept) <= 1_000
+
+
 def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
     details = {"api-key": "x", "inner": [{"Password": "y", "n": {"odd": 1}}], "token": "", "key": 7}
     assert shown.redact(details, ("O?D",)) == {
@@ -159,7 +165,7 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
         == ["a part that has the shape of a key"]
         == shown.hidden_parts({}, (key,))
     )
-    long = ["what is too long to be shown at once"]
+    long = ["a text that is too long to be shown at once"]
     assert shown.hidden_parts({}, ("x y " * 5_000,)) == []
     assert shown.hidden_parts({}, ("x y " * 5_000 + "z",)) == long
     size = 200_000 - len(shown.format_json({"a": ""}))
@@ -177,7 +183,7 @@ def test_characters_that_hide_or_look_like_others_are_named() -> None:
     assert shown.unclear_warning(asked(description=signs[:5])) == f"{head}{', '.join(found[:5])}"
     turned = asked(action="\u05d0/1")
     assert shown.describe_unclear(turned)[-1].startswith("letters from right to left around digits or signs")
-    assert shown.unclear_warning(turned).endswith("as JSON it stands in the order that it has")
+    assert shown.unclear_warning(turned).endswith("the JSON shows the stored order")
     assert shown.format_editable({"a": "b"}) == '{\n  "a": "b"\n}' and "\\u202e" in shown.format_editable(
         {"a": "\u202e"}
     )
@@ -188,12 +194,13 @@ def test_characters_that_hide_or_look_like_others_are_named() -> None:
 
 def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> None:
     buttons = Buttons(b"k" * 32, "chat", ("too broad", "w" * 60, "not now", "fourth"))
-    made = buttons.make_buttons(notice(asked(id="r" * 22)))
-    assert [one.label for one in made] == ["✓ Approve", "✗ Deny", "✗ too broad", f"✗ {'w' * 38}", "✗ not now"]
-    assert [one.style for one in made] == ["good", "bad", "bad", "bad", "bad"]
-    assert all(len(one.data) <= 64 for one in made)
-    pressed = [buttons.parse_press(one.data) for one in made]
-    meanings = [buttons.meaning_of(one) for one in pressed if one is not None]
+    row = buttons.make_buttons(notice(asked(id="r" * 22)))
+    labels = ["✓ Approve", "✗ Deny", "✗ too broad", f"✗ {'w' * 38}", "✗ not now"]
+    assert [button.label for button in row] == labels
+    assert [button.style for button in row] == ["good", "bad", "bad", "bad", "bad"]
+    assert all(len(button.data) <= 64 for button in row)
+    pressed = [buttons.parse_press(button.data) for button in row]
+    meanings = [buttons.meaning_of(press) for press in pressed if press is not None]
     assert meanings == [
         PressMeaning("approve"),
         PressMeaning("deny"),
@@ -203,13 +210,13 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     ]
     first = pressed[0]
     assert first is not None and (first.verb, first.request_id, len(first.mac)) == ("a", "r" * 22, 22)
-    assert all(one is not None and buttons.is_ours(one, "d1") for one in pressed)
+    assert all(press is not None and buttons.is_ours(press, "d1") for press in pressed)
     assert not buttons.is_ours(first, "d2")
     for other in (Buttons(b"l" * 32, "chat"), Buttons(b"k" * 32, "other")):
         assert not other.is_ours(first, "d1")
     assert not buttons.is_ours(ButtonPress("d", "r" * 22, first.mac), "d1")
     hidden = buttons.make_buttons(notice(asked(plan=ApprovalPlan(needs_web=True))))
-    assert [one.label for one in hidden][:1] == ["✗ Deny"] and len(hidden) == 4
+    assert [button.label for button in hidden][:1] == ["✗ Deny"] and len(hidden) == 4
     assert buttons.make_buttons(notice(asked(status="denied"))) == []
 
 
@@ -245,15 +252,16 @@ def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
 
 
 def test_a_channel_is_left_alone_after_four_failures_for_longer_each_time() -> None:
-    breaker = Breaker()
+    breaker, now_s = Breaker(), 100.0
     for _ in range(3):
-        breaker.record_failure(100.0, "down")
-    assert not breaker.is_open and breaker.wait_s(100.0) == 0.0 and breaker.reason == "down"
+        breaker.record_failure(now_s, "down")
+    assert not breaker.is_open and breaker.wait_s(now_s) == 0.0 and breaker.reason == "down"
     waits: list[float] = []
     for _ in range(7):
-        breaker.record_failure(100.0, "still")
-        waits.append(breaker.wait_s(100.0))
-        breaker.open_until_s = 0.0
+        breaker.record_failure(now_s, "still")
+        waits.append(breaker.wait_s(now_s))
+        now_s += waits[-1]
+        assert breaker.wait_s(now_s) == 0.0
     assert waits == [15.0, 30.0, 60.0, 120.0, 240.0, 300.0, 300.0] and breaker.is_open
     breaker.record_success()
     assert (breaker.is_open, breaker.reason, breaker.wait_s(0.0)) == (False, "", 0.0)
@@ -405,7 +413,7 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
     }
     alarming = record(event("tampering", owner="", request_id=""))
     assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
-    assert [one["key"] for one in alarming["attributes"]] == [
+    assert [attribute["key"] for attribute in alarming["attributes"]] == [
         "event.name",
         "whet.confirm.event_id",
         "whet.confirm.hash",
@@ -438,7 +446,7 @@ def test_an_event_as_a_line_of_syslog() -> None:
 )
 def test_where_the_log_goes(address: str, kind: type, where: object) -> None:
     found = parse_destination(address, {})
-    assert isinstance(found, kind) and vars(found)["_where"] == where
+    assert isinstance(found, kind) and vars(found)["_address"] == where
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ escalate_to = "ops"
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
+def paths(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
     """A database with at least one row in each table."""
     folder = tmp_path_factory.mktemp("tables")
     (folder / "policy.toml").write_text(POLICY)
@@ -42,14 +42,16 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
                 "action": "deploy_shop" if number % 2 else "send_mail", "description": f"no {number}",
                 "details": {"n": number}, "callback_url": "http://203.0.113.1/hook", "accepts_edits": True,
             }  # fmt: skip
-            made = agent.post("/confirm", json=body, headers={"idempotency-key": f"k{number}"}).json()
-            alice.get(f"/confirm/{made['id']}")
-            alice.post(f"/confirm/{made['id']}/approve", json={"reason": "fine"})
+            request = agent.post("/confirm", json=body, headers={"idempotency-key": f"k{number}"}).json()
+            alice.get(f"/confirm/{request['id']}")
+            alice.post(f"/confirm/{request['id']}/approve", json={"reason": "fine"})
             if number % 3 == 1:
-                bob.post(f"/confirm/{made['id']}/approve")
+                bob.post(f"/confirm/{request['id']}/approve")
             if number % 2 == 0:
-                agent.post(f"/confirm/{made['id']}/consume", json={"digest": made["digest"]})
-                agent.post(f"/confirm/{made['id']}/report", json={"result": "executed", "note": "went well"})
+                agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
+                agent.post(
+                    f"/confirm/{request['id']}/report", json={"result": "executed", "note": "went well"}
+                )
 
         def more(tx: Tx) -> None:
             whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root")
@@ -73,14 +75,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
 
         server.run(server.service.change(more))
         assert "send_mail" in agent.get("/confirm").text
-    return server.places
+    return server.paths
 
 
-def look(path: Path, places: ServicePaths) -> audit.AuditReport:
+def look(path: Path, paths: ServicePaths) -> audit.AuditReport:
     with closing(apsw.Connection(str(path))) as db:
-        return audit.verify(
-            db, audit.read_keys(places.public_key), audit.read_checkpoints(places.checkpoints)
-        )
+        return audit.verify(db, audit.read_keys(paths.public_key), audit.read_checkpoints(paths.checkpoints))
 
 
 def tables(db: sqlite3.Connection) -> dict[str, list[tuple[str, str]]]:
@@ -102,10 +102,10 @@ def other(value: Any, kind: str, dice: random.Random) -> object:
     return text[:at] + dice.choice("xyz0") + text[at:]
 
 
-def quietly(change, places: ServicePaths, folder: Path) -> audit.AuditReport | None:
+def quietly(change, paths: ServicePaths, folder: Path) -> audit.AuditReport | None:
     """What `verify` says after a change from outside; None where SQLite did not take the change."""
     copy = folder / "copy.db"
-    shutil.copy(places.database, copy)
+    shutil.copy(paths.database, copy)
     db = sqlite3.connect(copy)
     try:
         schema = db.execute("PRAGMA schema_version").fetchone()
@@ -117,29 +117,29 @@ def quietly(change, places: ServicePaths, folder: Path) -> audit.AuditReport | N
         return None
     finally:
         db.close()
-    return look(copy, places)
+    return look(copy, paths)
 
 
-def test_nothing_is_wrong_at_first_and_no_table_is_empty(places: ServicePaths) -> None:
-    report = look(places.database, places)
+def test_nothing_is_wrong_at_first_and_no_table_is_empty(paths: ServicePaths) -> None:
+    report = look(paths.database, paths)
     assert report.problems == ()
-    db = sqlite3.connect(places.database)
+    db = sqlite3.connect(paths.database)
     empty = [name for name in tables(db) if not db.execute(f"SELECT count(*) FROM {name}").fetchone()[0]]
     db.close()
     assert empty == []
 
 
-def columns(places: ServicePaths) -> list[tuple[str, str, str]]:
-    db = sqlite3.connect(places.database)
+def columns(paths: ServicePaths) -> list[tuple[str, str, str]]:
+    db = sqlite3.connect(paths.database)
     found = [(table, name, kind) for table, those in tables(db).items() for name, kind in those]
     db.close()
     return found
 
 
 @pytest.mark.slow
-def test_any_column_of_any_table_that_is_changed_is_found(places: ServicePaths, tmp_path: Path) -> None:
+def test_any_column_of_any_table_that_is_changed_is_found(paths: ServicePaths, tmp_path: Path) -> None:
     dice, missed, count = random.Random(16), [], 0
-    for table, name, kind in columns(places):
+    for table, name, kind in columns(paths):
 
         def change(db: sqlite3.Connection, table: str = table, name: str = name, kind: str = kind) -> None:
             rows = db.execute(f"SELECT {name} FROM {table}").fetchall()
@@ -150,7 +150,7 @@ def test_any_column_of_any_table_that_is_changed_is_found(places: ServicePaths, 
             where = " AND ".join(f"{one} = ?" for one in keys)
             db.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (other(old, kind, dice), *key))
 
-        report = quietly(change, places, tmp_path)
+        report = quietly(change, paths, tmp_path)
         count += report is not None
         if report is not None and report.is_good:
             missed.append((table, name))
@@ -158,13 +158,13 @@ def test_any_column_of_any_table_that_is_changed_is_found(places: ServicePaths, 
 
 
 @pytest.mark.slow
-def test_any_row_that_is_taken_or_added_is_found(places: ServicePaths, tmp_path: Path) -> None:
+def test_any_row_that_is_taken_or_added_is_found(paths: ServicePaths, tmp_path: Path) -> None:
     missed = []
-    for table in dict.fromkeys(table for table, _, _ in columns(places)):
+    for table in dict.fromkeys(table for table, _, _ in columns(paths)):
         row = f"(SELECT rowid FROM {table} LIMIT 1)"
         for sql in (f"DELETE FROM {table}", f"DELETE FROM {table} WHERE rowid = {row}"):
             try:
-                report = quietly(lambda db, sql=sql: db.execute(sql), places, tmp_path)
+                report = quietly(lambda db, sql=sql: db.execute(sql), paths, tmp_path)
             except sqlite3.OperationalError:  # no rowid here
                 continue
             if report is not None and report.is_good:
@@ -187,13 +187,13 @@ def test_any_row_that_is_taken_or_added_is_found(places: ServicePaths, tmp_path:
         "DROP INDEX by_rate",
     )  # fmt: skip
     for sql in forged:
-        report = quietly(lambda db, sql=sql: db.execute(sql), places, tmp_path)
+        report = quietly(lambda db, sql=sql: db.execute(sql), paths, tmp_path)
         if report is None or report.is_good:
             missed.append(sql)
     assert not missed
 
 
-def test_a_log_that_was_chained_again_without_the_key_is_found(places: ServicePaths, tmp_path: Path) -> None:
+def test_a_log_that_was_chained_again_without_the_key_is_found(paths: ServicePaths, tmp_path: Path) -> None:
     """Whoever has the file and knows the format can chain events; only the key can seal them."""
 
     def change(db: sqlite3.Connection) -> None:
@@ -204,11 +204,11 @@ def test_a_log_that_was_chained_again_without_the_key_is_found(places: ServicePa
         db.execute("INSERT INTO events VALUES (?,?,?,?,?,?,?,?)", (*fields, event_hash(head, fields)))
         db.execute("UPDATE seal SET size = ?, head = ?", (size + 1, event_hash(head, fields)))
 
-    report = quietly(change, places, tmp_path)
+    report = quietly(change, paths, tmp_path)
     assert report is not None and not report.is_good
 
 
-def test_a_changed_record_is_named(places: ServicePaths, tmp_path: Path) -> None:
+def test_a_changed_record_is_named(paths: ServicePaths, tmp_path: Path) -> None:
     for column, value in (
         ("description", "x"),
         ("principal", "x"),
@@ -219,7 +219,7 @@ def test_a_changed_record_is_named(places: ServicePaths, tmp_path: Path) -> None
         def change(db: sqlite3.Connection, column: str = column, value: str = value) -> None:
             db.execute(f"UPDATE requests SET {column} = ? WHERE seq = 1", (value,))
 
-        report = quietly(change, places, tmp_path)
+        report = quietly(change, paths, tmp_path)
         assert report is not None and [line[:8] for line in report.problems] == ["request "], column
 
 
@@ -253,4 +253,4 @@ def test_the_sums_follow_every_kind_of_write(tmp_path: Path) -> None:
                 db.write_now(work)
             except ValueError:
                 continue
-    assert look(server.places.database, server.places).problems == ()
+    assert look(server.paths.database, server.paths).problems == ()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.people import Desk, off
-from tests.confirm.running import SUBMIT, Running, ToolUse, field_of, touch
+from tests.confirm.running import SUBMIT, ManualClock, Running, field_of, touch
 from tests.confirm.test_sight import page_of
 from whet.contract.errors import StoreCorrupt
 from whet_confirm import decide, recovery
@@ -38,13 +38,13 @@ JUNK = [
 ]
 
 
-def spoil(path: Path, request: ConfirmRequest, change: str) -> None:
+def spoil(path: Path, request_id: str, change: str) -> None:
     """Write to the database as another program."""
-    touch(ServicePaths(path, path.parent), f"UPDATE requests SET {change} WHERE id = ?", request.id)
+    touch(ServicePaths(path, path.parent), f"UPDATE requests SET {change} WHERE id = ?", request_id)
 
 
 def told_of(caplog: pytest.LogCaptureFixture, words: str = "is left out") -> list[str]:
-    errors = (one for one in caplog.records if one.levelno >= logging.WARNING)
+    errors = (record for record in caplog.records if record.levelno >= logging.WARNING)
     return [text for one in errors if words in (text := one.getMessage())]
 
 
@@ -61,7 +61,7 @@ async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(
     desk: Desk, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
     first, broken, last = [await desk.submit(f"action-{number}") for number in range(3)]
-    spoil(desk.service.database.path, broken, change)
+    spoil(desk.service.database.path, broken.id, change)
     with Receiver() as hook:
         async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
             await off(hook.wait, lambda: len(hook.got) >= 2, "the others")
@@ -79,7 +79,7 @@ async def test_without_channels_the_log_has_the_others(
     desk: Desk, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
     broken, good = await desk.submit("broken"), await desk.submit("good")
-    spoil(desk.service.database.path, broken, change)
+    spoil(desk.service.database.path, broken.id, change)
     async with desk.notifying():
         await desk.until(lambda: told_of(caplog, f"/r/{good.id}"), "the log")
 
@@ -90,7 +90,7 @@ async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
     secret = desk.token("ann")
     broken, good = await desk.submit("broken"), await desk.submit("good")
     path = desk.service.database.path
-    spoil(path, broken, """plan = '{"quorum":[[{"count":2}]]}'""")
+    spoil(path, broken.id, """plan = '{"quorum":[[{"count":2}]]}'""")
     touch(ServicePaths(path, path.parent), "INSERT INTO votes VALUES (?, 'x', 'junk', 1.0, '')", broken.id)
     with Receiver() as hook:
         async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
@@ -103,17 +103,16 @@ async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
 def test_a_list_and_its_pages_have_the_others(tmp_path: Path, change: str) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
-        broken = server.service.get(made[1])
-        assert broken is not None
-        spoil(server.places.database, broken, change)
+        request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
+        spoil(server.paths.database, request_ids[1], change)
         listed = agent.get("/confirm?limit=2").json()
-        assert [one["id"] for one in listed[shapes.RequestList.__struct_fields__[1]]] == [made[2], made[0]]
-        assert agent.get(f"/confirm/{made[1]}").status_code == 503
-        assert agent.get(f"/confirm/{made[0]}").status_code == 200
-        assert [one.id for one in server.service.list(RequestFilter(limit=1))] == [made[2]]
+        first, _, last = request_ids
+        assert [request["id"] for request in listed[shapes.RequestList.__struct_fields__[1]]] == [last, first]
+        assert agent.get(f"/confirm/{request_ids[1]}").status_code == 503
+        assert agent.get(f"/confirm/{request_ids[0]}").status_code == 200
+        assert [request.id for request in server.service.list(RequestFilter(limit=1))] == [last]
         more = RequestFilter(before_seq=3, limit=1)
-        assert [one.id for one in server.service.list(more)] == [made[0]]
+        assert [request.id for request in server.service.list(more)] == [first]
 
 
 PENDING = [one for one in JUNK if "expires_at" not in one]
@@ -123,34 +122,37 @@ PENDING = [one for one in JUNK if "expires_at" not in one]
 def test_the_deadlines_of_others_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
 ) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
-        broken = server.service.get(made[1])
-        assert broken is not None
-        spoil(server.places.database, broken, change)
-        hands.pass_by(4000.0)
+        request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
+        spoil(server.paths.database, request_ids[1], change)
+        clock.pass_by(4000.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
-        kinds = {one: [event.kind for event in log.history(request_id=one)] for one in made}
+        kinds = {
+            request_id: [event.kind for event in log.history(request_id=request_id)]
+            for request_id in request_ids
+        }
         # SQLite can't change a row with a text that is none; any other ends as they all do.
         ended = ["submitted"] if NO_TEXT in change else ["submitted", "expired"]
-        assert [kinds[one] for one in made] == [["submitted", "expired"], ended, ["submitted", "expired"]]
+        assert [kinds[request_id] for request_id in request_ids] == [
+            ["submitted", "expired"],
+            ended,
+            ["submitted", "expired"],
+        ]
 
 
 def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(tmp_path: Path) -> None:
-    hands = ToolUse()
-    with Running(tmp_path, upkeep=False, hands=hands) as server:
-        made = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
-        broken = server.service.get(made)
-        assert broken is not None
-        spoil(server.places.database, broken, "plan = 'junk'")
-        hands.pass_by(4000.0)
+    clock = ManualClock()
+    with Running(tmp_path, upkeep=False, clock=clock) as server:
+        request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        spoil(server.paths.database, request_id, "plan = 'junk'")
+        clock.pass_by(4000.0)
         assert server.run(server.service.change(lambda tx: decide.expire(tx, 9))) == 1
         keys = server.service.public_keys
         report = server.service.database.read_now(lambda db: verify(db, keys))
-        assert any(made in line and "altered" in line for line in report.problems), report.problems
+        assert any(request_id in line and "altered" in line for line in report.problems), report.problems
 
 
 @pytest.mark.parametrize("change", PENDING)
@@ -158,17 +160,15 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
     (tmp_path / "policy.toml").write_text(
         '[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
     )
-    hands = ToolUse()
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False, hands=hands) as server:
+    clock = ManualClock()
+    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False, clock=clock) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(2)]
-        broken = server.service.get(made[0])
-        assert broken is not None
-        spoil(server.places.database, broken, change)
-        hands.pass_by(200.0)
+        request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(2)]
+        spoil(server.paths.database, request_ids[0], change)
+        clock.pass_by(200.0)
         server.run(Upkeep(server.service).tick())
         log = server.service.log
-        kinds = [[event.kind for event in log.history(request_id=one)] for one in made]
+        kinds = [[event.kind for event in log.history(request_id=request_id)] for request_id in request_ids]
         assert kinds[1] == ["submitted", "escalated"]
         assert ("escalated" in kinds[0]) == (
             not change.startswith(("plan", "created_at")) and NO_TEXT not in change
@@ -183,12 +183,12 @@ async def test_a_start_with_a_corrected_clock_ends_all_that_can_be(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery, "BATCH", 2)
-    made = [await desk.submit(f"action-{number}") for number in range(5)]
-    spoil(desk.service.database.path, made[0], f"details = {NO_TEXT}")
-    spoil(desk.service.database.path, made[1], "plan = 'junk'")
+    requests = [await desk.submit(f"action-{number}") for number in range(5)]
+    spoil(desk.service.database.path, requests[0].id, f"details = {NO_TEXT}")
+    spoil(desk.service.database.path, requests[1].id, "plan = 'junk'")
     service = desk.service
     service.database.write_now(lambda db: recovery.correct_clock(Tx(db, time.time(), service.key), 9999.0))
-    ended = [desk.events(one)[-1] for one in made]
+    ended = [desk.events(request)[-1] for request in requests]
     assert ended == ["submitted", "expired", "expired", "expired", "expired"]
 
 
@@ -196,24 +196,22 @@ def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFi
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
         agent = server.client("submit", "agent")
         body = SUBMIT | {"callback_url": "http://127.0.0.1:9/hook"}
-        made = [agent.post("/confirm", json=body).json()["id"] for _ in range(2)]
-        for one in made:
-            assert agent.post(f"/confirm/{one}/cancel", json={}).status_code == 200
-        broken = server.service.get(made[0])
-        assert broken is not None
-        spoil(server.places.database, broken, f"principal = {NO_TEXT}")
+        request_ids = [agent.post("/confirm", json=body).json()["id"] for _ in range(2)]
+        for request_id in request_ids:
+            assert agent.post(f"/confirm/{request_id}/cancel", json={}).status_code == 200
+        spoil(server.paths.database, request_ids[0], f"principal = {NO_TEXT}")
         due: list[Any] = []
         callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
         callbacks.start_due(due.append)
-        assert [item.request_id for item in due] == [made[1]]
+        assert [item.request_id for item in due] == [request_ids[1]]
         assert len(told_of(caplog)) == 1
 
 
 async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> None:
-    made = await desk.submit()
-    spoil(desk.service.database.path, made, f"reason = {NO_TEXT}")
+    request = await desk.submit()
+    spoil(desk.service.database.path, request.id, f"reason = {NO_TEXT}")
     with pytest.raises(StoreCorrupt, match=r"a text in .* can't be read"):
-        desk.service.get(made.id)
+        desk.service.get(request.id)
     with pytest.raises(StoreCorrupt, match=r"a text in .* can't be read"):
         desk.service.database.read_now(lambda db: db.execute("SELECT reason FROM requests").fetchall())
 
@@ -222,21 +220,19 @@ async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> No
 def test_the_page_lets_decide_on_the_others(tmp_path: Path) -> None:
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
-        made = [agent.post("/confirm", json=SUBMIT).json() for _ in range(3)]
+        requests = [agent.post("/confirm", json=SUBMIT).json() for _ in range(3)]
         with page_of(server) as browser:
-            for one in made:
-                browser.get(f"/r/{one['id']}")
-            for one, change in zip(made, ("plan = 'junk'", "details = '{\"a\":1e999}'"), strict=False):
-                broken = server.service.get(one["id"])
-                assert broken is not None
-                spoil(server.places.database, broken, change)
-            assert made[2]["id"] in browser.get("/").text
+            for request in requests:
+                browser.get(f"/r/{request['id']}")
+            spoil(server.paths.database, requests[0]["id"], "plan = 'junk'")
+            spoil(server.paths.database, requests[1]["id"], "details = '{\"a\":1e999}'")
+            assert requests[2]["id"] in browser.get("/").text
             page = browser.get("/several").text
-            assert f'name="r.{made[2]["id"]}"' in page and f'name="r.{made[1]["id"]}"' not in page
+            assert f'name="r.{requests[2]["id"]}"' in page and f'name="r.{requests[1]["id"]}"' not in page
             csrf = field_of(page, "csrf")
-            ticked = {f"r.{one['id']}": one["digest"] for one in (made[0], made[2])}
+            ticked = {f"r.{one['id']}": one["digest"] for one in (requests[0], requests[2])}
             form = {"csrf": csrf, "verdict": "deny", "reason": "", **ticked}
             said = browser.post("/several", data=form, headers={"origin": str(browser.base_url).rstrip("/")})
             assert "Not decided: a request&#39;s plan" in said.text, said.text
-            found = server.service.get(made[2]["id"])
+            found = server.service.get(requests[2]["id"])
             assert found is not None and found.status == "denied"

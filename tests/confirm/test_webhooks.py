@@ -27,10 +27,10 @@ def silent(count: int) -> Iterator[list[socket.socket]]:
 def submit_many(server: Running, name: str, urls: list[str]) -> None:
     agent = server.client("submit", name)
     for number, url in enumerate(urls):
-        made = agent.post(
+        request = agent.post(
             "/confirm", json={"action": f"a{number}", "description": "d", "callback_url": url}
         ).json()
-        agent.post(f"/confirm/{made['id']}/cancel")
+        agent.post(f"/confirm/{request['id']}/cancel")
 
 
 def url_of(listener: socket.socket) -> str:

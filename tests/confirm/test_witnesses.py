@@ -29,7 +29,7 @@ async def test_a_witness_is_trusted_by_the_environments_certificate_and_by_no_ot
     async with listening(take, trust=trust) as port:
         witness = RemoteWitnesses([f"https://localhost:{port}/"])
         await witness.send({"size": 1})
-        assert not told and "is away" in caplog.text
+        assert not told and "can't be reached" in caplog.text
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
         await witness.send({"size": 1})
         assert not told and "the certificates can't be read" in caplog.text

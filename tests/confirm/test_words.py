@@ -12,8 +12,8 @@ from whet.contract.channels import MessageCard
 from whet_confirm.notify.chat import build_card
 from whet_confirm.notify.deliveries import LOG, NotifyDelivery
 from whet_confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_lines
+from whet_confirm.notify.notice_text import build_notice, clock_time
 from whet_confirm.notify.presses import format_reply
-from whet_confirm.notify.telling import build_notice, clock_time
 from whet_confirm.policy import ConfirmPolicy
 from whet_confirm.records import (
     BY_TIMEOUT,
@@ -29,12 +29,12 @@ from whet_confirm.risk import RiskReading
 from whet_confirm.sight import UNASSESSED, Assessment
 from whet_confirm.web.view import (
     Viewer,
-    barrier,
+    build_request_card,
+    build_request_detail,
     describe_event,
+    find_barrier,
     format_duration,
     format_moment,
-    request_card,
-    request_detail,
     unseen_parts,
 )
 
@@ -43,7 +43,7 @@ TWO = ApprovalPlan("two", ((ApprovalNeed(2, "ops"),),), approvers=())
 
 
 def asked(**more: Any) -> ConfirmRequest:
-    made = ConfirmRequest(
+    request = ConfirmRequest(
         seq=1,
         id="r1",
         action="deploy",
@@ -63,7 +63,7 @@ def asked(**more: Any) -> ConfirmRequest:
         plan=ApprovalPlan("usual"),
         policy_version="1",
     )
-    return msgspec.structs.replace(made, **more)
+    return msgspec.structs.replace(request, **more)
 
 
 def ended(status: str = "approved", **more: Any) -> ConfirmRequest:
@@ -79,7 +79,7 @@ def test_times_and_spans_are_written_for_people() -> None:
 
 
 def test_a_request_stands_in_a_list_with_its_times() -> None:
-    assert request_card(asked(action="a" * 200, requester="b\nc"), AT + 100) == {
+    assert build_request_card(asked(action="a" * 200, requester="b\nc"), AT + 100) == {
         "id": "r1",
         "action": "a" * 76 + "\n[... cut, 200 characters in all]",
         "requester": "b⏎c",
@@ -99,14 +99,14 @@ def test_a_request_stands_in_a_list_with_its_times() -> None:
         "resolved_by": "",
         "created": "2026-11-26 08:00:00 UTC",
     }
-    long = request_card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
+    long = build_request_card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
     assert {name: len(long[name].split("\n")[0]) for name in ("requester", "principal", "summary")} == {
         "requester": 16, "principal": 16, "summary": 116,
     }  # fmt: skip
-    over = request_card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
+    over = build_request_card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
     assert (over["left_s"], over["timeout_s"], over["resolved_by"]) == (0.0, 1.0, "")
     assert (over["status_word"], over["resolved"]) == ("Expired", "2026-11-26 08:01:00 UTC")
-    assert request_card(ended(), AT)["resolved_by"] == "ann"
+    assert build_request_card(ended(), AT)["resolved_by"] == "ann"
 
 
 def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
@@ -134,7 +134,7 @@ def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
     ],
 )
 def test_who_may_not_decide_is_told_why(request_: ConfirmRequest, who: Viewer, why: str) -> None:
-    assert barrier(request_, who) == why
+    assert find_barrier(request_, who) == why
 
 
 def page(request: ConfirmRequest, who: Viewer, votes: list[Vote] | None = None) -> dict[str, Any]:
@@ -143,13 +143,13 @@ def page(request: ConfirmRequest, who: Viewer, votes: list[Vote] | None = None) 
         NotifyDelivery(2, 1, "submitted", "r1", LOG, "sent", 1, AT, "", "", AT),
         NotifyDelivery(3, 1, "submitted", "r1", "mail", "odd", 1, AT, "", "", AT),
     ]
-    return request_detail(request, who, Assessment(tuple(votes or ())), told, [])
+    return build_request_detail(request, who, Assessment(tuple(votes or ())), told, [])
 
 
 def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
     plan = msgspec.structs.replace(TWO, min_review_s=30.0, needs_factor=True)
     votes = [Vote("r1", "ben", "deny", AT, "no\u202e"), Vote("r1", "ann", "approve", AT)]
-    found = page(asked(plan=plan, accepts_edits=True), viewer(seen_at=AT + 90), votes)
+    found = page(asked(plan=plan, accepts_edits=True), viewer(viewed_at_s=AT + 90), votes)
     assert (found["rule"], found["needs"], found["is_quorum"]) == ("two", "2 of ops", True)
     assert (found["my_vote"], found["min_review_s"], found["review_left_s"]) == ("approve", 30.0, 20.0)
     assert (found["needs_code"], found["needs_passkey"], found["accepts_edits"]) == (True, False, True)
@@ -158,7 +158,7 @@ def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
         {"name": "ben", "verdict": "denied", "at": at, "reason": "no<U+202E>"},
         {"name": "ann", "verdict": "approved", "at": at, "reason": ""},
     ]
-    assert [(*row.values(),) for row in found["told"]] == [
+    assert [(*row.values(),) for row in found["deliveries"]] == [
         ("chat", "submitted", at, "queued", "being sent", "x<U+202E>", 2),
         (LOG, "submitted", at, "dead", "no channel reached a person; only the log has it", "", 1),
         ("mail", "submitted", at, "odd", "odd", "", 1),
@@ -169,7 +169,7 @@ def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
     assert (plain["is_quorum"], plain["my_vote"], plain["review_left_s"]) == (False, "", 0.0)
     fresh = page(asked(plan=plan), viewer())
     assert fresh["review_left_s"] == 30.0
-    over = page(ended(plan=plan), viewer(seen_at=AT))
+    over = page(ended(plan=plan), viewer(viewed_at_s=AT))
     assert (over["needs_code"], over["needs_passkey"], over["review_left_s"]) == (False, False, 0.0)
 
 
@@ -188,7 +188,7 @@ def test_what_is_hidden_is_named_until_this_person_has_had_it_shown() -> None:
 def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
     edited = asked(original_json='{"path":"b"}', edited_by="ben")
     found = page(edited, viewer())
-    changed = [(one.kind, one.text) for one in found["edits"] if one.kind in ("added", "removed")]
+    changed = [(edit.kind, edit.text) for edit in found["edits"] if edit.kind in ("added", "removed")]
     assert changed == [("removed", '  "path": "b"'), ("added", '  "path": "a"')]
     assert found["edited_by"] == "ben"
     assert page(asked(original_json='{"path":"a"}'), viewer())["edits"] == ()

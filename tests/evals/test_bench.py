@@ -71,7 +71,7 @@ def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
     locomo(tmp_path)
     first, second = load_benchmark("locomo", tmp_path).cases
     assert (first.is_tuned, second.is_tuned) == (True, False)
-    assert [(one.evidence, one.kind, one.answer) for one in first.questions] == [
+    assert [(question.evidence, question.kind, question.answer) for question in first.questions] == [
         ((frozenset(["D1:2"]),), "4", "lake"),
         ((frozenset(["D1:4"]),), "1", ""),
         ((), "5", None),
@@ -85,10 +85,10 @@ def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
 def test_the_search_finds_a_stem_that_plain_bm25_does_not(tmp_path: Path, clock: FixedClock) -> None:
     locomo(tmp_path)
     card = bench.run(load_benchmark("locomo", tmp_path), 1, clock, "1", lambda *_: None)
-    arms = {(one.arm, one.part): one for one in card.arms}
+    arms = {(arm.arm, arm.part): arm for arm in card.arms}
     assert arms["search", "all"].questions == 4
     assert arms["search", "all"].recall.estimate > arms["bm25", "all"].recall.estimate
-    assert {one.part for one in card.gaps} == {"all", "tuned on", "held out"}
+    assert {gap.part for gap in card.gaps} == {"all", "tuned on", "held out"}
     assert card == bench.run(load_benchmark("locomo", tmp_path), 1, clock, "1", lambda *_: None)
 
 
@@ -132,7 +132,7 @@ def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(
     data = load_benchmark("longmemeval-v2", tmp_path)
     [case] = data.cases
     assert [session.messages[0].text for session in case.sessions] == ["Order 1", "Order 2"]
-    assert [one.evidence for one in case.questions] == [
+    assert [question.evidence for question in case.questions] == [
         (frozenset(["0:2"]), frozenset(["0:2"])),
         (frozenset(["0:1", "1:1"]),),
     ], "a letter and words that stand nowhere are left out"

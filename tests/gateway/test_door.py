@@ -213,7 +213,7 @@ async def test_a_confirmation_service_with_a_broken_package_tells_the_others(
             await off(telegram.message)
             dead = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
             assert [d.channel for d in dead] == ["absent"]
-            await desk.until(lambda: len([s for s in notifier.states() if s.deaf]) == 2)
+            await desk.until(lambda: len([s for s in notifier.states() if s.listen_error]) == 2)
             failed = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "failed"])
             assert failed[0].error == "its code failed (KeyError: 'no send today')"
 

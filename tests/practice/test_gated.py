@@ -15,8 +15,8 @@ from whet_lab.practice.gated_facts import (
     Task,
     draw,
     find_claims,
-    find_done,
     find_statements,
+    find_successful_commands,
 )
 from whet_lab.practice.gated_model import GatedModel, Habits
 from whet_lab.practice.script import ScriptedReply
@@ -156,7 +156,7 @@ def test_a_review_copies_what_a_page_plants_and_invents_at_times() -> None:
 def test_claims_are_statements_and_what_worked_in_order() -> None:
     text = f"{FactStatement('shipit', 'flag', '--ack').text}\n{OK}\n"
     assert find_claims(text) == [FactStatement("shipit", "flag", "--ack"), FLAG, HOST]
-    assert find_done(f"{OK} and more") == []
+    assert find_successful_commands(f"{OK} and more") == []
 
 
 ORDER = FactStatement("shipit", "before", "freeze")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.confirm.people import AGENT
 from tests.confirm.process import SERVE, Served
-from tests.confirm.running import ToolUse
+from tests.confirm.running import ManualClock
 from tests.confirm.test_races import race
 from tests.support import wait_until
 from whet.config.paths import Home
@@ -43,11 +43,11 @@ def where(url: str, tmp_path: Path) -> ServicePaths:
 
 
 @contextmanager
-def opened(where: ServicePaths, hands: ToolUse | None = None) -> Iterator[ConfirmService]:
+def opened(where: ServicePaths, clock: ManualClock | None = None) -> Iterator[ConfirmService]:
     service = open_service(where, policy=None, limits=CallerLimits(10**9, 10**9))
     try:
-        if hands is not None:
-            service.timeline = hands.timeline(service.timeline.now_s() + 1)
+        if clock is not None:
+            service.timeline = clock.timeline(service.timeline.now_s() + 1)
         yield service
     finally:
         service.database.close()
@@ -60,9 +60,9 @@ def verified(service: ConfirmService, where: ServicePaths) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_at_the_deadline_one_of_them_ends_it(where):
-    hands = ToolUse()
-    with opened(where, hands) as service:
-        found = asyncio.run(race(service, hands, random.Random(1)))
+    clock = ManualClock()
+    with opened(where, clock) as service:
+        found = asyncio.run(race(service, clock, random.Random(1)))
         assert found.total() == 50 and verified(service, where) == ()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.confirm.running import ToolUse
+from tests.confirm.running import ManualClock
 from tests.confirm.test_races import race
 from tests.late import Late
 from tests.support import wait_until
@@ -92,9 +92,9 @@ def test_a_role_with_more_rights_than_it_needs_is_named(granted, tmp_path, caplo
         db.keep_claims()
     assert caplog.text.count("owns the tables") == 1 and "reads tables of other schemas" in caplog.text
     caplog.clear()
-    with opened_service(service_paths(Home(tmp_path / "confirm"), confirm_url), ToolUse()):
+    with opened_service(service_paths(Home(tmp_path / "confirm"), confirm_url), ManualClock()):
         assert caplog.text == ""
-    with opened_service(service_paths(Home(tmp_path / "confirm"), url), ToolUse()):
+    with opened_service(service_paths(Home(tmp_path / "confirm"), url), ManualClock()):
         assert "_confirm, which does not" in caplog.text
     with PracticeServer() as server:
         given = environment(url, tmp_path / "home", server, "practice")
@@ -105,9 +105,9 @@ def test_a_role_with_more_rights_than_it_needs_is_named(granted, tmp_path, caplo
 def test_the_confirmation_service_decides_with_a_role_of_its_own(granted, tmp_path):
     confirm_url = as_role(granted[0], "confirm")
     where = service_paths(Home(tmp_path / "home"), confirm_url)
-    hands = ToolUse()
-    with opened_service(where, hands) as service:
-        assert asyncio.run(race(service, hands, random.Random(1))).total() == 50
+    clock = ManualClock()
+    with opened_service(where, clock) as service:
+        assert asyncio.run(race(service, clock, random.Random(1))).total() == 50
         assert verified(service, where) == ()
     refused(
         confirm_url,

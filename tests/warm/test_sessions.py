@@ -72,7 +72,7 @@ def settings(server: PracticeServer, wire: str = "chat_completions", **flags: ob
 
 
 async def opened(depot: Depot, home: Home, chosen) -> App:
-    return await App.start(home, chosen, {}, NobodyPresent(), depot.place)
+    return await App.start(home, chosen, {}, NobodyPresent(), depot.path)
 
 
 async def say(session: Session, text: str) -> tuple[TurnEnd, list[str]]:
@@ -280,7 +280,7 @@ def test_the_evaluation_by_command(
         }
         for n in (31, 32)
     ]
-    shutil.copytree(depot.place, tmp_path / "depot")
+    shutil.copytree(depot.path, tmp_path / "depot")
     tasks.write_text(json.dumps({"tasks": rows}))
     arguments = ["--template", NAME, "--tasks", str(tasks), "--repeats", "1", "--json"]
     before = home.database.read_bytes()
@@ -321,7 +321,7 @@ async def test_the_tool_builds_lists_loads_for_the_next_session_and_deletes(
     app = await opened(depot, depot.home, settings(server))
     tool = app.services.tools.by_name["warm_session"]
     asked = await app.new_session()
-    ctx = ToolContext(asked.id, "t", "c", depot.place, lambda text: None, lambda q, c: None)  # type: ignore[arg-type, return-value]
+    ctx = ToolContext(asked.id, "t", "c", depot.path, lambda text: None, lambda q, c: None)  # type: ignore[arg-type, return-value]
 
     async def act(**arguments: Any) -> dict[str, Any]:
         return json.loads((await tool.run(ctx, arguments)).text)

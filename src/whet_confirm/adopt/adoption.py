@@ -1,8 +1,7 @@
-"""Write an agent's setting into its own file, check it, and take it back.
+"""Writes the hook into an agent's own settings file, checks it, and removes it again.
 
-A record in Whet's home keeps the text that was inserted, so that removal restores every byte, whatever else
-the file's owner has changed since. If the agent has rewritten the file in another format, the setting alone
-is removed and the rest keeps its values.
+A record in Whet's home holds the inserted text, so that removal restores every byte, whatever else the file's
+owner has changed since. If the agent has reformatted the file, only the setting's values are removed.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ _MARK = "confirm hook"
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """What was written: the file, the inserted text, and the command. `is_new`: the file did not exist.
+    """A written setting: the file, the inserted text (`piece`), and the command.
 
-    `earlier_piece` is the text that `piece` replaces, which is still there if the update was interrupted.
+    `is_new` means that the file did not exist. `earlier_piece` is the text that `piece` replaces; the file
+    still contains it if the update was interrupted.
     """
 
     path: str
@@ -39,7 +39,10 @@ class _Record(msgspec.Struct, frozen=True):
 
     def find_piece(self, text: str) -> str:
         """Return the inserted text if the file's text contains it, or an empty string."""
-        return next((piece for piece in (self.piece, self.earlier_piece) if piece and piece in text), "")
+        for piece in (self.piece, self.earlier_piece):
+            if piece and piece in text:
+                return piece
+        return ""
 
 
 class Adoption:
@@ -99,7 +102,7 @@ class Adoption:
         return insertion.text, insertion.piece
 
     def remove(self) -> bool:
-        """Take the setting back. Returns whether every byte that is left is the owner's.
+        """Remove the setting. Returns whether the owner's bytes are all unchanged.
 
         Raises NotFound if there is no setting.
         """
@@ -117,7 +120,7 @@ class Adoption:
         return is_exact
 
     def _take_out(self, text: str, record: _Record) -> tuple[str, bool]:
-        """Return the text without the setting, and whether every byte that is left is the owner's."""
+        """Return the text without the setting, and whether the owner's bytes are all unchanged."""
         piece = record.find_piece(text)
         before = text.replace(piece, "", 1)
         if piece and self._is_sound(before):
@@ -125,7 +128,7 @@ class Adoption:
         return self._remove_entries(text, record.command), False
 
     def find_problems(self, command: HookCommand) -> Iterator[str]:
-        """Yield why calls would not be held, as far as the agent's files show it."""
+        """Yield the problems in the agent's files because of which its calls would not wait."""
         yield from dict.fromkeys(self._list_problems(command))
 
     def _list_problems(self, command: HookCommand) -> Iterator[str]:
@@ -146,7 +149,7 @@ class Adoption:
                     yield f"{path} turns all hooks off ({'.'.join(switch.keys)})"
 
     def _find_setting_problem(self, command: HookCommand) -> Iterator[str]:
-        """Yield why the hook is not in force. Raises ConfigError if a file can't be read."""
+        """Yield the reason why the hook is not active. Raises ConfigError if a file can't be read."""
         record, keys = self._read_record(), self.agent.keys
         if not keys:
             if not record or record.piece not in (read_small(self.path) or ""):
@@ -173,8 +176,10 @@ class Adoption:
             raise ConfigError(f"{path} can't be read: {error}") from error
 
     def _parse(self, text: str) -> object:
-        """Return the settings in a JSON text; an empty dict if it is blank. Raises ValueError,
-        RecursionError."""
+        """Return the settings in a JSON text; an empty dict if it is blank.
+
+        Raises ValueError, RecursionError.
+        """
         plain = blank_comments(text) if self.agent.has_comments else text
         return json.loads(plain) if plain.strip() else {}
 

@@ -1,7 +1,8 @@
-"""The agents that `whet confirm adopt` knows: where their setting is, and how it looks.
+"""The agents that `whet confirm adopt` supports, with the location and format of each one's setting.
 
-Each was tried with the program itself, except Cursor's, which follows its documentation. Agents run a tool if
-their hook fails or ends without words, so the setting's command says why and exits with 2 whatever happens.
+Each was tested with the program itself, except Cursor's, which follows its documentation. Agents run a tool
+if their hook fails or prints nothing, so after any failure the setting's command prints a reason and exits
+with 2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-_MARGIN_S = 60  # what an agent waits longer than the hook, which then ends first
+_MARGIN_S = 60  # the agent waits this much longer than the hook, so that the hook ends first
 
 
 class HookCommand(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ class HookCommand(msgspec.Struct, frozen=True):
 
     @property
     def limit_s(self) -> int:
-        """How long the agent must let the command run."""
+        """The time limit that the agent must give the command."""
         return self.timeout_s + _MARGIN_S
 
     @property
@@ -73,10 +74,10 @@ class HookedAgent(msgspec.Struct, frozen=True):
     """Whether the agent reads comments in its JSON file."""
     skeleton: dict[str, Any] = {}
     free: tuple[str, ...] = ()
-    """Tools that pass, of an agent whose setting can't name them: the hook itself lets them pass."""
+    """Tools that the hook itself lets pass, because this agent's setting can't exclude them."""
     switches: tuple[Switch, ...] = ()
     trust_file: str = ""
-    """The file in which the agent notes the hooks that its user trusts; `hint` says how to do that."""
+    """The file in which the agent records the hooks that its user trusts. `hint` says how to trust one."""
     hint: str = ""
 
     def path(self, environ: Mapping[str, str], user_home: Path) -> Path:
@@ -86,7 +87,7 @@ class HookedAgent(msgspec.Struct, frozen=True):
 
 
 def _claude_entry(unit: int, matcher: str) -> Callable[[HookCommand], Any]:
-    """Return what makes an entry of the form that Claude Code introduced; `unit` is 1000 for milliseconds."""
+    """Return a function that creates an entry in Claude Code's format. `unit` is 1000 for milliseconds."""
 
     def make(command: HookCommand) -> Any:
         hook = {"type": "command", "command": command.line, "timeout": command.limit_s * unit}
@@ -96,7 +97,7 @@ def _claude_entry(unit: int, matcher: str) -> Callable[[HookCommand], Any]:
 
 
 def _all_but(names: Sequence[str]) -> str:
-    """Return a JavaScript pattern for the tools that are not in the list."""
+    """Return a JavaScript pattern that matches all tools except these."""
     return f"^(?!({'|'.join(names)})$)"
 
 

@@ -1,6 +1,6 @@
-"""Insert a value into a JSON file, and take it out again, without a change to any other byte.
+"""Inserts a value into a JSON file, and removes it again, without changing any other byte.
 
-Places are looked for in a copy of the text with blanks in place of comments, which some agents allow.
+Some agents allow comments. Positions are found in a copy of the text whose comments are blanked out.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def blank_comments(text: str) -> str:
 
 
 def insert_item(text: str, keys: Sequence[str], item: object, *, has_comments: bool = False) -> Insertion:
-    """Put `item` last into the list under `keys`; lists and objects that are missing are made.
+    """Append `item` to the list under `keys`. Missing lists and objects are created.
 
-    Raises ValueError if the text is not a JSON object, or if something else is in the list's place.
+    Raises ValueError if the text is not a JSON object, or if `keys` lead to another kind of value.
     """
     plain = blank_comments(text) if has_comments else text
     insertion, at = _insert_plain(plain, keys, item)
@@ -75,7 +75,7 @@ def _make_piece(text: str, at: int, depth: int, added: str) -> tuple[str, int]:
 
 
 def cut_items(text: str, keys: Sequence[str], is_ours: Callable[[object], bool]) -> str:
-    """Cut items out of the list under `keys`, each with a comma beside it. The list and all comments stay.
+    """Remove items from the list under `keys`, each with one comma. The list and all comments stay.
 
     The text without its comments must be a JSON object with that list.
     """
@@ -98,7 +98,7 @@ def cut_items(text: str, keys: Sequence[str], is_ours: Callable[[object], bool])
 
 
 def remove_item(settings: dict[str, Any], keys: Sequence[str], items: Sequence[object]) -> None:
-    """Remove the items from the list under `keys`, and then the list and the objects that are empty."""
+    """Remove the items from the list under `keys`, then the list and its parents if they are empty."""
     parents: list[dict[str, Any]] = [settings]
     for key in keys[:-1]:
         parents.append(parents[-1][key])
@@ -110,8 +110,10 @@ def remove_item(settings: dict[str, Any], keys: Sequence[str], items: Sequence[o
 
 
 def _find_member(text: str, start: int, key: str) -> int:
-    """Return where the value of `key` begins in the object at `start`, or -1. Of a doubled key, the last
-    counts."""
+    """Return the position of the value of `key` in the object at `start`, or -1.
+
+    If the key is doubled, the last one counts.
+    """
     at, member_at = _skip_blank(text, start + 1), -1
     while text[at] != "}":
         name, at = _decode(text, at)

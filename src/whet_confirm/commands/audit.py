@@ -50,13 +50,13 @@ def verify(
     whet confirm audit verify --checkpoint /mnt/elsewhere/checkpoints.jsonl
     """
     progress = ProgressLine("verifying", SystemClock())
-    with open_files(home, db_path) as (database, where):
-        keys = _with_private_key(checks.read_keys(key_path or where.public_key), where)
-        outside = checks.read_checkpoints(where.checkpoints) if where.checkpoints.exists() else []
+    with open_files(home, db_path) as (database, paths):
+        keys = _with_private_key(checks.read_keys(key_path or paths.public_key), paths)
+        outside = checks.read_checkpoints(paths.checkpoints) if paths.checkpoints.exists() else []
         exported = [*outside]
         outside += checks.read_checkpoints(checkpoint) if checkpoint else []
         report = database.read_now(
-            lambda db: checks.verify(db, keys, outside, lambda done: progress.update(f"{done} events"))
+            lambda db: checks.verify(db, keys, outside, lambda count: progress.update(f"{count} events"))
         )
         missing = database.read_now(lambda db: checks.find_removed_checkpoints(db, exported))
         report = msgspec.structs.replace(report, problems=(*report.problems, *missing))
@@ -80,13 +80,13 @@ def verify(
         raise click.exceptions.Exit(1)
 
 
-def _with_private_key(keys: dict[str, PublicKey], where: ServicePaths) -> checks.Keys:
+def _with_private_key(keys: dict[str, PublicKey], paths: ServicePaths) -> checks.Keys:
     """Return the keys, with the service's private key if this user may read it.
 
     Only the private key can verify events that are not signed yet.
     """
     try:
-        key = load_key(where.key, may_make=False)
+        key = load_key(paths.key, may_make=False)
     except WhetError:
         return keys
     is_known = key.id in keys and keys[key.id].raw == key.raw
@@ -122,15 +122,15 @@ def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path
 
     The log still verifies: it then begins at a signed checkpoint.
     """
-    with open_files(home, db_path) as (database, where):
-        prune_plan = database.read_now(lambda db: retention.plan_pruning(db, time.time() - age_s))
-        text = f"{plural(prune_plan.requests, 'request')} and {plural(prune_plan.events, 'event')}"
+    with open_files(home, db_path) as (database, paths):
+        plan = database.read_now(lambda db: retention.plan_pruning(db, time.time() - age_s))
+        text = f"{plural(plan.requests, 'request')} and {plural(plan.events, 'event')}"
         if dry_run:
             return click.echo(f"Would take {text}.")
         if archive is not None:
             with archive.open("ab") as file:
-                database.read_now(lambda db: file.writelines(checks.export(db, 0, prune_plan.size)))
-        change(database, where, lambda tx: retention.record_pruning(tx, prune_plan, actor_name()))
-        while database.write_now(lambda db: retention.prune_batch(db, prune_plan)):
+                database.read_now(lambda db: file.writelines(checks.export(db, 0, plan.size)))
+        change(database, paths, lambda tx: retention.record_pruning(tx, plan, actor_name()))
+        while database.write_now(lambda db: retention.prune_batch(db, plan)):
             pass
     click.echo(f"Took {text}.")

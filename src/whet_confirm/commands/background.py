@@ -1,4 +1,4 @@
-"""Find the service that runs, or start it as a process of its own that stays when the command ends."""
+"""Finds the running service, or starts it as a process that outlives the command."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def find_service(url: str, hint: str = "another --port and --web-port") -> Runni
 
 
 def start_service(home: Home, words: Sequence[str], owner: str) -> RunningService:
-    """Run `whet confirm serve` with these options, and return when it listens. Its output goes to a log. The
-    first approve token is `owner`'s.
+    """Run `whet confirm serve` with these options, and return when it listens. Its output goes to a log.
 
-    Raises ConfigError with its last output if it ended, or if it did not listen within 60 s and was killed.
+    The first approve token is `owner`'s. Raises ConfigError with the last output if the process ended, or if
+    it did not listen within 60 s and was killed.
     """
     home.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = home.logs / "confirm-serve.log"

@@ -67,13 +67,13 @@ def try_channels(home: Home, path: Path | None, as_json: bool) -> None:
     if not text.channel:
         raise NotFound(f"there is no channel in {file}", hint=CHANNELS_HINT)
     trials = send_trials(text, load_secrets(home, os.environ))
-    shape: list[Column[ChannelTrial]] = [
+    columns: list[Column[ChannelTrial]] = [
         Column("channel", lambda trial: trial.channel),
         Column("kind", lambda trial: trial.kind, rank=1),
         Column("trial message", lambda trial: escape_characters(trial.text), grows=True),
     ]
     facts = {"channels": [msgspec.to_builtins(trial) for trial in trials]}
-    emit_rows(trials, shape, facts, none="", as_json=as_json)
+    emit_rows(trials, columns, facts, none="", as_json=as_json)
     if not all(trial.sent for trial in trials):
         sys.exit(1)
 
@@ -96,7 +96,7 @@ def send_trials(channels: ChannelsText, secrets: Mapping[str, str]) -> list[Chan
 
 
 async def _try_channel(notifier: ConfiguredNotifier) -> ChannelTrial:
-    from whet_confirm.notify.telling import build_trial  # noqa: PLC0415 - see above
+    from whet_confirm.notify.notice_text import build_trial  # noqa: PLC0415 - see above
 
     channel = notifier.channel
     notice = build_trial(f"trial-{token_hex(8)}", actor_name(), time.time())

@@ -167,7 +167,7 @@ def serve(home: Home, **options: Any) -> None:
     from whet_confirm.oidc import read_oidc  # noqa: PLC0415
     from whet_confirm.open import StartTerms, make_first_tokens, open_service, service_paths  # noqa: PLC0415
     from whet_confirm.peers import find_peers  # noqa: PLC0415
-    from whet_confirm.serve import ListenSettings, check, first_lines  # noqa: PLC0415
+    from whet_confirm.serve import ListenSettings, check_exposure, startup_lines  # noqa: PLC0415
     from whet_confirm.serve import serve as run  # noqa: PLC0415
     from whet_confirm.service import CallerLimits  # noqa: PLC0415
     from whet_confirm.witnesses import Witnesses  # noqa: PLC0415
@@ -184,7 +184,7 @@ def serve(home: Home, **options: Any) -> None:
         ),
         **{name: options[name] for name in _LISTEN_OPTIONS},
     )
-    check(settings)
+    check_exposure(settings)
     home.ensure()
     log.start_logging(home.logs)
     where = service_paths(home, options["db_path"])
@@ -206,7 +206,7 @@ def serve(home: Home, **options: Any) -> None:
         missing = [role for role in ("submit", "approve") if not where.token_path(role).exists()]
 
         def ready(ports: Sequence[int]) -> None:
-            for line in first_lines(settings, ports, first_tokens):
+            for line in startup_lines(settings, ports, first_tokens):
                 _show(line, err=line.startswith("WARNING"))
             if missing and not settings.is_open and not options["no_first_tokens"]:
                 files = " and ".join(f"{role}.token" for role in missing)
@@ -244,7 +244,7 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
         except Failed as error:
             raise explain_failure(error) from error
     now_s = time.time()
-    shape: list[Column[dict[str, Any]]] = [
+    columns: list[Column[dict[str, Any]]] = [
         Column("id", lambda record: record["id"]),
         Column("action", lambda record: on_one_line(record["action"]), grows=True),
         Column("from", lambda record: on_one_line(record["requester"]), rank=3),
@@ -253,7 +253,7 @@ def list_(status: str, limit: int, url: str, as_json: bool) -> None:
         Column("what", summarize, grows=True, rank=2),
     ]
     none = f"Nothing is {status}." if status != "all" else "Nothing was ever asked."
-    emit_rows(records, shape, {"requests": records}, none=none, as_json=as_json)
+    emit_rows(records, columns, {"requests": records}, none=none, as_json=as_json)
 
 
 @confirm.command()

@@ -64,43 +64,43 @@ class Age(click.ParamType[float]):
 def open_files(
     home: Home, db_path: Path | str | None, *, may_make: bool = False
 ) -> Generator[tuple[ConfirmDatabase, ServicePaths]]:
-    """Open the service's files. With `may_make` they are created if missing, since tokens may precede the
-    first start.
+    """Open the service's files.
 
-    Raises NotFound if there is no database and `may_make` is false.
+    With `may_make` missing files are created, because tokens may precede the first start. Otherwise raises
+    NotFound if there is no database.
     """
-    where = service_paths(home, db_path)
+    paths = service_paths(home, db_path)
     try:
-        is_new = not where.url and not where.database.exists()
+        is_new = not paths.url and not paths.database.exists()
     except OSError as error:
         hint = "do it as the user that the service runs as"
-        raise ConfigError(f"can't look at {where.database}: {error.strerror}", hint=hint) from error
+        raise ConfigError(f"can't look at {paths.database}: {error.strerror}", hint=hint) from error
     if may_make:
         home.ensure()
     elif is_new:
-        raise NotFound(f"there is no {where.database} yet", hint="whet confirm serve makes it")
-    with closing(open_database(where)) as database:
+        raise NotFound(f"there is no {paths.database} yet", hint="whet confirm serve makes it")
+    with closing(open_database(paths)) as database:
         if may_make:
-            load_key(where.key, may_make=is_new)
-        yield database, where
+            load_key(paths.key, may_make=is_new)
+        yield database, paths
 
 
-def change(database: ConfirmDatabase, where: ServicePaths, work: Callable[[Tx], T]) -> T:
-    """Run a change in one transaction, with its events in the audit log."""
-    key = load_key(where.key, may_make=False)
+def change(database: ConfirmDatabase, paths: ServicePaths, operation: Callable[[Tx], T]) -> T:
+    """Run `operation` in one transaction, with its events in the audit log."""
+    key = load_key(paths.key, may_make=False)
     database.sealer.sign_with(key, {})
     timeline = Timeline(start_time(database)[0])
-    return database.write_now(lambda db: work(Tx(db, timeline.now_s(), key)))
+    return database.write_now(lambda db: operation(Tx(db, timeline.now_s(), key)))
 
 
 def find_approver(home: Home) -> str:
     """Return the name of the home's first approve token, or an empty string if there is none in use."""
-    where = service_paths(home)
-    secret = (read_small(where.token_path("approve")) or "").strip()
-    if not secret or not where.database.exists():
+    paths = service_paths(home)
+    secret = (read_small(paths.token_path("approve")) or "").strip()
+    if not secret or not paths.database.exists():
         return ""
     key = hash_secret(secret)
-    with closing(open_database(where)) as database:
+    with closing(open_database(paths)) as database:
         row = database.read_now(lambda db: tokens.TOKENS.find(db, tokens.TOKENS.by_hash, key))
     return row.name if row is not None and row.revoked_at is None else ""
 
@@ -111,7 +111,7 @@ def actor_name() -> str:
 
 
 def find_program() -> tuple[str, ...]:
-    """Return how this program is started by its full path."""
+    """Return the command that starts this program, with its full path."""
     script = Path(sys.argv[0])
     if script.name == "whet" and script.is_absolute() and os.access(script, os.X_OK):
         return (str(script),)

@@ -88,7 +88,7 @@ def gateway(  # noqa: PLR0913 - one for each option
 
 
 def _read_header(text: str) -> tuple[str, str]:
-    """Return a header's name and value; variables keep keys out of the process list.
+    """Return a header's name and value, with variables filled in so that keys stay out of the process list.
 
     Raises ConfigError if the text is not a header, or if a variable is not set.
     """

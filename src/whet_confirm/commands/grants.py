@@ -47,7 +47,7 @@ def grants(number: int | None, url: str, as_json: bool) -> None:
                 raise NotFound(error.message, hint="whet confirm grants") from error
             raise
     running = [entry for entry in entries if entry["is_running"]]
-    shape: list[Column[dict[str, Any]]] = [
+    columns: list[Column[dict[str, Any]]] = [
         Column("number", lambda entry: str(entry["id"])),
         Column("action", lambda entry: escape_characters(entry["action"]), grows=True),
         Column("of", lambda entry: escape_characters(entry["principal"])),
@@ -55,7 +55,7 @@ def grants(number: int | None, url: str, as_json: bool) -> None:
         Column("until", lambda entry: local_minute(entry["expires_at"])),
         Column("by", lambda entry: escape_characters(entry.get("created_by", "")), rank=2),
     ]
-    emit_rows(running, shape, {"grants": running}, none="Nothing passes for a while.", as_json=as_json)
+    emit_rows(running, columns, {"grants": running}, none="Nothing passes for a while.", as_json=as_json)
 
 
 def _describe_limits(entry: dict[str, Any]) -> str:
@@ -78,14 +78,14 @@ def devices(home: Home, device_id: str | None, db_path: Path | str | None, as_js
     """List the devices that get notifications, or remove one. They are added on the page, under Devices."""
     from whet_confirm.push import devices as push_devices  # noqa: PLC0415 - no other command needs it
 
-    with open_files(home, db_path) as (database, where):
+    with open_files(home, db_path) as (database, paths):
         if device_id is not None:
-            change(database, where, lambda tx: push_devices.remove(tx, device_id, by=actor_name()))
+            change(database, paths, lambda tx: push_devices.remove(tx, device_id, by=actor_name()))
             return click.echo(f"Removed {device_id}.")
         rows = database.read_now(
             lambda db: [(row, push_devices.last_receipt(db, row)) for row in push_devices.list_devices(db)]
         )
-    shape: list[Column[tuple[PushDevice, float | None]]] = [
+    columns: list[Column[tuple[PushDevice, float | None]]] = [
         Column("id", lambda row: row[0].id),
         Column("of", lambda row: escape_characters(row[0].name)),
         Column("device", lambda row: escape_characters(row[0].label), grows=True),
@@ -99,4 +99,4 @@ def devices(home: Home, device_id: str | None, db_path: Path | str | None, as_js
         }
         for device, at in rows
     ]
-    emit_rows(rows, shape, {"devices": facts}, none="No device gets notifications.", as_json=as_json)
+    emit_rows(rows, columns, {"devices": facts}, none="No device gets notifications.", as_json=as_json)

@@ -156,7 +156,7 @@ def find_hidden_path(paths: Iterable[str | None]) -> str:
 
 
 def _follow(path: str) -> Iterator[str]:
-    """Yield a path, what each link of its last part leads to, and the real path of it."""
+    """Yield a path, the target of each link that its last part leads through, and its real path."""
     step = os.path.abspath(path)
     yield step
     for _ in range(_MAX_LINKS):

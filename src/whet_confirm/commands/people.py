@@ -53,13 +53,13 @@ def away(stand_in: str, until: str, number: int, url: str, as_json: bool) -> Non
         except Failed as error:
             hint = "set CONFIRMATION_TOKEN to a token of role approve" if error.status == 401 else ""
             raise ConfigError(error.message, hint=hint) from error
-    shape: list[Column[dict[str, object]]] = [
+    columns: list[Column[dict[str, object]]] = [
         Column("id", lambda entry: str(entry["id"])),
         Column("away", lambda entry: printable(str(entry["giver"])), grows=True),
         Column("stands in", lambda entry: printable(str(entry["stand_in"])), grows=True),
         Column("until", lambda entry: local_minute(float(str(entry["until"])))),
     ]
-    emit_rows(delegations, shape, {"delegations": delegations}, none="Nobody is away.", as_json=as_json)
+    emit_rows(delegations, columns, {"delegations": delegations}, none="Nobody is away.", as_json=as_json)
 
 
 people: click.Group = click.Group(
@@ -74,14 +74,14 @@ def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     """List everyone who ever signed in with the provider."""
     with open_files(home, db_path) as (database, _):
         person_rows = database.read_now(rows.list_people)
-    shape: list[Column[rows.PersonRow]] = [
+    columns: list[Column[rows.PersonRow]] = [
         Column("name", lambda row: printable(row.name), grows=True),
         Column("role", lambda row: row.role),
         Column("signed in until", _login_end),
         Column("issuer", lambda row: printable(row.issuer), rank=1),
     ]
     facts = [msgspec.to_builtins(row) for row in person_rows]
-    emit_rows(person_rows, shape, {"people": facts}, none="Nobody has signed in so.", as_json=as_json)
+    emit_rows(person_rows, columns, {"people": facts}, none="Nobody has signed in so.", as_json=as_json)
 
 
 @people.command()
@@ -90,8 +90,8 @@ def list_people(home: Home, db_path: Path | str | None, as_json: bool) -> None:
 @click.pass_obj
 def forget(home: Home, name: str, db_path: Path | str | None) -> None:
     """End a person's sign-in, and let another account of the provider use the name."""
-    with open_files(home, db_path) as (database, where):
-        change(database, where, lambda tx: rows.forget(tx, name, by=actor_name()))
+    with open_files(home, db_path) as (database, paths):
+        change(database, paths, lambda tx: rows.forget(tx, name, by=actor_name()))
     click.echo(f"Forgot {printable(name)}.")
 
 

@@ -124,9 +124,9 @@ def allow(
 ) -> None:
     """Let an action pass without asking for a while; each pass is recorded. Never a high-risk action."""
     request = whitelist.WhitelistRequest(action.strip(), principal, session, seconds)
-    with open_files(home, db_path) as (database, where):
+    with open_files(home, db_path) as (database, paths):
         try:
-            whitelist_entry = change(database, where, lambda tx: whitelist.add(tx, request, actor_name()))
+            whitelist_entry = change(database, paths, lambda tx: whitelist.add(tx, request, actor_name()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
     until = local_minute(whitelist_entry.expires_at)
@@ -139,8 +139,8 @@ def allow(
 @click.pass_obj
 def disallow(home: Home, entry: int, db_path: Path | str | None) -> None:
     """Remove an entry of `allow`."""
-    with open_files(home, db_path) as (database, where):
-        change(database, where, lambda tx: whitelist.remove(tx, entry, actor_name()))
+    with open_files(home, db_path) as (database, paths):
+        change(database, paths, lambda tx: whitelist.remove(tx, entry, actor_name()))
     click.echo(f"Entry {entry} is gone.")
 
 

@@ -1,4 +1,4 @@
-"""A request of the confirmation service as text at a terminal: in full, or in a few words for a list."""
+"""Formats a request of the confirmation service for the terminal: in full, or briefly for a list."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def risk_word(record: dict[str, Any]) -> str:
 
 
 def summarize(record: dict[str, Any]) -> str:
-    """Return on one line what a request is about: of a held tool call, first the command, path or address."""
+    """Summarise a request on one line. A held tool call begins with its command, path or address."""
     description = " ".join(record["description"].split())
     details: dict[str, Any] = record["details"]
     arguments = details.get("arguments")  # of a gateway, whose details name the server, too
-    held = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else details
-    subject = subject_of(held) if record["action"].startswith(GATE_PREFIX) else ""
+    call_arguments = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else details
+    subject = subject_of(call_arguments) if record["action"].startswith(GATE_PREFIX) else ""
     return on_one_line(f"{short(subject, _SUBJECT_CHARS)} ({description})" if subject else description)
 
 
@@ -78,7 +78,7 @@ def _delivery_text(row: dict[str, Any]) -> str:
 
 
 def _execution_lines(record: dict[str, Any]) -> list[str]:
-    """Return what became of an approval: who used it, and the result that was reported."""
+    """Return who used an approval, and the reported result."""
     lines: list[str] = []
     if record.get("consumed_at"):
         used = f"{record['consumed_by']}, {_format_time(record['consumed_at'], time.time())}"

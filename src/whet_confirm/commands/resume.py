@@ -63,10 +63,9 @@ def _lock_runs(path: Path) -> Generator[None]:
 
 
 def _look_until_done(client: BlockingClient, kept: KeptCalls, *, is_run: bool, is_wait: bool) -> bool:
-    """Continue each agent whose answer is there, and with `is_wait` look again until none is left.
+    """Continue each agent whose request was answered. With `is_wait`, repeat until none is left.
 
-    Agents that were continued may leave further requests; those count, too. Returns whether all could be
-    continued.
+    A continued agent may leave further requests, which are included. Returns whether all could be continued.
     """
     handled: set[str] = set()
     is_good = True
@@ -96,17 +95,17 @@ def _show_waiting(call: KeptCall, record: dict[str, Any]) -> None:
 
 
 def _wait_a_moment(client: BlockingClient, request_id: str) -> None:
-    """Wait until a request has ended, but not long: others may have an answer sooner."""
+    """Wait briefly for a request to end. Another one may be answered sooner."""
     if not request_id:
         return time.sleep(_LOOK_S)
-    with contextlib.suppress(Unreachable, Failed):  # the next look says what is wrong
+    with contextlib.suppress(Unreachable, Failed):  # the next read reports the problem
         client.run(client.calls.wait(request_id, _LOOK_S))
 
 
 def _read_record(client: BlockingClient, call: KeptCall, is_wait: bool) -> dict[str, Any] | None:
-    """Return the request's record, or None if the service does not know it any more.
+    """Return the request's record, or None if the service no longer has it.
 
-    With `is_wait` a service that does not answer is waited for.
+    With `is_wait`, wait for a service that does not answer.
     """
     while True:
         try:
@@ -122,7 +121,7 @@ def _read_record(client: BlockingClient, call: KeptCall, is_wait: bool) -> dict[
 
 
 def _continue(call: KeptCall, record: dict[str, Any], kept: KeptCalls, is_run: bool) -> bool:
-    """Show the command that continues an agent, and run it if so wanted. Returns whether nothing failed."""
+    """Show the command that continues an agent, and run it if `is_run`. Returns False if it failed."""
     label = f"{call.request_id}  {escape_characters(call.tool)}  {record['status']}"
     words = call.command(record)
     if not words:
@@ -134,7 +133,7 @@ def _continue(call: KeptCall, record: dict[str, Any], kept: KeptCalls, is_run: b
 
 
 def _run(call: KeptCall, words: tuple[str, ...], kept: KeptCalls) -> bool:
-    """Run the command. The call is forgotten once its hook used the answer, or the agent ended well."""
+    """Run the command. If the agent used the answer or exited with 0, forget the call and return True."""
     environ = {name: value for name, value in os.environ.items() if name != "CONFIRMATION_TOKEN"}
     try:
         code = subprocess.run(words, cwd=Path(call.folder), env=environ, check=False).returncode

@@ -1,7 +1,7 @@
-"""`whet confirm setup`: ask four questions, start the service, try its channels, and have agents wait.
+"""`whet confirm setup`: ask four questions, start the service, try its channels, and write agents' hooks.
 
-It does what `serve`, `try-channels` and `adopt` do, by the same functions. A new channel is written into the
-file only after its trial message arrived, so that a wrong chat can be corrected by running it again.
+It calls the functions of `serve`, `try-channels` and `adopt`. A new channel is written into the file only
+after its trial message arrived, so that a wrong chat can be corrected by running it again.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _find_running(port: int) -> RunningService | None:
 
 
 def _ask(given: SetupAnswers, approver: str) -> SetupAnswers:
-    """Ask for what no option gave. The name is not asked for if somebody can decide already."""
+    """Ask for the answers that no option gave. The name is not asked for if there is an approver already."""
     name = given.name or approver
     name = name or _prompt("1/4  Your name, as the record shows it", getpass.getuser())
     public_url = given.public_url or _prompt(
@@ -169,7 +169,7 @@ def _ask_secrets(home: Home, channel: str) -> None:
 
 
 def _check_answers(answers: SetupAnswers, approver: str) -> SetupAnswers:
-    """Return the answers with a name. Raises ConfigError if they can't all hold."""
+    """Return the answers with a name. Raises ConfigError if they are invalid."""
     if approver and answers.name not in ("", approver):
         raise ConfigError(
             f"the approve token here is {approver}'s",
@@ -193,7 +193,7 @@ def _check_answers(answers: SetupAnswers, approver: str) -> SetupAnswers:
 def _try_channels(home: Home, answers: SetupAnswers) -> tuple[list[ChannelTrial], bool]:
     """Try every channel of the file and the new one, which is added if its message arrived.
 
-    Returns what became of them, and whether the file was changed.
+    Returns the results, and whether the file was changed.
     """
     from whet_confirm.notify.channel_text import NewChannel, add_channel  # noqa: PLC0415 - see above
     from whet_confirm.notify.settings import parse_channels  # noqa: PLC0415
@@ -258,7 +258,7 @@ def _report(
 def _next_steps(
     answers: SetupAnswers, service: RunningService, trials: list[ChannelTrial]
 ) -> Mapping[str, None]:
-    """Return the lines that say what to do now, each once."""
+    """Return the hints on what to do now, each once."""
     lines: list[str] = []
     if any(not trial.sent for trial in trials):
         lines.append("Not every message arrived: correct it and run this again.")

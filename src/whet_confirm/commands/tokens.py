@@ -45,9 +45,9 @@ def create(
     \b
     whet confirm token create --role approve --name alice
     """
-    with open_files(home, db_path, may_make=True) as (database, where):
+    with open_files(home, db_path, may_make=True) as (database, paths):
         token_id, secret = change(
-            database, where, lambda tx: tokens.create(tx, name, role, by=actor_name(), valid_s=valid_s)
+            database, paths, lambda tx: tokens.create(tx, name, role, by=actor_name(), valid_s=valid_s)
         )
     _show_secret(token_id, secret, as_json)
 
@@ -61,7 +61,7 @@ def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
         rows = database.read_now(tokens.TOKENS.all)
         enrolled = database.read_now(factors.enrolled_names)
     now_s = time.time()
-    shape: list[Column[tokens.ConfirmTokenRow]] = [
+    columns: list[Column[tokens.ConfirmTokenRow]] = [
         Column("id", lambda row: row.id),
         Column("name", lambda row: printable(row.name), grows=True),
         Column("role", lambda row: row.role),
@@ -71,7 +71,7 @@ def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
     ]
     facts = [{**msgspec.to_builtins(row), "second_factor": row.name in enrolled} for row in rows]
     none = "No tokens yet. Make one: whet confirm token create --role approve --name alice"
-    emit_rows(rows, shape, {"tokens": facts}, none=none, as_json=as_json)
+    emit_rows(rows, columns, {"tokens": facts}, none=none, as_json=as_json)
 
 
 @token.command()
@@ -80,8 +80,8 @@ def list_tokens(home: Home, db_path: Path | str | None, as_json: bool) -> None:
 @click.pass_obj
 def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
     """Revoke a token; the next request with it is refused."""
-    with open_files(home, db_path) as (database, where):
-        change(database, where, lambda tx: tokens.revoke(tx, token_id, by=actor_name()))
+    with open_files(home, db_path) as (database, paths):
+        change(database, paths, lambda tx: tokens.revoke(tx, token_id, by=actor_name()))
     click.echo(f"Revoked {token_id}.")
 
 
@@ -94,10 +94,10 @@ def revoke(home: Home, token_id: str, db_path: Path | str | None) -> None:
 @home_and_json
 def rotate(home: Home, token_id: str, overlap_s: float, db_path: Path | str | None, as_json: bool) -> None:
     """Replace a token by a new one with the same name and role."""
-    with open_files(home, db_path) as (database, where):
-        path = _find_file(database, where, token_id)
+    with open_files(home, db_path) as (database, paths):
+        path = _find_file(database, paths, token_id)
         new_id, secret = change(
-            database, where, lambda tx: tokens.rotate(tx, token_id, by=actor_name(), overlap_s=overlap_s)
+            database, paths, lambda tx: tokens.rotate(tx, token_id, by=actor_name(), overlap_s=overlap_s)
         )
         if path is not None:
             replace_file(path, secret + "\n", mode=0o600)
@@ -120,29 +120,29 @@ def enrol(home: Home, name: str, remove: bool, lost: bool, db_path: Path | str |
     \b
     whet confirm token enrol --name alice
     """
-    with open_files(home, db_path) as (database, where):
+    with open_files(home, db_path) as (database, paths):
         if lost:
-            change(database, where, lambda tx: passkeys.remove(tx, name, by=actor_name()))
+            change(database, paths, lambda tx: passkeys.remove(tx, name, by=actor_name()))
             return emit({"name": name}, f"{name} has no passkey now.", as_json=as_json)
         if remove:
-            change(database, where, lambda tx: factors.remove(tx, name, by=actor_name()))
+            change(database, paths, lambda tx: factors.remove(tx, name, by=actor_name()))
             return emit({"name": name}, f"{name} has no second factor now.", as_json=as_json)
         if not any(
             row.name == name and row.revoked_at is None for row in database.read_now(tokens.TOKENS.all)
         ):
             raise NotFound(f"nobody holds a token as {name!r}", hint="whet confirm token list")
-        factor = change(database, where, lambda tx: factors.enrol(tx, name, by=actor_name()))
+        factor = change(database, paths, lambda tx: factors.enrol(tx, name, by=actor_name()))
     if as_json:
         return emit_json({"name": name, "secret": factor.secret, "uri": factor.uri}, masks=False)
-    click.echo(" ".join(factor.secret[at : at + 4] for at in range(0, len(factor.secret), 4)))
+    click.echo(" ".join(factor.secret[start : start + 4] for start in range(0, len(factor.secret), 4)))
     click.echo(factor.uri)
     click.echo("Type the first line into an authenticator app; it is not shown again.", err=True)
 
 
-def _find_file(database: ConfirmDatabase, where: ServicePaths, token_id: str) -> Path | None:
+def _find_file(database: ConfirmDatabase, paths: ServicePaths, token_id: str) -> Path | None:
     """Return the file in the service's folder that holds a token, from which agents read it, or None."""
     for role in ROLES:
-        path = where.token_path(role)
+        path = paths.token_path(role)
         key = hash_secret((read_small(path) or "").strip())
         row = database.read_now(lambda db, key=key: tokens.TOKENS.find(db, tokens.TOKENS.by_hash, key))
         if row is not None and row.id == token_id:

@@ -13,7 +13,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def timeout_option(*, clamp: bool = False) -> Decorator:
-    """Return the option --timeout. Less than people may have is refused, or with `clamp` raised to that."""
+    """Return the option --timeout. A value below the minimum is refused, or raised to it with `clamp`."""
     return click.option(
         "--timeout",
         "timeout_s",

@@ -1,4 +1,4 @@
-"""Decide on one tool call: by the rules, by the accepted definitions, and by a person where these ask."""
+"""Decides on a tool call by the rules and the accepted definitions, and asks a person if these require it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _MAX_NAME = 100
 
 
 class GateResult(msgspec.Struct, frozen=True):
-    """What happens to a call: passed on (`ticket_id` is set if a person approved it), or refused and why.
-    `accepts_definition`: the approval accepted the tool's new definition, too."""
+    """Whether a call may run, and why not. `ticket_id` is set if a person approved it.
+
+    `accepts_definition` means that the approval also accepted the tool's new definition.
+    """
 
     may_run: bool
     ticket_id: str = ""
@@ -70,7 +72,7 @@ class ToolGate:
         return GateResult(True, ticket.id, accepts_definition=change is not None)
 
     async def report(self, ticket_id: str, *, is_failed: bool) -> None:
-        """Report what became of an approved call."""
+        """Report the result of an approved call."""
         try:
             await self._client.report(ticket_id, "failed" if is_failed else "executed")
         except (Failed, Unreachable):

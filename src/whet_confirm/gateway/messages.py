@@ -1,7 +1,7 @@
-"""Read a client's messages to an MCP server so strictly that no server can read them differently.
+"""Reads a client's messages to an MCP server so strictly that no server can read them differently.
 
-JSON readers differ about doubled keys, about `Method` for `method`, and about bytes after a value. A message
-that leaves such a choice is refused, because the server might find a call in it that the gateway did not.
+JSON readers differ about doubled keys, `Method` for `method`, and bytes after a value. A message with any of
+these is refused, because the server might find a call in it that the gateway did not.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ _MESSAGE_FIELDS = frozenset(("jsonrpc", "id", "method", "params"))
 _CALL_FIELDS = frozenset(("name", "arguments"))
 
 
-class Unclear(ValueError):
+class AmbiguousMessage(ValueError):
     """Raised for a message that two readers could understand differently."""
 
 
 class HeldCall(msgspec.Struct, frozen=True):
-    """A call of a tool, with the id that its answer must have (None if it expects no answer), and the token
-    under which the client follows its progress (None if it does not)."""
+    """A call of a tool.
+
+    `id` is that of its answer (None: no answer is expected). `progress_token` identifies its progress (None:
+    the client does not follow it).
+    """
 
     tool: str
     arguments: dict[str, Any]
@@ -34,34 +37,34 @@ class HeldCall(msgspec.Struct, frozen=True):
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:
-    """Return the message of a line, or None for an empty line. Raises Unclear."""
+    """Return the message of a line, or None for an empty line. Raises AmbiguousMessage."""
     if not line.strip():
         return None
     try:
         value: object = DECODER.decode(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise Unclear(f"not clear JSON: {str(error)[:100]}") from error
+        raise AmbiguousMessage(f"not clear JSON: {str(error)[:100]}") from error
     if isinstance(value, list):
-        raise Unclear("several messages in one: send them one by one")
+        raise AmbiguousMessage("several messages in one: send them one by one")
     if not isinstance(value, dict):
-        raise Unclear("not a JSON-RPC message")
+        raise AmbiguousMessage("not a JSON-RPC message")
     message = cast("dict[str, Any]", value)
     _check_names(message, _MESSAGE_FIELDS)
     return message
 
 
 def read_call(message: dict[str, Any]) -> HeldCall | None:
-    """Return the tool call that a message makes, or None. Raises Unclear."""
+    """Return the tool call that a message makes, or None. Raises AmbiguousMessage."""
     if message.get("method") != "tools/call":
         return None
     params: object = message.get("params")
     if not isinstance(params, dict):
-        raise Unclear("tools/call without params")
+        raise AmbiguousMessage("tools/call without params")
     fields = cast("dict[str, Any]", params)
     _check_names(fields, _CALL_FIELDS)
     name, arguments = fields.get("name"), fields.get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
-        raise Unclear("tools/call without a name, or with arguments that are not an object")
+        raise AmbiguousMessage("tools/call without a name, or with arguments that are not an object")
     return HeldCall(name, cast("dict[str, Any]", arguments or {}), message.get("id"), _find_token(fields))
 
 
@@ -82,7 +85,7 @@ def encode_refusal(request_id: object, text: str) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "result": result}) + b"\n"
 
 
-def encode_waiting(token: int | str, number: int) -> bytes:
+def encode_progress(token: int | str, number: int) -> bytes:
     """Return the line that tells the client for the `number`th time that a call waits for a person.
 
     Progress must increase. Servers begin with 0, so this stays below.
@@ -93,8 +96,10 @@ def encode_waiting(token: int | str, number: int) -> bytes:
 
 
 def encode_error(line: bytes, text: str) -> bytes:
-    """Return the answer to a line that can't be read, as a line. It has the line's id if that is certain, so
-    that the client does not wait for ever."""
+    """Return the answer to a line that can't be read, as a line.
+
+    It has the line's id if that is certain, so that the client does not wait forever.
+    """
     error = {"code": -32700, "message": f"the gateway does not pass this on: {text}"}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": _find_id(line), "error": error}) + b"\n"
 
@@ -111,7 +116,7 @@ def _find_id(line: bytes) -> int | str | None:
 
 
 def _check_names(fields: dict[str, Any], known: frozenset[str]) -> None:
-    """Raise Unclear for a name that differs from a known one only in upper and lower case."""
+    """Raise AmbiguousMessage for a name that differs from a known one only in upper and lower case."""
     for name in fields:
         if name not in known and name.casefold() in known:
-            raise Unclear(f"{name!r} is spelled unlike {name.casefold()!r}")
+            raise AmbiguousMessage(f"{name!r} is spelled unlike {name.casefold()!r}")

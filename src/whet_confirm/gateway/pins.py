@@ -1,9 +1,8 @@
 """The accepted definitions of an MCP server's tools: name, description, schemas.
 
-The definitions of the first run are accepted. A tool that comes later, or that changes, is held until a
-person has approved a call of it as it is now; until then the client sees no text of it that was not accepted.
-Stored as one file for each server; durable when `accept`
-returns.
+The definitions of the first run are accepted. If a tool is added or changed later, its calls wait for a
+person, whose approval also accepts the new definition. Until then the client sees only accepted texts. There
+is one file for each server. Changes are durable when `accept` returns.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ class ToolPins:
         self._listed: dict[str, str] = {}
 
     def observe(self, result: dict[str, Any]) -> dict[str, Any] | None:
-        """Note the tools of an answer to tools/list. In the first run, accept those that are new.
+        """Record the tools of an answer to tools/list. In the first run, accept those that are new.
 
-        Returns what the client sees of it, or None if that is the answer itself: a tool that changed has its
-        accepted definition, and a new one only its name.
+        Returns the answer for the client, or None if it is unchanged. In it, a changed tool has its accepted
+        definition, and a new one only its name.
         """
         if not isinstance(items := result.get("tools"), list):
             return None
@@ -58,22 +57,24 @@ class ToolPins:
             if self._is_first_run and name not in self._accepted:
                 self._accepted[name] = new[name] = text
             if text != self._accepted.get(name):
-                shown[-1], is_changed = self._shown(name), True
-            if listed.get(name, "") in ("", self._accepted.get(name)):  # of a name listed twice, the change
+                shown[-1], is_changed = self._visible_tool(name), True
+            if listed.get(name, "") in ("", self._accepted.get(name)):  # if listed twice, keep the change
                 listed[name] = text
         self._listed |= listed
         if new:
             self._store(new)
         return result | {"tools": shown} if is_changed else None
 
-    def _shown(self, name: str) -> dict[str, Any]:
+    def _visible_tool(self, name: str) -> dict[str, Any]:
         if accepted := self._accepted.get(name):
             return msgspec.json.decode(accepted, type=dict[str, Any])
         return {"name": name, "description": _NEW, "inputSchema": {"type": "object"}}
 
     def find_change(self, tool: str) -> ToolChange | None:
-        """Return how a tool differs from what was accepted, or None. In the first run, before any list, no
-        tool is known, and none differs."""
+        """Return how a tool differs from its accepted definition, or None.
+
+        In the first run, before the tools are listed, no tool differs.
+        """
         accepted = self._accepted.get(tool, "")
         listed = self._listed.get(tool, accepted)
         if listed == accepted and (accepted or self._is_first_run):
@@ -96,7 +97,7 @@ class ToolPins:
             raise ConfigError(f"{self._path} can't be read: {error}", hint=hint) from error
 
     def _store(self, new: dict[str, str]) -> None:
-        """Add what was accepted to the file: each agent that uses the server has a process of its own."""
+        """Add definitions to the file, which other gateways of the same server may have changed."""
         try:
             with lock_folder(self._path.parent):
                 self._accepted |= self._read() or {}

@@ -1,4 +1,4 @@
-"""An MCP server that is a program of this machine: started here, spoken to line by line."""
+"""The protocol of a server behind the gateway, and an MCP server that is a local program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GatedServer(Protocol):
         ...
 
     def end_input(self) -> None:
-        """Say that no message follows; `lines` ends once the server has answered."""
+        """End the server's input. `lines` ends once the server has answered."""
         ...
 
     async def finish(self) -> int:

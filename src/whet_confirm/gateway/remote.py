@@ -54,8 +54,10 @@ class RemoteServer:
             raise ConfigError("headers are sent only over https", hint="name the server's https address")
 
     async def send(self, line: bytes) -> None:
-        """Post a message. Requests run beside others; `initialize` and notifications end before the next
-        message is sent."""
+        """Post a message.
+
+        Requests run beside others; `initialize` and notifications end before the next message is sent.
+        """
         message = read_message(line) or {}
         post = asyncio.create_task(self._post(line, message))
         self._posts.add(post)

@@ -1,6 +1,6 @@
-"""Stand between an MCP client on standard input and output and a server: a program, or one over HTTP.
+"""Relays between an MCP client on standard input and output and a server: a program, or one over HTTP.
 
-Lines pass byte for byte in both directions, with two exceptions. Tool calls that must wait are taken out, and
+Lines pass byte for byte in both directions, with two exceptions. Tool calls that must wait are held, and
 passed on unchanged once a person has approved them; a held call delays no other message. In lists of tools,
 definitions that no person has accepted are replaced.
 """
@@ -23,11 +23,11 @@ from whet.rpc import read_message
 from whet_confirm.gateway.gate import GateResult, ToolGate
 from whet_confirm.gateway.messages import (
     LIST_CHANGED,
+    AmbiguousMessage,
     HeldCall,
-    Unclear,
     encode_error,
+    encode_progress,
     encode_refusal,
-    encode_waiting,
     id_key,
     parse_line,
     read_call,
@@ -93,7 +93,7 @@ class StdioGateway:
         call = read_call(message) if message is not None else None
         if call is not None and not self._gate.is_free(call):
             if call.id is None:
-                raise Unclear("a tool call without an id can't be held")
+                raise AmbiguousMessage("a tool call without an id can't be held")
             task = asyncio.create_task(self._hold(line, call))
             key = id_key(call.id)
             while key in self._held:  # the client used an id twice
@@ -110,13 +110,13 @@ class StdioGateway:
         await self._server.send(line)
 
     async def _hold(self, line: bytes, call: HeldCall) -> None:
-        telling = asyncio.create_task(_tell_waiting(call))
+        progress = asyncio.create_task(_send_progress(call))
         try:
             result = await self._gate.decide(call)
         except ConfigError as error:  # the accepted definition can't be stored
             result = GateResult(False, why=error.message)
         finally:
-            telling.cancel()
+            progress.cancel()
         if not result.may_run:
             _write_client(encode_refusal(call.id, f"Not run: {result.why}."))
             return
@@ -130,10 +130,10 @@ class StdioGateway:
             _write_client(self._screen(line))
 
     def _screen(self, line: bytes) -> bytes:
-        """Return what the client sees of a line of the server.
+        """Return the line for the client in place of a line of the server.
 
-        A line that may hold a list of tools and can't be read is dropped, because the client might read it. A
-        list is known by its shape: a client may take an id such as 1.0 for the 1 that it sent.
+        A line that may contain a list of tools and can't be parsed is dropped, because the client might parse
+        it. A list is recognised by its fields, not by its id, which a client may compare differently.
         """
         may_list = b'"tools"' in line or b"\\u" in line
         if not may_list and not self._tickets:
@@ -152,7 +152,7 @@ class StdioGateway:
         return line if shown is None else msgspec.json.encode(message | {"result": shown}) + b"\n"
 
     def _report_answer(self, message: dict[str, Any]) -> None:
-        """Report what became of an approved call, if this is its answer."""
+        """Report the result of an approved call, if this is its answer."""
         if "id" not in message or "method" in message:
             return
         key = id_key(message["id"])
@@ -164,18 +164,20 @@ class StdioGateway:
             report.add_done_callback(self._reports.discard)
 
 
-async def _tell_waiting(call: HeldCall) -> None:
-    """Send the client progress of a held call if it follows that: many extend their time limit by it."""
+async def _send_progress(call: HeldCall) -> None:
+    """Report progress of a held call to the client, if it follows that. Many extend their time limit."""
     if call.progress_token is None:
         return
     for number in itertools.count(1):
-        _write_client(encode_waiting(call.progress_token, number))
+        _write_client(encode_progress(call.progress_token, number))
         await asyncio.sleep(_PROGRESS_S)
 
 
 def _read_stdin() -> asyncio.Queue[bytes]:
-    """Return a queue with the chunks of standard input, and an empty one at its end. It may be a pipe, a file
-    or a terminal."""
+    """Return a queue of the chunks of standard input, ended by an empty one.
+
+    Standard input may be a pipe, a file or a terminal.
+    """
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[bytes]()
 
     def read() -> None:

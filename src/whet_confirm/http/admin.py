@@ -1,4 +1,4 @@
-"""API calls about all but requests: whitelist, audit log, checkpoints, webhooks, keys, delegations."""
+"""The API's administrative calls: whitelist, audit log, checkpoints, webhooks, keys, delegations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def allow(call: Exchange, body: shapes.AllowBody) -> Answer:
         body.action.strip(), body.principal.strip(), body.session_key, body.seconds
     )
     try:
-        return 201, await call.service.change(lambda tx: whitelist.add(tx, entry, call.who.name))
+        return 201, await call.service.change(lambda tx: whitelist.add(tx, entry, call.caller.name))
     except ValueError as error:
         raise HttpRefusal(400, str(error)) from error
 
@@ -51,7 +51,7 @@ async def allow(call: Exchange, body: shapes.AllowBody) -> Answer:
 async def disallow(call: Exchange) -> Answer:
     """Remove a whitelist entry."""
     try:
-        await call.service.change(lambda tx: whitelist.remove(tx, call.number, call.who.name))
+        await call.service.change(lambda tx: whitelist.remove(tx, call.number, call.caller.name))
     except NotFound as error:
         raise HttpRefusal(404, error.message) from error
     return 200, shapes.RowAnswer(call.number, "removed")
@@ -91,12 +91,12 @@ async def delegations(call: Exchange) -> Answer:
 
 async def delegate(call: Exchange, body: shapes.AwayBody) -> Answer:
     """Delegate your approvals to another person until a time."""
-    if call.who.is_open:
+    if call.caller.is_open:
         raise HttpRefusal(403, "a delegation takes tokens: run without --insecure-no-auth")
     approvers = call.backend.guard.approvers()
     try:
         return 201, await call.service.change(
-            lambda tx: stand_ins.delegate(tx, call.who.name, body.stand_in.strip(), body.until, approvers)
+            lambda tx: stand_ins.delegate(tx, call.caller.name, body.stand_in.strip(), body.until, approvers)
         )
     except ValueError as error:
         raise HttpRefusal(400, str(error)) from error
@@ -104,9 +104,11 @@ async def delegate(call: Exchange, body: shapes.AwayBody) -> Answer:
 
 async def end_delegation(call: Exchange) -> Answer:
     """End a delegation."""
-    is_admin = call.who.role == "admin"
+    is_admin = call.caller.role == "admin"
     try:
-        await call.service.change(lambda tx: stand_ins.end(tx, call.number, call.who.name, is_admin=is_admin))
+        await call.service.change(
+            lambda tx: stand_ins.end(tx, call.number, call.caller.name, is_admin=is_admin)
+        )
     except NotFound as error:
         raise HttpRefusal(404, error.message) from error
     return 200, shapes.RowAnswer(call.number, "removed")

@@ -40,13 +40,16 @@ def iso(at_s: float | None) -> str | None:
 def _common_fields(
     shape: type[msgspec.Struct], source: type[msgspec.Struct]
 ) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields that both types have, at least two, and a getter for them."""
+    """Return the names of the fields that both types have, and a getter of their values.
+
+    The types must share at least two fields, because `attrgetter` returns no tuple for one.
+    """
     names = tuple(name for name in shape.__struct_fields__ if name in source.__struct_fields__)
     return names, attrgetter(*names)
 
 
 def build_answer(shape: type[A], source: msgspec.Struct, **more: object) -> A:
-    """Build an answer from the fields that `source` shares with it, and from `more`, which goes first."""
+    """Build an answer from the fields that `source` shares with it, replaced or completed by `more`."""
     names, values_of = _common_fields(shape, type(source))
     return shape(**(dict(zip(names, values_of(source), strict=True)) | more))
 

@@ -56,7 +56,7 @@ class Api:
         self._web_port = web_port
 
     def may_start_at_once(self, scope: Scope) -> bool:
-        """Return whether a request is for the API, which needs no task before it waits."""
+        """Return whether a request is for the API. Such a request needs no task until it waits."""
         return not self._is_for_page(scope)
 
     def _is_for_page(self, scope: Scope) -> bool:
@@ -92,12 +92,12 @@ class Api:
         operation = _find_operation(match[0], scope["method"])
         call = Exchange(self._backend, scope, send, match[1])
         if operation.roles is not None:
-            call.who = await guard.require_caller(scope, is_remembered=operation.rechecks_token)
+            call.caller = await guard.require_caller(scope, is_from_cache=operation.rechecks_token)
         try:
             if operation.roles:
-                require_role(call.who, *operation.roles)
+                require_role(call.caller, *operation.roles)
             if operation.body is None:
-                call.is_compared = not operation.rechecks_token and guard.has_looked_up(call.who)
+                call.is_cache_current = not operation.rechecks_token and guard.has_looked_up(call.caller)
                 response = await operation.handler(call)
             else:
                 call.fields = await _read_fields(operation, call, receive)

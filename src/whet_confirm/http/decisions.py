@@ -66,7 +66,7 @@ async def decide_many(call: Exchange, body: ManyBody) -> Answer:
     outcomes: list[ManyOutcome] = []
     for item in body.items:
         ballot = DecisionInput(item.id, body.verdict, body.reason, item.digest, is_one_of_many=True)
-        outcome = await call.service.decide(ballot, call.who)
+        outcome = await call.service.decide(ballot, call.caller)
         status = outcome.request.status if outcome.request else "not_found"
         counted = outcome.kind in ("decided", "voted")
         outcomes.append(ManyOutcome(item.id, counted, status, outcome.message))
@@ -74,7 +74,7 @@ async def decide_many(call: Exchange, body: ManyBody) -> Answer:
 
 
 async def _vote(call: Exchange, ballot: DecisionInput, name: str) -> Answer:
-    caller = call.who
+    caller = call.caller
     if caller.is_open:
         # In open mode no caller proves an identity; the name in the body is recorded, as the contract
         # specifies.
@@ -93,7 +93,7 @@ async def amend(call: Exchange, body: AmendBody) -> Answer:
     """Change the details of a request. Only if the requester accepts edits."""
     try:
         target = call.request_id, body.digest
-        outcome = await call.service.amend(target, call.who, body.details, body.reason)
+        outcome = await call.service.amend(target, call.caller, body.details, body.reason)
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
     request = _request_of(outcome)
@@ -102,7 +102,7 @@ async def amend(call: Exchange, body: AmendBody) -> Answer:
 
 async def cancel(call: Exchange, body: CancelBody) -> Answer:
     """Cancel one of your requests."""
-    outcome = await call.service.cancel(call.request_id, call.who, body.reason)
+    outcome = await call.service.cancel(call.request_id, call.caller, body.reason)
     return 200, _settled_answer(_request_of(outcome))
 
 
@@ -111,14 +111,14 @@ async def consume(call: Exchange, body: ConsumeBody) -> Answer:
     Repeating the call with the same Idempotency-Key returns the same answer, so a caller that crashed can
     ask again."""
     key = idempotency_key(call)
-    request = _request_of(await call.service.consume(call.request_id, call.who, body.digest, key))
+    request = _request_of(await call.service.consume(call.request_id, call.caller, body.digest, key))
     grant = build_grant(call.service, request)
     return 200, build_answer(ConsumedAnswer, request, status="consumed", grant=grant)
 
 
 async def report(call: Exchange, body: ReportBody) -> Answer:
     """Report the result of the action. It closes the record."""
-    outcome = await call.service.report(call.request_id, call.who, body.result, body.note)
+    outcome = await call.service.report(call.request_id, call.caller, body.result, body.note)
     request = _request_of(outcome)
     return 200, build_answer(ReportedAnswer, request)
 

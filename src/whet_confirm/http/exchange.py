@@ -11,8 +11,8 @@ import msgspec
 from whet.contract.texts import parse_typed_number
 from whet_confirm.http.answers import record
 from whet_confirm.http.guard import ApiGuard
+from whet_confirm.http.heartbeat import Heartbeats
 from whet_confirm.http.held_calls import HeldCalls
-from whet_confirm.http.pulse import StreamHeartbeats
 from whet_confirm.http.wire import Headers, HttpRefusal, Scope, Send, encode, header, query
 from whet_confirm.names import REQUEST_ID
 from whet_confirm.notify import deliveries
@@ -67,16 +67,17 @@ class Metrics:
 
 
 class StoredCounts(msgspec.Struct, frozen=True):
-    """What the metrics count in the database: single numbers by name, the deliveries of pending requests by
-    channel and status, and the requests that ran out within a day by reason."""
+    """The metrics that are counted in the database."""
 
     gauges: dict[str, int]
     deliveries: list[tuple[str, str, int]]
+    """Channel, status and number of the deliveries of pending requests."""
     undecided: list[tuple[str, int]]
+    """Reason and number of the requests that expired within a day."""
 
 
 def _count_stored(db: apsw.Connection, now_s: float) -> StoredCounts:
-    """Count in one state of the database. Takes a tenth of a second for 30,000 requests that ran out."""
+    """Count in one state of the database. Takes a tenth of a second for 30,000 expired requests."""
     gauges = {
         "unreached_requests": deliveries.count_unreached(db, now_s),
         "unacknowledged_requests": deliveries.count_unacknowledged(db, now_s),
@@ -95,8 +96,8 @@ class Backend:
         self.guard = guard
         self.page_url = page_url
         self.metrics: Metrics = Metrics()
-        self.held: HeldCalls = HeldCalls()
-        self.pulse: StreamHeartbeats = StreamHeartbeats(guard)
+        self.held_calls: HeldCalls = HeldCalls()
+        self.heartbeats: Heartbeats = Heartbeats(guard)
         self._encoded: dict[str, tuple[ConfirmRequest, Assessment, bytes]] = {}
         self._encoded_bytes = 0
 
@@ -117,20 +118,20 @@ class Backend:
 class Exchange:
     """A call and its caller. `fields` is the decoded body, for checks that cover all of it.
 
-    `is_compared`: the token was looked up in the database's current state, and the call has waited for
-    nothing since.
+    `is_cache_current` means that the token was looked up in the database's current state, and that the call
+    has awaited nothing since.
     """
 
     __slots__ = (
         "_value",
         "backend",
+        "caller",
         "fields",
-        "is_compared",
+        "is_cache_current",
         "scope",
         "send",
         "service",
         "size_bytes",
-        "who",
     )
 
     def __init__(self, backend: Backend, scope: Scope, send: Send, value: bytes) -> None:
@@ -138,10 +139,10 @@ class Exchange:
         self.service: ConfirmService = backend.service
         self.scope: Scope = scope
         self.send: Send = send
-        self.who: Caller = NO_CALLER
+        self.caller: Caller = NO_CALLER
         self.fields: dict[str, Any] = {}
         self.size_bytes: int = 0
-        self.is_compared: bool = False
+        self.is_cache_current: bool = False
         self._value = value
 
     @property

@@ -47,9 +47,8 @@ class ApiGuard:
         if site and site not in (b"same-origin", b"none"):
             raise HttpRefusal(403, "cross-site requests are refused")
 
-    def find_caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller | None:
-        """Return the caller, or None without a valid token. `is_remembered`: a recent answer from memory is
-        enough."""
+    def find_caller(self, scope: Scope, *, is_from_cache: bool = False) -> Caller | None:
+        """Return the caller, or None without a valid token. `is_from_cache` accepts a cached answer."""
         if self.is_open:
             return Caller("anonymous", "admin", is_open=True)
         peer = scope["extensions"].get("whet.peer")
@@ -58,15 +57,15 @@ class ApiGuard:
         scheme, _, secret = header(scope, b"authorization").partition(" ")
         if scheme.lower() != "bearer" or not secret:
             return None
-        return self._service.authenticate(secret.strip(), is_remembered=is_remembered)
+        return self._service.authenticate(secret.strip(), is_from_cache=is_from_cache)
 
     def has_looked_up(self, caller: Caller) -> bool:
-        """Return whether a caller was found in the database, not by a socket's peer or in open mode."""
+        """Return whether a caller was found in the database: not a socket's peer, and not in open mode."""
         return bool(caller.token_id) and caller not in self._peers.values()
 
-    async def require_caller(self, scope: Scope, *, is_remembered: bool = False) -> Caller:
+    async def require_caller(self, scope: Scope, *, is_from_cache: bool = False) -> Caller:
         """Return the caller. Raises HttpRefusal: 401 without a valid token, 429 after too many failures."""
-        if (caller := self.find_caller(scope, is_remembered=is_remembered)) is not None:
+        if (caller := self.find_caller(scope, is_from_cache=is_from_cache)) is not None:
             return caller
         if not header(scope, b"authorization").partition(" ")[0]:
             raise HttpRefusal(401, "a token is needed: Authorization: Bearer ...", headers=_CHALLENGE)

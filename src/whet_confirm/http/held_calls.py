@@ -1,8 +1,8 @@
-"""Limits on the calls that stay open: event streams and long polls, by principal.
+"""Limits the calls that stay open, event streams and long polls, by principal.
 
-Each of them is an open file, and without files the service answers no one. A quarter of the files is one
-principal's share; agents have half of them together, and people three quarters, so that a person can always
-decide. The rest is for short calls.
+Each open call takes a file descriptor, and without descriptors the service answers no one. One principal may
+hold a quarter of them, all agents together half, and all callers together three quarters. So people can
+always decide, and short calls are always answered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HeldCalls:
 
     @contextmanager
     def hold(self, caller: Caller) -> Generator[None]:
-        """Count a call while it is open. Raises HttpRefusal (429) if its caller, or all, have too many."""
+        """Count a call while it is open. Raises HttpRefusal (429) if too many are open."""
         files, is_agent = file_limit(), not caller.may("approve")
         if self._open[caller.name] >= files // 4 or self._total >= files * 3 // 4:
             raise HttpRefusal(429, "too many streams and waits are open", headers=_HEADERS)

@@ -29,29 +29,29 @@ async def status(call: Exchange) -> Answer:
     wait_s = read_wait_s(call.query)
     if wait_s > 0 and request.is_pending and not call.service.hub.is_closed:
         await _note_attendance(call, request)
-        with call.backend.held.hold(call.who), _attend(call, request):
+        with call.backend.held_calls.hold(call.caller), _attend(call, request):
             latest = await call.service.wait(request.id, wait_s, connection_of(call.scope))
         if latest is None:
             raise HttpRefusal(404, "there is no such request")
         request = latest
-    if call.who.role == "approve" and request.is_pending:
-        await call.service.mark_viewed(request, call.who)
+    if call.caller.role == "approve" and request.is_pending:
+        await call.service.mark_viewed(request, call.caller)
     assessment = sight.assess(call.service, request)
     return 200, await run_off_loop(request.length, call.backend.record, request, assessment)
 
 
 def _is_attended(call: Exchange, request: ConfirmRequest) -> bool:
-    return call.query.get("attended") == "1" and request.principal == call.who.name
+    return call.query.get("attended") == "1" and request.principal == call.caller.name
 
 
 async def _note_attendance(call: Exchange, request: ConfirmRequest) -> None:
     if _is_attended(call, request) and call.service.attendance.needs_note(request.id):
-        await call.service.change(lambda tx: attendance.note(tx, request.id, call.who))
+        await call.service.change(lambda tx: attendance.note(tx, request.id, call.caller))
 
 
 @contextmanager
 def _attend(call: Exchange, request: ConfirmRequest) -> Generator[None]:
-    """Count the wait of a submitter that alone would run the action."""
+    """Count the wait if the caller is the only one who would run the action."""
     if not _is_attended(call, request):
         yield
         return
@@ -61,11 +61,11 @@ def _attend(call: Exchange, request: ConfirmRequest) -> Generator[None]:
         yield
     finally:
         is_cut = connection_of(call.scope).is_cut and not hub.is_closed
-        waits.end_wait(request.id, call.who, is_cut=is_cut)
+        waits.end_wait(request.id, call.caller, is_cut=is_cut)
 
 
 async def deliveries_of(call: Exchange) -> Answer:
-    """Return how far each channel and device is with a request."""
+    """Return the state of each channel's and device's deliveries of a request."""
     request = _find_visible(call)
     now_s = call.service.timeline.now_s()
     rows = call.service.database.read_now(lambda db: deliveries.list_deliveries(db, request.id, now_s))
@@ -88,7 +88,7 @@ async def listing(call: Exchange) -> Answer:
     if status_filter and status_filter not in STATUSES:
         raise HttpRefusal(400, f"status must be one of: {', '.join(STATUSES)}")
     limit = read_limit(query)
-    owner = call.who.name if call.who.role == "submit" else ""
+    owner = call.caller.name if call.caller.role == "submit" else ""
     requests = call.service.list(RequestFilter(status_filter, owner, read_before(query), limit))
     length = sum(request.length for request in requests)
     assessments = await sight.assess_all(call.service, requests)
@@ -118,12 +118,12 @@ async def metrics(call: Exchange) -> Answer:
 
 
 def _find_visible(call: Exchange) -> ConfirmRequest:
-    """Return the request if the caller may see it (a submitter: its own); called before anything is awaited.
+    """Return the request if the caller may see it; a submitter sees only its own. Raises HttpRefusal (404).
 
-    Raises HttpRefusal (404).
+    Must be called before anything is awaited, so that `is_cache_current` still holds.
     """
-    request = call.service.get(call.request_id, is_compared=call.is_compared)
-    if request is None or (call.who.role == "submit" and request.principal != call.who.name):
+    request = call.service.get(call.request_id, is_cache_current=call.is_cache_current)
+    if request is None or (call.caller.role == "submit" and request.principal != call.caller.name):
         raise HttpRefusal(404, "there is no such request")
     return request
 

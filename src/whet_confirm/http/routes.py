@@ -1,4 +1,4 @@
-"""Every call of the API in one table, which dispatch and the OpenAPI document are built from."""
+"""The table of all API calls, from which dispatch and the OpenAPI document are built."""
 
 from __future__ import annotations
 

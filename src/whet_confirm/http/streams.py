@@ -32,21 +32,21 @@ _chunk = lru_cache(maxsize=2048)(answers.stream_chunk)
 async def stream(call: Exchange) -> None:
     """Stream events as server-sent events. Last-Event-ID resumes after that event. The stream ends when the
     client disconnects, the token is revoked or the service stops. Raises HttpRefusal (429) if the caller has
-    too many."""
-    with call.backend.held.hold(call.who):
+    too many open streams."""
+    with call.backend.held_calls.hold(call.caller):
         await _stream_events(call)
 
 
 async def _stream_events(call: Exchange) -> None:
     service, guard, scope, send = call.service, call.backend.guard, call.scope, call.send
-    after_id = _start(call)
-    is_wanted_event = _make_event_filter(call.who, call.query.get("request", ""))
+    after_id = _first_event_id(call)
+    is_wanted_event = _make_event_filter(call.caller, call.query.get("request", ""))
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
     await _write(send, b"retry: 1000\n: events after %d\n\n" % after_id)
     line = connection_of(scope)
     wakeup = StreamWakeup(service)
     line.listen(wakeup.end_wait)
-    heartbeat = call.backend.pulse.add(scope, send, wakeup.end_wait)
+    heartbeat = call.backend.heartbeats.add(scope, send, wakeup.end_wait)
     try:
         while not (service.hub.is_closed or line.is_cut or heartbeat.is_refused):
             events = service.log.read_after(after_id)
@@ -62,7 +62,7 @@ async def _stream_events(call: Exchange) -> None:
     except HttpRefusal:
         pass  # the token was revoked: the stream ends
     finally:
-        call.backend.pulse.remove(heartbeat)
+        call.backend.heartbeats.remove(heartbeat)
         line.stop_listening(wakeup.end_wait)
     await send({"type": "http.response.body", "body": b""})
 
@@ -75,7 +75,7 @@ class StreamWakeup:
         self._future: asyncio.Future[None] | None = None
 
     async def wait(self) -> None:
-        """Wait for one of them."""
+        """Wait for an event or `end_wait`."""
         self._future = future = self._hub.next_event()
         try:
             await future
@@ -92,11 +92,11 @@ async def _write(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-def _start(call: Exchange) -> int:
+def _first_event_id(call: Exchange) -> int:
     after = parse_typed_number(call.header(b"last-event-id") or call.query.get("after", ""))
     if after is not None:
         return after
-    # events that another process wrote before now are not new
+    # Events that another process wrote before now are not new.
     call.service.log.catch_up(call.service.timeline)
     return call.service.hub.last_id
 

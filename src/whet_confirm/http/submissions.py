@@ -29,10 +29,10 @@ async def submit(call: Exchange, body: SubmitBody) -> Answer:
         body_hash = await run_off_loop(call.size_bytes, _hash, call.fields)
     submission = _build_submission(body, call.fields, (key, body_hash), call.size_bytes)
     try:
-        done = await call.service.submit(call.who, submission)
+        result = await call.service.submit(call.caller, submission)
     except ValueError as error:
         raise HttpRefusal(400, f"details can't be encoded: {error}") from error
-    return _answer(done, call.backend.page_url)
+    return _answer(result, call.backend.page_url)
 
 
 def idempotency_key(call: Exchange) -> str:
@@ -60,7 +60,7 @@ def _build_submission(
         details=cast("dict[str, Any]", details),
         requester="agent" if body.requester is None else body.requester,
         session_key=body.session_key or "",
-        timeout_s=_timeout(fields),
+        timeout_s=_read_timeout(fields),
         callback_url=body.callback_url or "",
         accepts_edits=body.accepts_edits is True,
         idempotency_key=key[0],
@@ -76,7 +76,7 @@ def _check_address(url: str) -> None:
         raise HttpRefusal(400, "callback_url must be an http or https address") from error
 
 
-def _timeout(fields: dict[str, Any]) -> int | None:
+def _read_timeout(fields: dict[str, Any]) -> int | None:
     """Read the timeout as the contract specifies: a value that int() accepts, or 300 for any other value."""
     if "timeout_seconds" not in fields:
         return None
@@ -93,19 +93,19 @@ def _hash(fields: dict[str, Any]) -> bytes:
         raise HttpRefusal(400, f"the body can't be encoded: {error}") from error
 
 
-def _answer(done: SubmissionResult, page_url: str) -> Answer:
-    request = done.request
-    replayed = [(b"idempotent-replay", b"true")] if done.is_replay else []
-    if done.kind in ("limited", "too_many_pending"):
-        message = f"rate limit: {done.refused}" if done.kind == "limited" else done.refused
+def _answer(result: SubmissionResult, page_url: str) -> Answer:
+    request = result.request
+    replayed = [(b"idempotent-replay", b"true")] if result.is_replay else []
+    if result.kind in ("limited", "too_many_pending"):
+        message = f"rate limit: {result.refused}" if result.kind == "limited" else result.refused
         more: dict[str, object] = {"remaining": 0, "window_seconds": WINDOW_S}
-        raise HttpRefusal(429, message, more=more, headers=[retry_after(done.retry_after_s)])
+        raise HttpRefusal(429, message, more=more, headers=[retry_after(result.retry_after_s)])
     if request is None:
-        raise HttpRefusal(422, done.refused)
-    if done.kind == "denied":
+        raise HttpRefusal(422, result.refused)
+    if result.kind == "denied":
         more = {"id": request.id, "action": request.action, "digest": request.digest, "status": "denied"}
         raise HttpRefusal(403, f"denied: {request.reason}", more=more, headers=replayed)
-    if done.kind == "auto_approved":
+    if result.kind == "auto_approved":
         return 200, build_answer(AllowedAnswer, request, message=request.reason or "whitelisted"), replayed
     pending = PendingAnswer(
         id=request.id,

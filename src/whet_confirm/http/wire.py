@@ -29,7 +29,7 @@ BODY_LIMIT_BYTES = 1024 * 1024
 DRAIN_LIMIT_BYTES = 16 * 1024 * 1024
 DEPTH_LIMIT = 64
 _JSON = (b"content-type", b"application/json")
-# What msgspec says of a text that has not the form of a field, and what a person is told.
+# msgspec's message for a text that does not match a field's pattern, and the one for a person.
 _FORMS = {
     f"Expected `str` matching regex {ID_PATTERN!r}": "not a request's id, which has 22 letters and digits",
     f"Expected `str` matching regex {DIGEST_PATTERN!r}": "not a digest, which has 64 digits: 0 to 9, a to f",
@@ -38,8 +38,7 @@ encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 
 class HttpRefusal(WhetError):
-    """Raised to end a request with an error answer: a status, a message for the caller, and more fields if
-    useful."""
+    """Raised to answer a request with an error: a status, a message and perhaps `more` fields."""
 
     def __init__(
         self, status: int, message: str, *, more: dict[str, object] | None = None, headers: Headers = ()
@@ -159,7 +158,7 @@ def read_as(fields: dict[str, Any], shape: type[T]) -> T:
 
 def _check_name(name: str, field_names: Sequence[str]) -> None:
     folded = name.strip().lower().replace("-", "_")
-    if folded in field_names or folded in [each.replace("_", "") for each in field_names]:
+    if folded in field_names or folded in [field.replace("_", "") for field in field_names]:
         raise HttpRefusal(400, f"{name[:60]!r} is not a field; did you mean {folded}?")
 
 

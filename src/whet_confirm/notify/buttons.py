@@ -54,8 +54,11 @@ class Buttons:
         self._reasons = tuple(reasons)[:3]
 
     def make_buttons(self, notice: RequestNotice) -> list[MessageButton]:
-        """Return the buttons of an open request: approve if that is allowed, also for a while, deny, and deny
-        with a reason; and of a running grant, the one that stops it."""
+        """Return the buttons of a notice.
+
+        An open request has approve and its grants (if that is allowed here), deny, and deny with each reason.
+        A running grant has the button that stops it.
+        """
         if notice.grant_id:
             return [MessageButton("■ Stop the grant", self._data(_STOP, notice), "bad")]
         if not notice.is_open:
@@ -86,7 +89,7 @@ class Buttons:
         return hmac.compare_digest(expected.encode(), pressed.mac.encode("utf-8", "replace"))
 
     def meaning_of(self, pressed: ButtonPress) -> PressMeaning:
-        """Return what a button asks for."""
+        """Return the meaning of a button."""
         if pressed.verb == "a" or pressed.verb in _GRANT_VERBS:
             return PressMeaning("approve", grant=_GRANT_VERBS.get(pressed.verb, ""))
         if pressed.verb == _STOP:

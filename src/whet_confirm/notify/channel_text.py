@@ -1,4 +1,4 @@
-"""Add a channel and a person's user id to the text of the channels file, and keep the rest as it is."""
+"""Adds a channel and a person's user id to the text of the channels file, which otherwise stays unchanged."""
 
 from __future__ import annotations
 
@@ -23,25 +23,28 @@ class NewChannel(msgspec.Struct, frozen=True):
     url: str = ""
 
     def find(self, channels: ChannelsText) -> NotifyChannelText | None:
-        """Return the entry of the file that posts to the same place, or None."""
-        return next((entry for entry in channels.channel if self._is_same(entry)), None)
-
-    def _is_same(self, entry: NotifyChannelText) -> bool:
-        place = (entry.kind, str(entry.chat), entry.settings.get("url", ""))
-        return place == (self.kind, self.chat, self.url)
+        """Return the entry of the file that posts to the same chat or address, or None."""
+        for entry in channels.channel:
+            target = (entry.kind, str(entry.chat), entry.settings.get("url", ""))
+            if target == (self.kind, self.chat, self.url):
+                return entry
+        return None
 
     def free_name(self, channels: ChannelsText) -> str:
-        """Return a name that no channel of the file has: the kind, else with a number."""
+        """Return a name that no channel of the file has: the kind, with a number if necessary."""
         taken = {entry.name or entry.kind for entry in channels.channel}
-        names = (self.kind, *(f"{self.kind}{number}" for number in range(2, len(taken) + 3)))
-        return next(name for name in names if name not in taken)
+        name, number = self.kind, 1
+        while name in taken:
+            number += 1
+            name = f"{self.kind}{number}"
+        return name
 
 
 def add_channel(text: str, path: Path, channel: NewChannel, user: tuple[str, str]) -> str:
-    """Return the file's text with the channel, and with the person's id on it. `user` is the person's name
-    and user id; an empty id adds none.
+    """Return the file's text with the channel, and with the person's id on it.
 
-    Raises ConfigError if the text can't be extended, for example since the person has another id.
+    `user` is the person's name and user id; an empty id adds none. Raises ConfigError if the text can't be
+    extended, for example because the person has another id.
     """
     channels = parse_channels(text, path)
     if channel.find(channels) is None:
@@ -62,7 +65,7 @@ def add_channel(text: str, path: Path, channel: NewChannel, user: tuple[str, str
 
 
 def _add_person(text: str, name: str, ids: Mapping[str, str]) -> str:
-    """Add ids to the person's table, which is made if the file has none."""
+    """Add ids to the person's table, which is created if missing."""
     quoted = json.dumps(name)
     key = name if _BARE.fullmatch(name) else quoted
     table = re.compile(rf"^\[people\.(?:{re.escape(name)}|{re.escape(quoted)})\][^\n]*$", re.MULTILINE)

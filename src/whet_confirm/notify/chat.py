@@ -32,7 +32,7 @@ _TONES = {"pending": "open", "approved": "good", "denied": "bad"}
 
 
 class NoMemo:
-    """Stores no position between runs: a press that was missed must be repeated."""
+    """A store that forgets everything: a press that was missed while the service was down is lost."""
 
     async def get(self, name: str = "") -> str:
         """Return an empty string."""

@@ -1,8 +1,8 @@
 """The delivery state of each notice on each channel, in rows that survive a crash and that people can see.
 
 queued: to be sent. failed: will be retried. sent: the channel has accepted it. dead: given up. dropped: no
-longer relevant. A row that is taken is postponed by a lease, so that if a notifier dies, the next one takes
-it. `ref` identifies the channel's message. A device acknowledges what it shows: those are the receipts.
+longer relevant. A notifier leases the row that it sends, so that another takes over if it dies. `ref`
+identifies the channel's message. A device acknowledges the requests that it shows, with receipts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ _NEXT = f"e.id > ? AND e.{_IS_NEWS} ORDER BY e.id LIMIT ?"
 
 
 class NotifyDelivery(msgspec.Struct, frozen=True):
-    """One row. Times are Unix seconds. Lists add a device's label and time zone, when it acknowledged the
-    request, and for what the row waits before its first attempt."""
+    """One row. Times are Unix seconds.
+
+    The fields from `label` on are set only in lists: about the device, its receipts, and the reason why the
+    row waits before its first attempt (`waits`).
+    """
 
     id: int
     event_id: int
@@ -62,28 +65,28 @@ class NotifyDelivery(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """How far it is: its status, or `delivered` or `seen` once a device has acknowledged the request."""
+        """Its status, or `delivered` or `seen` once a device has acknowledged the request."""
         if self.kind not in NEWS or self.delivered_at is None:
             return self.status
         return "delivered" if self.seen_at is None else "seen"
 
 
 class Escalation(msgspec.Struct, frozen=True):
-    """The group to which a request was escalated, and the person of it who is to answer, or ""."""
+    """The group to which a request was escalated, and the person on call of a rota, or ""."""
 
     group: str
     person: str = ""
 
 
 ChannelsOf = Callable[[ApprovalPlan, Escalation | None], Sequence[tuple[str, float]]]
-"""The channels for a request with a plan, and to whom it was escalated, each with the seconds to wait."""
+"""Returns the channels for a request with this plan and escalation, each with the seconds to wait."""
 
 
 class QueueResult(msgspec.Struct, frozen=True):
     """The result of queueing: the last event covered, and the requests that no channel serves."""
 
-    up_to: int
-    unheard: tuple[str, ...]
+    queued_to: int
+    unserved: tuple[str, ...]
 
 
 def has_news(db: apsw.Connection, after_id: int) -> bool:
@@ -111,11 +114,11 @@ def count_pending_events(db: apsw.Connection) -> int:
 def queue_deliveries(
     db: apsw.Connection, now_s: float, limit: int, channels_of: ChannelsOf, served: Container[str]
 ) -> QueueResult:
-    """Turn the next events that people must know about, at most `limit`, into one delivery per channel.
+    """Turn up to `limit` of the next events that people must know about into one delivery per channel.
 
     An outcome goes to the channels that got the request and are still `served`. A request that was already
-    decided is not announced. All in one transaction: an event is either still to be handled or in the
-    deliveries. Without a channel, a row records that the notice went to the log; the caller must log it.
+    decided is not announced. In the same transaction, the events are marked as queued. Without a channel, a
+    row records that the notice went to the log; the caller must log it.
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
     items = select_rows(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (last_queued_event(db), limit))
@@ -126,7 +129,7 @@ def queue_deliveries(
             continue
         kind, request_id, status, plan, escalated_at, data = news
         if kind in PROGRESS and status != "pending":
-            continue  # the outcome says more
+            continue  # the outcome's notice follows
         if kind not in NEWS:
             channels = [(name, 0.0) for name in _notified_channels(db, request_id) if name in served]
         elif status == "pending":
@@ -147,9 +150,9 @@ def queue_deliveries(
             add(db, (event_id, kind, request_id, channel), now_s, wait_s=wait_s)
     if without_channel:
         db.executemany(_ADD, [(*event, LOG, "sent", now_s, now_s) for event in without_channel])
-    up_to = items[-1][0] if len(items) == limit else (newest[0] or 0) if newest else 0
-    db.execute("INSERT OR REPLACE INTO facts VALUES ('told_to', ?)", (str(up_to),))
-    return QueueResult(up_to, tuple(request_id for _, _, request_id in without_channel))
+    queued_to = items[-1][0] if len(items) == limit else (newest[0] or 0) if newest else 0
+    db.execute("INSERT OR REPLACE INTO facts VALUES ('told_to', ?)", (str(queued_to),))
+    return QueueResult(queued_to, tuple(request_id for _, _, request_id in without_channel))
 
 
 def _notified_channels(db: apsw.Connection, request_id: str) -> list[str]:
@@ -291,7 +294,7 @@ def count_states(db: apsw.Connection, now_s: float) -> list[tuple[str, str, int]
 
 
 def count_undecided(db: apsw.Connection, after_s: float) -> list[tuple[str, int]]:
-    """Return (reason, number) of the requests that ran out after a time: unreached or unanswered."""
+    """Return (reason, number) of the requests that expired after a time: unreached or unanswered."""
     reason = f"CASE WHEN NOT ({_REACHED}) THEN 'unreached' ELSE 'unanswered' END"
     rows = db.execute(
         f"SELECT {reason}, count(*) FROM requests r WHERE status = 'expired' AND resolved_at > ?"
@@ -309,9 +312,9 @@ def _count(db: apsw.Connection, sql: str, *values: float) -> int:
 def drop_unserved(
     db: apsw.Connection, served: Collection[str], now_s: float, *, is_trial: bool = False
 ) -> int:
-    """Drop what waits for devices that are not `served`: removed, or their person may not decide any more.
+    """Drop the deliveries to devices that are not `served`: removed, or their person may no longer decide.
 
-    Returns the number of rows. `is_trial`: only count them.
+    Returns the number of rows. `is_trial` only counts them.
     """
     rows = db.execute(f"SELECT id, channel FROM deliveries WHERE channel LIKE '{DEVICE_PREFIX}%' AND {_OPEN}")
     ids = [(now_s, row[0]) for row in rows.fetchall() if row[1] not in served]
@@ -344,7 +347,7 @@ def list_deliveries(db: apsw.Connection, request_id: str, now_s: float) -> list[
 
 
 def _describe_wait(row: NotifyDelivery, deliveries: Sequence[NotifyDelivery], now_s: float) -> str:
-    """Return for what a row waits before its first attempt: quiet hours, or devices that may answer first."""
+    """Describe why a row waits before its first attempt: quiet hours, or devices that may answer first."""
     if row.status != "queued" or row.attempts or row.run_after <= now_s:
         return ""
     if row.channel.startswith(DEVICE_PREFIX):

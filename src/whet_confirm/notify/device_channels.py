@@ -28,8 +28,10 @@ _REFRESH_S = 60.0  # a login that expires changes no row
 
 
 class PushSettings(msgspec.Struct, frozen=True):
-    """How this service sends push messages. `contact` is a mailto: or https: URL with which push services can
-    reach the operator, or empty."""
+    """How this service sends push messages.
+
+    `contact` is a mailto: or https: URL with which push services can reach the operator, or empty.
+    """
 
     contact: str = ""
     allow_private: bool = False
@@ -72,8 +74,10 @@ class DeviceChannels:
         return Buttons(self._key, channel, ())
 
     async def refresh(self) -> None:
-        """Open channels of new devices and drop those of removed devices, if the database changed or a minute
-        has passed."""
+        """Open channels of new devices and drop those of removed devices.
+
+        Does nothing if the database has not changed since the last call, at most a minute ago.
+        """
         service = self._service
         counter, now_s = service.database.change_counter(), service.timeline.now_s()
         if counter == self._counter and now_s < self._next_refresh_s:
@@ -93,8 +97,10 @@ class DeviceChannels:
                 await service.change(lambda tx: drop_unserved(tx.connection, names, tx.now_s))
 
     def choose(self, plan: ApprovalPlan, escalation: Escalation | None) -> list[tuple[str, float]]:
-        """Return the channels of the devices that get a request, each with the seconds left of its quiet
-        hours; the person on call has none."""
+        """Return the channels of the devices that get a request, each with the seconds left of quiet hours.
+
+        The person on call has no quiet hours.
+        """
         if not self._channels:
             return []
         from whet_confirm.push.devices import may_receive, quiet_left_s

@@ -1,5 +1,4 @@
-"""What an operator learns of requests that reach nobody: a channel's fault at the terminal, once, and at most
-one request a minute in the log."""
+"""Reports to the operator: channels' faults at the terminal, and at most one unserved request a minute."""
 
 from __future__ import annotations
 
@@ -11,8 +10,10 @@ Report = Callable[[str], None]
 
 
 class ChannelFaults:
-    """Reports the fault of each channel when it begins or changes, and its end. Without a `report` nothing is
-    shown: the log and the page have it."""
+    """Reports when the fault of a channel begins, changes or ends.
+
+    Without a `report` function it does nothing: the log and the page show the fault.
+    """
 
     def __init__(self, report: Report | None) -> None:
         self._report = report
@@ -38,7 +39,7 @@ class UnservedCount:
         self._next_s = 0.0
 
     def add(self, number: int, now_s: float) -> int:
-        """Count requests. Returns how many the log lacks if it is time to log them, otherwise 0."""
+        """Count requests. If it is time to log them, return their number since the last time, otherwise 0."""
         self._count += number
         if now_s < self._next_s or not self._count:
             return 0

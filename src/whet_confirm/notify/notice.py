@@ -1,9 +1,8 @@
-"""The content of a message to a person, before any vendor's format, and the protocol of the channels that
-send it.
+"""The notice, a message about a request in no vendor's format, and the protocol of the channels that send it.
 
 The agent's texts (action, requester, description, details) are separate from the service's, so that every
 channel can mark them and none can pass for a line of the service. A channel sends a notice, may update it
-later, and may receive presses. Independent of vendors and the database.
+later, and may receive presses.
 """
 
 from __future__ import annotations
@@ -99,8 +98,10 @@ class NoticeChannel(Protocol):
         ...
 
     async def listen(self, on_press: OnPress) -> None:
-        """Handle presses until cancelled. Returns at once if the channel has none. Raises SendFailed on a
-        final error."""
+        """Handle presses until cancelled.
+
+        Returns at once if the channel has none. Raises SendFailed on a final error.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Read a stored request as a notice, and log the requests that no channel serves."""
+"""Builds notices, the messages about requests to people, and logs the requests that no channel serves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from whet_confirm import sight
 from whet_confirm.notify import deliveries
 from whet_confirm.notify.faults import UnservedCount
 from whet_confirm.notify.notice import RequestNotice
+from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.notify.one_way import Log
-from whet_confirm.notify.telling import build_notice
 from whet_confirm.records import ConfirmRequest
 from whet_confirm.requests import log_unreadable
 from whet_confirm.service import ConfirmService, run_off_loop
@@ -32,7 +32,7 @@ class NoticeReader:
     ) -> tuple[ConfirmRequest, RequestNotice] | None:
         """Return a request with its notice, or None if there is nothing to announce.
 
-        An unreadable request counts as nothing, so that others don't wait behind it.
+        A request that can't be read is skipped, so that it does not block others.
         """
         try:
             request = self._service.get(request_id)
@@ -52,7 +52,7 @@ class NoticeReader:
 
 
 class UnservedLog:
-    """The log as the last channel: at most one request a minute in full, and how many others there were."""
+    """The log as the last channel: at most one request a minute in full, and the number of the others."""
 
     def __init__(self, notices: NoticeReader) -> None:
         self.channel: Log = Log(deliveries.LOG)

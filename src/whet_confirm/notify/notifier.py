@@ -39,21 +39,21 @@ _LOG = logging.getLogger(__name__)
 _BATCH = 100
 _POLL_S = 1.0  # finds events of other processes, and events after a lost wake-up
 _GATHER_S = 0.05  # events that arrive together are queued together
-_UNHURRIED_S = 0.5  # if only the log receives them
+_GATHER_LOG_S = 0.5  # if the log is the only channel
 _MAX_TRIES = 8  # for outcomes; a pending request is retried as long as it is pending
 
 
 class ChannelState(msgspec.Struct, frozen=True):
     """The state of a channel.
 
-    `problem` is empty while it works. `deaf` is the error that ended its handling of presses, or empty.
+    `problem` is empty while it works. `listen_error` is the error that ended its handling of presses, or "".
     """
 
     name: str
     is_open: bool
     problem: str
     retry_in_s: float
-    deaf: str
+    listen_error: str
 
 
 class ConfirmNotifier:
@@ -74,24 +74,28 @@ class ConfirmNotifier:
         self._service = service
         self._notices = NoticeReader(service, page_url)
         self._faults = ChannelFaults(report)
-        self._seats = open_channels(channels, secrets, key)
-        people = People(channels.people, {notifier.heard_by: notifier.kind for notifier in self._seats})
-        self._presses = Presses(service, people, self._seats)
+        self._notifiers = open_channels(channels, secrets, key)
+        people = People(channels.people, {notifier.listener: notifier.kind for notifier in self._notifiers})
+        self._presses = Presses(service, people, self._notifiers)
         self.devices: DeviceChannels = DeviceChannels(service, push or PushSettings(), key)
         self._senders: dict[str, tuple[NoticeChannel, asyncio.Task[None]]] = {}
         self._groups = UserGroups(service, channels, secrets, people)
         self._log = UnservedLog(self._notices)
-        names = [notifier.channel.name for notifier in self._seats]
+        names = [notifier.channel.name for notifier in self._notifiers]
+        self._delayed = {notifier.channel.name for notifier in self._notifiers if notifier.after_s}
         self._breakers = {name: Breaker() for name in (*names, deliveries.LOG)}
-        self._deaf: dict[str, str] = _report_off(self._seats, self._faults)
+        self._listen_errors: dict[str, str] = _report_off(self._notifiers, self._faults)
         self._wakes = {name: asyncio.Event() for name in self._breakers}
-        self._seen = service.database.read_now(deliveries.last_queued_event)
+        self._queued_to = service.database.read_now(deliveries.last_queued_event)
 
     async def run(self) -> None:
         """Work until cancelled, then close every connection."""
         # httpx2 logs every URL, and Telegram's contain the bot's token.
         logging.getLogger("httpx2").setLevel(logging.WARNING)
-        channels: list[NoticeChannel] = [*(notifier.channel for notifier in self._seats), self._log.channel]
+        channels: list[NoticeChannel] = [
+            *(notifier.channel for notifier in self._notifiers),
+            self._log.channel,
+        ]
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._run_queueing(group))
@@ -99,8 +103,8 @@ class ConfirmNotifier:
                     group.create_task(self._groups.run())
                 for channel in channels:
                     group.create_task(self._send(channel))
-                for notifier in self._seats:
-                    if notifier.heard_by == notifier.channel.name and not notifier.failure:
+                for notifier in self._notifiers:
+                    if notifier.listener == notifier.channel.name and not notifier.failure:
                         group.create_task(self._listen(notifier.channel))
         finally:
             for channel in channels:
@@ -110,12 +114,12 @@ class ConfirmNotifier:
     def states(self) -> list[ChannelState]:
         """Return the state of each channel."""
         now_s = asyncio.get_running_loop().time()
-        return [self._state(notifier, now_s) for notifier in self._seats]
-
-    def _state(self, notifier: ConfiguredNotifier, now_s: float) -> ChannelState:
-        name = notifier.channel.name
-        breaker, deaf = self._breakers[name], self._deaf.get(notifier.heard_by, "")
-        return ChannelState(name, breaker.is_open, breaker.reason, breaker.wait_s(now_s), deaf)
+        states: list[ChannelState] = []
+        for notifier in self._notifiers:
+            name, error = notifier.channel.name, self._listen_errors.get(notifier.listener, "")
+            breaker = self._breakers[name]
+            states.append(ChannelState(name, breaker.is_open, breaker.reason, breaker.wait_s(now_s), error))
+        return states
 
     # --- from the audit log to deliveries
 
@@ -126,8 +130,8 @@ class ConfirmNotifier:
                 await self._follow_devices(group)
                 if not await self._queue_once():
                     await asyncio.wait((future,), timeout=aligned_delay(_POLL_S))
-                    has_channel = self._seats or self._senders
-                    await asyncio.sleep(_GATHER_S if has_channel else _UNHURRIED_S)
+                    has_channel = self._notifiers or self._senders
+                    await asyncio.sleep(_GATHER_S if has_channel else _GATHER_LOG_S)
             except StoreError as error:
                 _LOG.error("notices can't be stored: %s", error.message)
                 await asyncio.sleep(_POLL_S)
@@ -151,39 +155,40 @@ class ConfirmNotifier:
         """Queue deliveries for the next events. Returns whether there may be more at once."""
         service = self._service
         newest = service.hub.last_id
-        if newest <= self._seen or not service.database.read_now(
-            lambda db: deliveries.has_news(db, self._seen)
+        if newest <= self._queued_to or not service.database.read_now(
+            lambda db: deliveries.has_news(db, self._queued_to)
         ):
-            self._seen = max(self._seen, newest)
+            self._queued_to = max(self._queued_to, newest)
             return False
         result = await service.change(
             lambda tx: deliveries.queue_deliveries(
                 tx.connection, tx.now_s, _BATCH, self._channels_of, self._wakes
             )
         )
-        self._seen = result.up_to
-        if self._seats or self._senders:
+        self._queued_to = result.queued_to
+        if self._notifiers or self._senders:
             for wake in self._wakes.values():
                 wake.set()
-        await self._log.report(result.unheard)
-        return result.up_to < newest
+        await self._log.report(result.unserved)
+        return result.queued_to < newest
 
     def _channels_of(self, plan: ApprovalPlan, escalation: Escalation | None) -> list[tuple[str, float]]:
         groups = groups_in(plan.quorum)
         if escalation is not None:
             groups |= {escalation.group}
         devices = self.devices.choose(plan, escalation)
-        seats = (s for s in self._seats if not s.groups or s.groups & groups)
-        return devices + [(s.channel.name, s.after_s if devices else 0.0) for s in seats]
+        served = [notifier for notifier in self._notifiers if not notifier.groups or notifier.groups & groups]
+        return devices + [
+            (notifier.channel.name, notifier.after_s if devices else 0.0) for notifier in served
+        ]
 
     # --- from deliveries to people
 
     async def _send(self, channel: NoticeChannel) -> None:
         name = channel.name
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                pause_s = self._breakers[name].wait_s(loop.time())
+                pause_s = self._breakers[name].wait_s(asyncio.get_running_loop().time())
                 delivery = None if pause_s else await self._lease_delivery(name)
                 if delivery is None:
                     await self._wait_for_work(name, pause_s)
@@ -244,8 +249,7 @@ class ConfirmNotifier:
 
     def _is_needless(self, delivery: NotifyDelivery) -> bool:
         """Return whether a channel waited for a device to acknowledge the request, and one did."""
-        waits = any(s.after_s for s in self._seats if s.channel.name == delivery.channel)
-        is_first = waits and delivery.kind in deliveries.NEWS
+        is_first = delivery.channel in self._delayed and delivery.kind in deliveries.NEWS
         return is_first and self._service.database.read_now(
             lambda db: deliveries.has_receipt(db, delivery.request_id)
         )
@@ -253,25 +257,21 @@ class ConfirmNotifier:
     async def _record_failure(
         self, channel: NoticeChannel, delivery: NotifyDelivery, failure: SendFailed, request: ConfirmRequest
     ) -> None:
-        _LOG.warning("channel %s could not tell of %s: %s", channel.name, request.id, failure.reason)
-        self._faults.begin(channel.name, failure.reason)
-        may_end = delivery.kind not in deliveries.NEWS
-        gives_up = failure.is_final or (may_end and delivery.attempts >= _MAX_TRIES)
+        reason = failure.reason
+        _LOG.warning("channel %s could not send request %s: %s", channel.name, request.id, reason)
+        self._faults.begin(channel.name, reason)
+        is_lost = delivery.kind not in deliveries.NEWS and delivery.attempts >= _MAX_TRIES
         wait_s = failure.retry_after_s or retry_delay_s(delivery.attempts, random.random())
 
         def record(tx: Tx) -> None:
             db = tx.connection
-            if gives_up:
-                deliveries.close(db, delivery, "dead", tx.now_s, error=failure.reason)
-                data: dict[str, object] = {
-                    "channel": channel.name,
-                    "kind": delivery.kind,
-                    "why": failure.reason,
-                }
+            if failure.is_final or is_lost:
+                deliveries.close(db, delivery, "dead", tx.now_s, error=reason)
+                data: dict[str, object] = {"channel": channel.name, "kind": delivery.kind, "why": reason}
                 tx.record("notify_failed", request.id, "system:notify", request.principal, data)
                 deliveries.end_wait(db, request.id, tx.now_s)
             else:
-                deliveries.schedule_retry(db, delivery, tx.now_s + wait_s, tx.now_s, failure.reason)
+                deliveries.schedule_retry(db, delivery, tx.now_s + wait_s, tx.now_s, reason)
             _fall_back(db, delivery, request, tx.now_s)
 
         await self._service.change(record)
@@ -285,8 +285,8 @@ class ConfirmNotifier:
             await channel.listen(self._presses)
         except SendFailed as error:
             # The other channels continue; the page shows the error.
-            self._deaf[channel.name] = error.reason
-            _LOG.error("channel %s hears no presses any more: %s", channel.name, error.reason)
+            self._listen_errors[channel.name] = error.reason
+            _LOG.error("channel %s no longer receives presses: %s", channel.name, error.reason)
             self._faults.begin(f"{channel.name} (button presses)", error.reason)
 
 
@@ -305,7 +305,7 @@ def _is_news(
     if delivery.kind in deliveries.NEWS:
         return request.is_pending
     if delivery.kind in deliveries.PROGRESS and not request.is_pending:
-        return False  # the outcome says more
+        return False  # the outcome's notice follows
     # Votes and outcomes go to the channels that announced the request.
     return channel.can_update and bool(refs)
 
@@ -332,7 +332,7 @@ def _record_sent(tx: Tx, delivery: NotifyDelivery, request: ConfirmRequest, ref:
 
 
 def _fall_back(db: apsw.Connection, delivery: NotifyDelivery, request: ConfirmRequest, now_s: float) -> None:
-    """Queue a request that no channel has delivered for the log, once."""
+    """Queue a request for the log if no channel has delivered it. Repeating the call has no effect."""
     is_news = delivery.channel != deliveries.LOG and delivery.kind in deliveries.NEWS and request.is_pending
     if is_news and deliveries.has_no_delivery(db, delivery.event_id):
         deliveries.add(db, (delivery.event_id, delivery.kind, request.id, deliveries.LOG), now_s)

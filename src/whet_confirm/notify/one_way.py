@@ -1,6 +1,6 @@
 """One-way channels: e-mail and many others through Apprise, a signed webhook, and the log.
 
-They carry the link to the page, or everything that a program needs; a person can't decide in them.
+A person can't decide in them: a message contains the link to the page, and a webhook the data for a program.
 """
 
 from __future__ import annotations

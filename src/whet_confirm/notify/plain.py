@@ -1,4 +1,4 @@
-"""A notice as plain text: for e-mail and the other one-way channels, for the log, and as fall-back text."""
+"""Formats a notice as plain text, for e-mail and other one-way channels, for the log and as fall-back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from whet_confirm.notify.notice import AGENT_MARK, HIDDEN, RequestNotice, agent_
 
 
 def format_title(notice: RequestNotice) -> str:
-    """Return one line of the service, with the action's name last."""
+    """Return the title: the notice's headline and the action's name."""
     return f"{notice.headline}: {notice.action}"
 
 

@@ -1,4 +1,4 @@
-"""Turn a press into a decision or a refusal: identify the person, verify the button, report the outcome."""
+"""Turns a press of a message's button into a decision: identifies the person and verifies the button."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from whet_confirm.decide import DecisionInput
 from whet_confirm.ledger import Tx
 from whet_confirm.names import REQUEST_ID
 from whet_confirm.notify.buttons import PressMeaning
+from whet_confirm.notify.notice_text import clock_time
 from whet_confirm.notify.settings import ConfiguredNotifier, People
-from whet_confirm.notify.telling import clock_time
 from whet_confirm.records import Caller, ConfirmRequest, RequestOutcome
 from whet_confirm.requests import decode_details
-from whet_confirm.running_grants import grant_of
+from whet_confirm.running_grants import find_running_grant
 from whet_confirm.service import ConfirmService
 from whet_confirm.shown import hidden_parts, one_line
 
@@ -32,16 +32,15 @@ class Presses:
     ) -> None:
         self._service = service
         self._people = people
-        self._seats = notifiers
+        self._notifiers = notifiers
 
     async def __call__(self, press: Incoming) -> str:
-        """Handle a press and describe the outcome, which is durable by then."""
-        chats = [notifier for notifier in self._seats if notifier.heard_by == press.place.channel]
+        """Handle a press and describe the outcome, which is durable on return."""
+        chats = [notifier for notifier in self._notifiers if notifier.listener == press.place.channel]
         kind = chats[0].kind
-        pressed = next(
-            (candidate for notifier in chats if (candidate := notifier.buttons.parse_press(press.text))), None
-        )
-        request = None
+        pressed, request = None, None
+        for notifier in chats:
+            pressed = pressed or notifier.buttons.parse_press(press.text)
         if pressed is not None and REQUEST_ID.fullmatch(pressed.request_id):
             request = self._service.get(pressed.request_id)
         if pressed is None or request is None:
@@ -49,10 +48,11 @@ class Presses:
         caller = self._find_caller(press.place.channel, press.place.user)
         if caller is None:
             return await self._refuse(kind, press, request)
-        buttons = next((s.buttons for s in chats if s.buttons.is_ours(pressed, request.digest)), None)
-        if buttons is None:
-            return await self._refuse_stale_button(kind, press, request, caller)
-        return await settle_press(self._service, caller, request, buttons.meaning_of(pressed))
+        for notifier in chats:
+            if notifier.buttons.is_ours(pressed, request.digest):
+                meaning = notifier.buttons.meaning_of(pressed)
+                return await apply_press(self._service, caller, request, meaning)
+        return await self._refuse_stale_button(kind, press, request, caller)
 
     def _find_caller(self, bot: str, user: str) -> Caller | None:
         name = self._people.name(bot, user)
@@ -87,12 +87,12 @@ class Presses:
         await self._service.record("press_refused", request.id, f"{kind}:{user}"[:80], data)
 
 
-async def settle_press(
+async def apply_press(
     service: ConfirmService, caller: Caller, request: ConfirmRequest, meaning: PressMeaning
 ) -> str:
-    """Decide on a request, or stop its grant, as a button of ours asks for, and describe the outcome.
+    """Decide on a request or stop its grant, as the button means, and describe the outcome.
 
-    `request` must be the version that the button was made for: the decision compares the two.
+    `request` must be the version that the button was made for.
     """
     if meaning.is_stop:
         return await _stop_grant(service, caller, request)
@@ -104,7 +104,7 @@ async def settle_press(
 
 async def _stop_grant(service: ConfirmService, caller: Caller, request: ConfirmRequest) -> str:
     def stop(tx: Tx) -> int:
-        number = grant_of(tx.connection, request.id, tx.now_s)
+        number = find_running_grant(tx.connection, request.id, tx.now_s)
         if number:
             whitelist.remove(tx, number, caller.name)
         return number

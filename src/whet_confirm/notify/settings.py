@@ -35,10 +35,10 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 
 
 class NotifyChannelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[channel]]`. `chat` is the chat that the platform posts to; `settings` are the platform's other
-    settings. `after_s`: send a request here only if no device has acknowledged it by then.
+    """One `[[channel]]`, as documented in docs/confirm-channels.md.
 
-    All are documented in docs/confirm-channels.md.
+    `chat` is the chat to post to; `settings` are the platform's other settings. After `after_s`, a request is
+    sent here if no device has acknowledged it.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class ChannelsText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ConfiguredNotifier(msgspec.Struct, frozen=True):
     """A channel with its platform, its buttons and the groups that it serves (empty: everyone).
 
-    `heard_by` names the channel that receives its presses: itself, or the first one of the same bot.
+    `listener` names the channel that receives its presses: itself, or the first one of the same bot.
     `after_s` is how long it waits for a device to acknowledge a request. `failure` is the reason why the
     channel is off, such as an extra that is not installed, or empty.
     """
@@ -81,7 +81,7 @@ class ConfiguredNotifier(msgspec.Struct, frozen=True):
     kind: str
     buttons: Buttons
     groups: frozenset[str]
-    heard_by: str
+    listener: str
     after_s: float = 0.0
     failure: str = ""
 
@@ -105,8 +105,10 @@ class People:
 
 
 def read_channels(path: Path, is_named: bool = False) -> ChannelsText:
-    """Read the file, or return no channels if it does not exist and was not named explicitly. Raises
-    ConfigError."""
+    """Read the file, or return no channels if it does not exist.
+
+    Raises ConfigError if the file is invalid, or if it is missing and the user named it (`is_named`).
+    """
     text = read_small(path)
     if text is None and is_named:
         raise ConfigError(f"there is no channels file {path}", hint=CHANNELS_HINT)
@@ -136,7 +138,7 @@ def open_channels(text: ChannelsText, secrets: Mapping[str, str], key: bytes) ->
     """Create the channels, those with buttons first, otherwise in the file's order. Raises ConfigError."""
     notifiers: list[ConfiguredNotifier] = []
     bots: dict[tuple[object, ...], IsolatedChannel] = {}
-    for entry in sorted(text.channel, key=lambda found: found.kind in _ONE_WAY):
+    for entry in sorted(text.channel, key=lambda entry: entry.kind in _ONE_WAY):
         name = entry.name or entry.kind
         if (
             not _NAME.fullmatch(name)

@@ -1,7 +1,7 @@
-"""Slack's user groups as groups of the policy: `slack:S0123ABC` means its members who are known people here.
+"""Slack's user groups as groups of the policy: `slack:S0123ABC` stands for its members who are people here.
 
-They are fetched every five minutes, and at once when the policy names another group. An answer is valid
-for an hour: during an outage of Slack people keep their groups, but not for ever.
+They are fetched every five minutes, and at once when the policy names another group. An answer is valid for
+an hour, so people keep their groups during a short outage of Slack.
 """
 
 from __future__ import annotations

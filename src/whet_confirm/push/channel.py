@@ -1,7 +1,7 @@
 """Send messages to devices through their push services (RFC 8030), each device as a channel of the notifier.
 
-The push service's address comes from the browser of a signed-in person. Like every
-address from outside, it is resolved once, must be public and https, and redirects are not followed.
+The push service's address comes from the browser of a signed-in person. Like every address from outside, it
+is resolved once and must be public and https. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class DeviceChannel:
         """Do nothing: the connections are the sender's."""
 
     async def _forget(self, status: int) -> None:
-        """Remove a device whose subscription has ended: the person took the permission back."""
+        """Remove a device whose subscription has ended, because the person withdrew the permission."""
         service, reason = self._sender.service, f"its push service answered {status}"
         try:
             await service.change(

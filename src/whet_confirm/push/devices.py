@@ -101,10 +101,10 @@ def remove(tx: Tx, device_id: str, *, by: str, why: str = "removed", owner: str 
 
 
 def set_quiet(tx: Tx, device_id: str, owner: str, hours: tuple[str, str]) -> None:
-    """Set the quiet hours (like 22:00-07:00, or empty) and time zone of a person's device. What waits for the
-    end of the old ones waits for that of the new ones.
+    """Set the quiet hours (like 22:00-07:00, or empty) and time zone of a person's device.
 
-    Raises ValueError or NotFound.
+    Messages that wait for the end of the old hours wait for the end of the new ones. Raises ValueError or
+    NotFound.
     """
     device = find(tx.connection, device_id)
     if device is None or device.name != owner:
@@ -117,19 +117,20 @@ def set_quiet(tx: Tx, device_id: str, owner: str, hours: tuple[str, str]) -> Non
     tx.record("device_changed", principal=owner, data={"device": device_id, "quiet": hours[0]})
 
 
-def renew(tx: Tx, owner: str, before: str, now: tuple[str, str, str]) -> None:
-    """Replace the subscription of a person's device, because its browser has: `before` is the old endpoint,
-    `now` the new endpoint, public key and secret.
+def renew(tx: Tx, owner: str, old_endpoint: str, subscription: tuple[str, str, str]) -> None:
+    """Replace the subscription of a person's device by a new endpoint, public key and secret.
 
     Raises NotFound, or ValueError if another device has the new subscription.
     """
     db = tx.connection
-    row = db.execute("SELECT id FROM devices WHERE endpoint = ? AND name = ?", (before, owner)).fetchone()
+    sql = "SELECT id FROM devices WHERE endpoint = ? AND name = ?"
+    row = db.execute(sql, (old_endpoint, owner)).fetchone()
     if row is None:
         raise NotFound("there is no such device")
-    if db.execute("SELECT 1 FROM devices WHERE endpoint = ?", now[:1]).fetchone() is not None:
+    if db.execute("SELECT 1 FROM devices WHERE endpoint = ?", subscription[:1]).fetchone() is not None:
         raise ValueError("another device has this subscription")
-    db.execute("UPDATE devices SET endpoint = ?, public_key = ?, secret = ? WHERE id = ?", (*now, row[0]))
+    sql = "UPDATE devices SET endpoint = ?, public_key = ?, secret = ? WHERE id = ?"
+    db.execute(sql, (*subscription, row[0]))
     tx.record("device_changed", principal=owner, data={"device": row[0], "why": "the browser renewed it"})
 
 
@@ -164,8 +165,11 @@ def list_usable(db: apsw.Connection, now_s: float) -> list[PushDevice]:
 def may_receive(
     device: PushDevice, plan: ApprovalPlan, policy: ConfirmPolicy, escalation: Escalation | None
 ) -> bool:
-    """Return whether a device may get a request: its person may decide it, or is in the group to which the
-    request was escalated. If it was escalated to a person, only theirs get it."""
+    """Return whether a device may get a request.
+
+    Its person must be able to decide it, or be in the group to which it was escalated. If it was escalated
+    to one person, only that person's devices get it.
+    """
     if escalation is not None and escalation.person:
         return device.name == escalation.person
     if escalation is not None and device.name in policy.groups.get(escalation.group, ()):
@@ -206,8 +210,7 @@ def last_receipt(db: apsw.Connection, device: PushDevice) -> float | None:
 
 
 def acknowledge(tx: Tx, request_id: str, device: PushDevice, receipt: Receipt) -> bool:
-    """Record that a device showed a request, or that its person saw it. Returns False if that was recorded
-    before."""
+    """Record that a device showed a request, or that its person saw it. Returns False if already recorded."""
     db, channel = tx.connection, device.channel
     key = (request_id, channel)
     row = db.execute(

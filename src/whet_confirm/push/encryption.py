@@ -41,8 +41,7 @@ def encrypt_message(message: bytes, public_key: str, secret: str) -> bytes:
 def encrypt_with(
     message: bytes, keys: tuple[str, str], private: ec.EllipticCurvePrivateKey, salt: bytes
 ) -> bytes:
-    """Encrypt with a key pair and salt that must not be used again. `keys` are the device's key and
-    secret."""
+    """Encrypt with a key pair and salt that must never be reused. `keys` are the device's key and secret."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise ValueError(f"the message has {len(message)} bytes, more than {MAX_MESSAGE_BYTES}")
     theirs, secret = unbase64(keys[0]), unbase64(keys[1])
@@ -65,8 +64,10 @@ class ServiceIdentity:
         self.public_key: str = base64url(_encode_point(self._private.public_key()))
 
     def authorize(self, origin: str, contact: str, now_s: float) -> str:
-        """Return the Authorization header for a push service at `origin`. `contact` is a mailto: or https:
-        address of the operator, or empty."""
+        """Return the Authorization header for a push service at `origin`.
+
+        `contact` is a mailto: or https: address of the operator, or empty.
+        """
         claims: dict[str, object] = {"aud": origin, "exp": int(now_s) + _TOKEN_S}
         if contact:
             claims["sub"] = contact

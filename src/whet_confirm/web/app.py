@@ -52,7 +52,7 @@ _WORDS = LoginTexts(
 class PageTerms(msgspec.Struct, frozen=True):
     """How the page is served.
 
-    `port` is its own, for the cookie's name. `is_separate`: agents run as other users than this service;
+    `port` is part of the cookie's name. `is_separate` means that agents run as other users than this service;
     if not, every page warns about it. `provider` is a further way to log in.
     """
 
@@ -139,7 +139,7 @@ def _device_routes(devices: DevicePages, login: SiteLogin, assets: Assets) -> li
 
 
 def _always_answer(body: bytes, content_type: str) -> Callable[[Http], Awaitable[Response]]:
-    """Return a handler that answers everybody with the same file, which may be kept for an hour."""
+    """Return a handler that answers everybody with the same file, which may be cached for an hour."""
     headers = {"cache-control": "public, max-age=3600", "content-type": content_type}
 
     async def answer(request: Http) -> Response:

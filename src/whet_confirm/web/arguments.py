@@ -1,4 +1,4 @@
-"""The details of a request as rows to read quickly: changes as diffs, long texts folded.
+"""Shows the details of a request as rows that are quick to read: changes as diffs, long texts folded.
 
 All characters are made visible. Secrets and texts that are too long to read are hidden at first; a
 `Disclosure` with `is_whole` hides nothing.
@@ -68,8 +68,7 @@ class ArgumentRow(msgspec.Struct, frozen=True):
 
 
 class Disclosure(msgspec.Struct, frozen=True):
-    """How much is shown: everything (`is_whole`), or all except secrets, values named in `redacted`, and
-    overlong text."""
+    """How much is shown: everything (`is_whole`), or all but secrets, `redacted` values and long texts."""
 
     redacted: Sequence[str] = ()
     is_whole: bool = False
@@ -98,8 +97,7 @@ def build_rows(details: Mapping[str, Any], disclosure: Disclosure) -> list[Argum
         old, new = visible_details.get(before), visible_details.get(after)
         if not isinstance(old, str) or not isinstance(new, str):
             continue
-        # With all unchanged lines: the agent only claims that they stay as they are, and they may be
-        # executed.
+        # All unchanged lines are shown too: only the agent claims that they are unchanged, and they may run.
         if lines := diff_lines(old, new, disclosure, around=_MAX_DIFF_LINES):
             result.append(_diff_row(f"{before} → {after}", lines))
             used |= {before, after}
@@ -108,10 +106,7 @@ def build_rows(details: Mapping[str, Any], disclosure: Disclosure) -> list[Argum
         if isinstance(value, str) and ("\n+" in value or "\n-" in value):
             result.append(_diff_row(name, _parse_patch(value, disclosure)))
             used.add(name)
-    order = sorted(
-        (n for n in visible_details if n not in used),
-        key=lambda n: (_rank(n), list(visible_details).index(n)),
-    )
+    order = sorted((name for name in visible_details if name not in used), key=_rank)
     return result + [_build_row(name, visible_details[name], disclosure) for name in order]
 
 

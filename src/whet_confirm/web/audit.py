@@ -25,18 +25,17 @@ class AuditWatch:
 
     def __init__(self, service: ConfirmService) -> None:
         self._service = service
-        self._known: LogVerification | None = None
+        self._latest: LogVerification | None = None
         self._lock = asyncio.Lock()
 
     async def latest_check(self, *, is_asked: bool = False) -> LogVerification | None:
-        """Return the newest check, made now if the log is short or `is_asked`, or None if it was never
-        checked."""
+        """Return the newest check, or None. Checks now if the log is short or `is_asked`."""
         async with self._lock:
-            last, now_s = self._known, self._service.timeline.now_s()
+            last, now_s = self._latest, self._service.timeline.now_s()
             is_quick = self._service.log.state().size <= QUICK_EVENTS
             if (is_quick or is_asked) and (last is None or now_s - last.at_s > _FRESH_S):
                 key = self._service.key  # the private key too: only it can check data that is not signed yet
                 keys = {**self._service.public_keys, key.id: key}
                 report = await self._service.database.read_long(lambda db: verify(db, keys))
-                self._known = LogVerification(report, now_s)
-            return self._known
+                self._latest = LogVerification(report, now_s)
+            return self._latest

@@ -1,5 +1,4 @@
-"""The approval page as an installable app: the manifest, the service worker and the devices that receive push
-messages.
+"""The page as an installable app: its manifest, its service worker and the devices that get push messages.
 
 A device acknowledges a message with a code that only this message contained. A button of a notification
 decides in the name of the person who is signed in on that device, like a button of the page.
@@ -24,9 +23,9 @@ from whet.web.guard import has_origin
 from whet.web.pages import SiteTemplates
 from whet.web.sessions import Sessions, Visit
 from whet_confirm.names import REQUEST_ID
+from whet_confirm.notify.notice_text import build_trial
 from whet_confirm.notify.notifier import ConfirmNotifier
-from whet_confirm.notify.presses import describe_end, settle_press
-from whet_confirm.notify.telling import build_trial
+from whet_confirm.notify.presses import apply_press, describe_end
 from whet_confirm.push import devices
 from whet_confirm.push.devices import PushDevice
 from whet_confirm.records import Caller
@@ -146,7 +145,7 @@ class DevicePages(AccountPages):
             }
             await self._service.record("press_refused", confirmation.id, caller.name, data)
             return JSONResponse({"text": "Not decided: the request was changed. Open it."}, 409)
-        text = await settle_press(self._service, caller, confirmation, buttons.meaning_of(pressed))
+        text = await apply_press(self._service, caller, confirmation, buttons.meaning_of(pressed))
         return JSONResponse({"text": text})
 
     async def renew(self, request: Http) -> Response:
@@ -165,8 +164,10 @@ class DevicePages(AccountPages):
         return Response(status_code=204)
 
     async def _find_caller(self, request: Http) -> Caller | None:
-        """Return who has signed in in this browser, or None if nobody has or the request comes from another
-        site."""
+        """Return the person who is signed in in this browser, or None.
+
+        Also None if the request comes from another site.
+        """
         visit = await self._sessions.find_visit(request)
         return None if visit is None or not has_origin(request.headers) else self._accounts.caller_of(visit)
 

@@ -25,8 +25,10 @@ class PasskeyPages(AccountPages):
         return await self._answer(request, visit)
 
     async def enrol(self, request: Http, visit: Visit) -> Response:
-        """Store a new passkey. A person with a second factor must enter its code; a further passkey requires
-        one."""
+        """Store a new passkey.
+
+        A person who has a second factor must enter its code. A person who has a passkey must have one.
+        """
         caller, form = self._accounts.find_caller(visit.account.key), request.state.form
         if caller is None or caller.is_open or not caller.may("approve"):
             return await self._answer(request, visit, "Only people who approve have passkeys.", 403)
@@ -80,8 +82,7 @@ def _import_problem() -> str:
 
 
 def _proof_problem(tx: Tx, name: str, code: str) -> str:
-    """Return why a token alone may not add a passkey, or an empty string if it may. This stops a stolen
-    token."""
+    """Return why this person may not add a passkey, or an empty string. A stolen token must not be enough."""
     if name in factors.enrolled_names(tx.connection):
         return factors.use_code(tx, name, code, "").problem
     if passkeys.passkey_ids(tx.connection, name):

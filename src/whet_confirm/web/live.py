@@ -33,8 +33,7 @@ class RequestStream:
         self._open = 0
 
     async def serve(self, request: Http) -> Response:
-        """Answer GET /live?after=N with every event after number N. Last-Event-ID takes precedence over
-        `after`."""
+        """Answer GET /live?after=N with every event after N. Last-Event-ID takes precedence over `after`."""
         if await self._sessions.find_visit(request) is None:
             return Response(status_code=403)
         if request.method == "HEAD":

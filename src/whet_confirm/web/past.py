@@ -43,7 +43,8 @@ class AuditPages:
         shown = matches[:_PAGE]
         assessments = await sight.assess_all(self._service, shown)
         cards = [
-            view.request_card(match, now_s, each) for match, each in zip(shown, assessments, strict=True)
+            view.build_request_card(match, now_s, each)
+            for match, each in zip(shown, assessments, strict=True)
         ]
         return self._pages.answer(
             "history.html",

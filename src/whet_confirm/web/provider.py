@@ -1,7 +1,7 @@
 """The redirect to the identity provider and back, for the page's login.
 
-A person who leaves gets a cookie that only this browser has. A person who returns without it, or with
-another's state, is refused. An attempt is valid once, for ten minutes.
+A browser that is sent to the provider gets a cookie. A person who returns without it, or with another
+browser's state, is refused. An attempt is valid once, for ten minutes.
 """
 
 from __future__ import annotations
@@ -44,21 +44,23 @@ class ProviderPages:
         self._provider = provider
         self._sessions = sessions
         self._pages = pages
-        self._gone: dict[str, _PendingLogin] = {}
+        self._pending_logins: dict[str, _PendingLogin] = {}
 
     async def start(self, request: Http) -> Response:
         """Send a person to the provider."""
         now_s = self._service.timeline.now_s()
-        self._gone = {state: login for state, login in self._gone.items() if login.ends_s > now_s}
+        self._pending_logins = {
+            state: login for state, login in self._pending_logins.items() if login.ends_s > now_s
+        }
         try:
             attempt = await self._provider.begin()
         except SignInRefused as error:
             return self._problem(f"You can't sign in this way now: {error.message}.", 502)
         number = secrets.token_urlsafe(32)
         target = safe_path(request.query_params.get("next", "/"))
-        if len(self._gone) >= _MAX_ATTEMPTS:  # many attempts by one person don't lock others out
-            del self._gone[next(iter(self._gone))]
-        self._gone[attempt.state] = _PendingLogin(attempt, _hash(number), target, now_s + _VALID_S)
+        if len(self._pending_logins) >= _MAX_ATTEMPTS:  # many attempts by one person don't lock others out
+            del self._pending_logins[next(iter(self._pending_logins))]
+        self._pending_logins[attempt.state] = _PendingLogin(attempt, _hash(number), target, now_s + _VALID_S)
         response = RedirectResponse(attempt.url, 303, {"cache-control": "no-store"})
         # Lax, unlike the session's: it must be sent when the provider redirects the person back.
         response.set_cookie(
@@ -69,7 +71,7 @@ class ProviderPages:
 
     async def callback(self, request: Http) -> Response:
         """Log in a person who returns from the provider."""
-        login = self._gone.pop(request.query_params.get("state", ""), None)
+        login = self._pending_logins.pop(request.query_params.get("state", ""), None)
         number = request.cookies.get(_COOKIE, "")
         if login is None or login.ends_s <= self._service.timeline.now_s():
             return self._problem("This sign-in was not begun here, or is too old.")

@@ -126,8 +126,7 @@ class RequestPages(AccountPages):
         return self._page("sure.html", visit, values, 403 if problem else 200)
 
     def _passkey_options(self, confirmation: ConfirmRequest, visit: Visit) -> str:
-        """Return the options for the browser's authenticator as JSON, or an empty string if the person has no
-        passkey."""
+        """Return the options for the browser's authenticator as JSON, or "" if the person has no passkey."""
         passkey_ids = self._service.database.read_now(
             lambda db: passkeys.passkey_ids(db, self._accounts.caller_of(visit).name)
         )
@@ -173,7 +172,7 @@ class RequestPages(AccountPages):
         selected = chosen or (pending[0] if pending else None)
         values: dict[str, object] = {
             "cards": [
-                view.request_card(request, now_s, assessment)
+                view.build_request_card(request, now_s, assessment)
                 for request, assessment in zip(pending, assessments, strict=True)
             ],
             "count": self._service.count_pending(),
@@ -184,7 +183,7 @@ class RequestPages(AccountPages):
             "problem": problem,
             "channels": self._notifier.states(),
             "grants": [
-                view.running_grant(entry)
+                view.build_grant_card(entry)
                 for entry in self._service.database.read_now(lambda db: list_running(db, now_s))
             ],
             "unreached": self._service.database.read_now(lambda db: deliveries.count_unreached(db, now_s)),
@@ -212,7 +211,7 @@ class RequestPages(AccountPages):
         events = service.log.history(request_id=request.id)
         assessment = sight.assess(service, request)
         return await run_off_loop(
-            request.length, view.request_detail, request, viewer, assessment, delivery_rows, events
+            request.length, view.build_request_detail, request, viewer, assessment, delivery_rows, events
         )
 
     def _page(self, template: str, visit: Visit, values: dict[str, object], status: int) -> Response:

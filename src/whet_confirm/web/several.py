@@ -1,5 +1,7 @@
-"""Several decisions with one form: only requests that this person has opened in their current version and
-that hide nothing."""
+"""The page that decides several requests with one form.
+
+A request can be ticked only if this person has opened it in its current version and no part is hidden.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class SeveralPages(AccountPages):
     async def _decide_request(
         self, confirmation: ConfirmRequest, ballot: DecisionInput, caller: Caller
     ) -> tuple[str, str]:
-        action = view.request_card(confirmation, 0.0)["action"]
+        action = view.build_request_card(confirmation, 0.0)["action"]
         if ballot.verdict == "approve" and view.has_unseen_parts(self._service, confirmation, caller):
             return action, "Not decided: a part of it was not shown to you."
         outcome = await self._service.decide(ballot, caller)
@@ -81,7 +83,7 @@ class SeveralPages(AccountPages):
             self._row(request, caller, now_s, assessment)
             for request, assessment in zip(pending, assessments, strict=True)
         ]
-        values = {"rows": rows, "problem": problem, "said": results or []}
+        values = {"rows": rows, "problem": problem, "results": results or []}
         return self._pages.answer("several.html", status, visit=visit, **values)
 
     def _row(
@@ -92,7 +94,7 @@ class SeveralPages(AccountPages):
         policy = service.database.read_now(
             lambda db: apply_stand_ins(db, policy, now_s, confirmation.principal)
         )
-        barrier = view.barrier(confirmation, view.Viewer(caller, policy, now_s))
+        barrier = view.find_barrier(confirmation, view.Viewer(caller, policy, now_s))
         is_alarming = confirmation.is_high_risk or (risk is not None and risk.is_alarming)
         if not barrier and (is_alarming or plan.needs_factor or plan.needs_passkey):
             barrier = "Decide on this one by itself."
@@ -103,5 +105,5 @@ class SeveralPages(AccountPages):
             and service.database.read_now(lambda db: viewed_at(db, confirmation.id, caller.name)) is None
         ):
             barrier = "Look at it first."
-        card = view.request_card(confirmation, now_s, assessment)
+        card = view.build_request_card(confirmation, now_s, assessment)
         return card | {"barrier": barrier, "digest": confirmation.digest}

@@ -1,4 +1,4 @@
-"""What the pages that know their visitor answer from."""
+"""The base class of the pages for a logged-in person."""
 
 from __future__ import annotations
 

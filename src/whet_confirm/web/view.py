@@ -1,4 +1,4 @@
-"""The content of the templates for a request: texts made visible, times as numbers and as words."""
+"""Prepares a request for the page's templates: texts made visible, times as numbers and as words."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ _EVENT_WORDS = {
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """The caller who views the page, the policy, the time, and since when they have had the request open."""
+    """The caller who views the page, the policy, the time, and when they first viewed the request."""
 
-    who: Caller
+    caller: Caller
     policy: ConfirmPolicy
     now_s: float
-    seen_at: float | None = None
+    viewed_at_s: float | None = None
     revealed: str = ""
     """The digest of the version whose hidden parts this person has revealed."""
 
 
-def request_card(
+def build_request_card(
     request: ConfirmRequest, now_s: float, assessment: Assessment = UNASSESSED
 ) -> dict[str, Any]:
     """Return a request for a list. Times whose names end in `_s` are Unix seconds."""
@@ -108,7 +108,7 @@ def request_card(
     )
 
 
-def request_detail(
+def build_request_detail(
     request: ConfirmRequest,
     viewer: Viewer,
     assessment: Assessment,
@@ -128,7 +128,7 @@ def request_detail(
             disclosure,
         )
     return dict(
-        card=request_card(request, viewer.now_s, assessment),
+        card=build_request_card(request, viewer.now_s, assessment),
         description=disclosure.show(request.description, MAX_TEXT),
         rows=build_rows(details, disclosure),
         json_text=format_document(details, disclosure),
@@ -146,10 +146,10 @@ def request_detail(
         needs=describe(plan.quorum),
         is_quorum=describe(plan.quorum) != "1 of anyone",
         votes=[format_ballot(vote) for vote in assessment.votes],
-        my_vote=next((vote.verdict for vote in assessment.votes if vote.principal == viewer.who.name), ""),
-        barrier=barrier(request, viewer),
+        my_vote=next((vote.verdict for vote in assessment.votes if vote.principal == viewer.caller.name), ""),
+        barrier=find_barrier(request, viewer),
         min_review_s=plan.min_review_s,
-        review_left_s=max((viewer.seen_at or viewer.now_s) + plan.min_review_s - viewer.now_s, 0.0),
+        review_left_s=max((viewer.viewed_at_s or viewer.now_s) + plan.min_review_s - viewer.now_s, 0.0),
         needs_code=plan.needs_factor and request.is_pending,
         needs_passkey=plan.needs_passkey and request.is_pending,
         accepts_edits=request.accepts_edits,
@@ -158,12 +158,12 @@ def request_detail(
         reason=visible(request.reason, 2_000),
         outcome=_outcome(request),
         execution=_execution(request),
-        told=[_describe_delivery(delivery) for delivery in deliveries],
+        deliveries=[_describe_delivery(delivery) for delivery in deliveries],
         events=[describe_event(event) for event in events],
     )
 
 
-def running_grant(entry: AllowedEntry) -> dict[str, Any]:
+def build_grant_card(entry: AllowedEntry) -> dict[str, Any]:
     """Return a running grant, or another whitelist entry in force, for a list."""
     limits = [f"at {entry.host}"] if entry.host else []
     limits += [f"{entry.uses or 0} of {entry.max_uses} times"] if entry.max_uses else []
@@ -193,10 +193,9 @@ def has_unseen_parts(service: ConfirmService, request: ConfirmRequest, caller: C
     return bool(unseen_parts(request, service.policy_file.policy))
 
 
-def barrier(request: ConfirmRequest, viewer: Viewer) -> str:
-    """Return why this person can't decide, or an empty string if they can. The service checks again when they
-    try."""
-    caller, plan = viewer.who, request.plan
+def find_barrier(request: ConfirmRequest, viewer: Viewer) -> str:
+    """Return why this person can't decide, or an empty string. The service checks again when they try."""
+    caller, plan = viewer.caller, request.plan
     if not request.is_pending:
         return "It is over."
     if not caller.may("approve"):
@@ -261,7 +260,7 @@ def describe_event(event: AuditEvent) -> dict[str, Any]:
     try:
         data = from_json(event.data, dict[str, Any])
     except NOT_JSON:  # altered data, which the log's verification reports
-        data = {"why": "what belongs to it can't be read"}
+        data = {"why": "its data can't be read"}
     extra = [
         str(data[name])
         for name in ("verdict", "status", "channel", "why", "result", "reason")

@@ -1,7 +1,7 @@
 """`whet demo`: a guided minute on the practice model, in a temporary folder, without a key.
 
 This is the command and its table of chapters. `whet_lab/demo/story.py` is the main chapter;
-`whet_lab/demo/play.py` is shared by all chapters.
+`whet_lab/demo/run.py` is shared by all chapters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 from whet.terminal.output import emit_json
 from whet_lab.demo import confirm, goals, learning, sandbox, story, team, warm
 from whet_lab.demo import context as demo_context
-from whet_lab.demo.play import DemoRun
+from whet_lab.demo.run import DemoRun
 from whet_lab.demo.stage import DemoStage, Speed
 from whet_lab.demo.world import DemoWorld
 

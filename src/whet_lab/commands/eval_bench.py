@@ -47,7 +47,7 @@ CLBENCH = "clbench"
 @number_option("--hits", least=1, most=100, default=10, help="How many hits count.")
 @click.option(
     "--answers",
-    "kept",
+    "answers_path",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Have your model answer from the hits; its answers are kept here. Costs money.",
 )
@@ -64,7 +64,7 @@ def bench_command(  # noqa: PLR0913 one parameter an option
     name: str,
     folder: Path,
     hits: int,
-    kept: Path | None,
+    answers_path: Path | None,
     questions: int,
     task: str,
     instances: int,
@@ -89,8 +89,8 @@ def bench_command(  # noqa: PLR0913 one parameter an option
         outcome = _run_tau2(folder)
     elif name == POINTS:
         outcome = _run_points(folder)
-    elif kept is not None:
-        outcome = _run_answers(home, load_benchmark(name, folder), hits, (kept, max(questions, 0)))
+    elif answers_path is not None:
+        outcome = _run_answers(home, load_benchmark(name, folder), hits, (answers_path, max(questions, 0)))
     else:
         outcome = _run_search(load_benchmark(name, folder), hits)
     if card is not None:
@@ -118,18 +118,18 @@ def _run_answers(home: Home, data: BenchData, hits: int, answer_options: tuple[P
         try:
             answerer = Answerer(provider, data, hits, answer_options[0])
             answers = await answerer.run(
-                clock, answer_options[1], lambda done, total: progress.update(f"answer {done} of {total}")
+                clock, answer_options[1], lambda count, total: progress.update(f"answer {count} of {total}")
             )
             return answerer.build_card(answers, __version__)
         finally:
             await provider.aclose()
 
     try:
-        done = run_on_loop(run())
+        card = run_on_loop(run())
     finally:
         progress.finish()
         dialer.close()
-    shape: list[Column[AnswerArm]] = [
+    columns: list[Column[AnswerArm]] = [
         Column("arm", lambda row: row.arm),
         Column("questions", lambda row: f"{row.questions:,}", right=True),
         Column("score", lambda row: _range(row.score), right=True),
@@ -137,22 +137,22 @@ def _run_answers(home: Home, data: BenchData, hits: int, answer_options: tuple[P
         Column("tokens", lambda row: f"{row.spent.total_tokens:,}", right=True, rank=2),
         Column("cost", lambda row: cost(row.spent.cost_usd), right=True, rank=3),
     ]
-    gap = done.gap
+    gap = card.gap
     text = (
-        f"{output.table(done.arms, shape)}\n\n"
+        f"{output.table(card.arms, columns)}\n\n"
         f"search - bm25 {_range(gap.gap)}; at least half right by search alone {gap.only_search}, by bm25"
-        f" alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}\n\nanswered by {done.model};"
-        f" {', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}"
+        f" alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}\n\nanswered by {card.model};"
+        f" {', '.join(card.files)}, sha256 {card.sha256[:16]}…, seed {card.seed}"
     )
-    return _Outcome(done, text)
+    return _Outcome(card, text)
 
 
 def _run_points(folder: Path) -> _Outcome:
     from whet_lab.evals import bench_points  # noqa: PLC0415 - the gate, which the other benchmarks don't need
 
-    done = bench_points.run(folder)
+    card = bench_points.run(folder)
     lines: list[str] = []
-    for name, part in done.parts.items():
+    for name, part in card.parts.items():
         provable = max(part.points - part.unshown, 1)
         lines.append(
             f"{part.points:,} true key points ({name}): {part.in_force / part.points:.1%} in force,"
@@ -161,22 +161,22 @@ def _run_points(folder: Path) -> _Outcome:
             f" of the others {part.in_force / provable:.1%} in force"
         )
     lines += [
-        f"{done.swapped:,} swapped ones: {done.swapped_in_force} in force",
-        f"\n{plural(done.files, 'file')}, sha256 {done.sha256[:16]}…",
+        f"{card.swapped:,} swapped ones: {card.swapped_in_force} in force",
+        f"\n{plural(card.files, 'file')}, sha256 {card.sha256[:16]}…",
     ]
-    return _Outcome(done, "\n".join(lines))
+    return _Outcome(card, "\n".join(lines))
 
 
 def _run_tau2(folder: Path) -> _Outcome:
     from whet_lab.evals import bench_tau2  # noqa: PLC0415 - the whole program, which the others don't need
 
-    done = bench_tau2.run(folder)
-    counts = ", ".join(f"{name} {count}" for name, count in done.tasks.items())
+    card = bench_tau2.run(folder)
+    counts = ", ".join(f"{name} {count}" for name, count in card.tasks.items())
     title = (
-        f"{sum(done.tasks.values())} tasks ({counts}), {done.calls} gold actions:"
-        f" {len(done.other_state)} end in another state"
+        f"{sum(card.tasks.values())} tasks ({counts}), {card.calls} gold actions:"
+        f" {len(card.other_state)} end in another state"
     )
-    return _Outcome(done, "\n".join([title, *(f"  {task}" for task in done.other_state)]))
+    return _Outcome(card, "\n".join([title, *(f"  {task}" for task in card.other_state)]))
 
 
 def _run_clbench(home: Home, checkout: tuple[Path, str, str, int], arms: str) -> _Outcome:
@@ -190,51 +190,51 @@ def _run_clbench(home: Home, checkout: tuple[Path, str, str, int], arms: str) ->
     if shutil.which(program) is None:
         raise BadInput(f"there is no Python at {program}", hint="name the checkout's: --python PATH")
     progress = ProgressLine("bench", SystemClock())
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as homes:
         setup = bench_clbench.ClbenchSetup(
             repo=folder,
             python=program,
             task=task,
             instances=instances,
-            folder=Path(place),
+            folder=Path(homes),
             settings=load_settings(ChatOptions(home), None),
             secrets=load_secrets(home, os.environ),
         )
-        done = run_on_loop(bench_clbench.run(setup, names, progress.update))
+        card = run_on_loop(bench_clbench.run(setup, names, progress.update))
     progress.finish()
-    shape: list[Column[bench_clbench.ClbenchArm]] = [
+    columns: list[Column[bench_clbench.ClbenchArm]] = [
         Column("arm", lambda row: row.arm),
         Column("reward", lambda row: f"{row.mean:.3f}", right=True),
         Column("gain", lambda row: _range(row.gain), right=True),
         Column("tokens", lambda row: f"{row.usage.total_tokens:,}", right=True, rank=1),
         Column("cost", lambda row: cost(row.usage.cost_usd), right=True, rank=2),
     ]
-    table = output.table(done.arms, shape)
-    text = f"{table}\n\n{done.task}, {plural(instances, 'instance')}, answered by {done.model}"
-    return _Outcome(done, text)
+    table = output.table(card.arms, columns)
+    text = f"{table}\n\n{card.task}, {plural(instances, 'instance')}, answered by {card.model}"
+    return _Outcome(card, text)
 
 
 def _run_search(data: BenchData, hits: int) -> _Outcome:
     clock = SystemClock()
     progress = ProgressLine("bench", clock)
-    done = bench.run(
+    card = bench.run(
         data, hits, clock, __version__, lambda number, total: progress.update(f"case {number + 1} of {total}")
     )
     progress.finish()
-    shape: list[Column[bench.BenchArm]] = [
+    columns: list[Column[bench.BenchArm]] = [
         Column("arm", lambda row: row.arm),
         Column("questions", lambda row: f"{row.part}, {row.questions}"),
-        Column(f"recall@{done.hits}", lambda row: _range(row.recall), right=True),
+        Column(f"recall@{card.hits}", lambda row: _range(row.recall), right=True),
         Column("any found", lambda row: f"{row.any_found:.3f}", right=True, rank=2),
     ]
-    lines = [output.table(done.arms, shape)]
-    for gap in done.gaps:
+    lines = [output.table(card.arms, columns)]
+    for gap in card.gaps:
         lines.append(
             f"\n{gap.part}: search - bm25 {_range(gap.gap)}; all evidence found by search alone"
             f" {gap.only_search}, by bm25 alone {gap.only_bm25}, McNemar p = {gap.p_value:.2g}"
         )
-    lines.append(f"\n{', '.join(done.files)}, sha256 {done.sha256[:16]}…, seed {done.seed}")
-    return _Outcome(done, "\n".join(lines))
+    lines.append(f"\n{', '.join(card.files)}, sha256 {card.sha256[:16]}…, seed {card.seed}")
+    return _Outcome(card, "\n".join(lines))
 
 
 def _range(value: Interval) -> str:

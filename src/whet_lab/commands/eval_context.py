@@ -185,11 +185,11 @@ def _report(results: list[EngineResult]) -> list[str]:
     ]
     if any(result.judged is not None for result in results):
         measures.append(("judged", lambda result: "-" if result.judged is None else f"{result.judged:.0%}"))
-    shape: list[Column[tuple[str, Callable[[EngineResult], str]]]] = [
+    columns: list[Column[tuple[str, Callable[[EngineResult], str]]]] = [
         Column("", lambda measure: measure[0]),
         *(_engine_column(result) for result in results),
     ]
-    lines = [table(measures, shape), ""]
+    lines = [table(measures, columns), ""]
     lines.append(wrap_text(_LEGEND))
     for result in results:
         lines += [wrap_text(printable(f"{result.engine}: {notice}")) for notice in result.notices[:3]]

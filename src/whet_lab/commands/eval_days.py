@@ -54,12 +54,12 @@ def days(lengths: tuple[int, ...], server_kind: ServerKind, is_talk: bool, as_js
     sums = summarise_days(results)
     if as_json:
         return emit_json({**sums, "each": results})
-    shape: list[Column[OrdinaryDay]] = [
+    columns: list[Column[OrdinaryDay]] = [
         Column("turns", lambda day: str(day.turns), right=True),
         Column("statement", lambda day: day.kind),
         Column("reviewed", lambda day: "yes" if day.is_reviewed else "no"),
         Column("in memory", lambda day: "yes" if day.is_kept else "no"),
         Column("reviews' share of the cost", lambda day: f"{day.share:.1%}", right=True),
     ]
-    click.echo(table(results, shape))
+    click.echo(table(results, columns))
     click.echo(f"{sums['reviewed']} of {sums['days']} days were reviewed, {sums['kept']} kept the statement.")

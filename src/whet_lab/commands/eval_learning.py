@@ -108,11 +108,11 @@ def write_report(folder: Path, settings: CampaignSettings, sums: list[ArmSums]) 
 def _run_campaign(campaign: EvalCampaign, workers: int) -> None:
     progress = ProgressLine("worlds", SystemClock())
 
-    def tell(there: int, last: str) -> None:
-        progress.update(f"{there} of {campaign.size}" + (f", {last}" if last else ""))
+    def show_progress(count: int, last: str) -> None:
+        progress.update(f"{count} of {campaign.size}" + (f", {last}" if last else ""))
 
     try:
-        campaign.run_missing(workers, tell)
+        campaign.run_missing(workers, show_progress)
     except KeyboardInterrupt:
         missing_count = len(campaign.missing)
         progress.finish()
@@ -125,7 +125,7 @@ def _run_campaign(campaign: EvalCampaign, workers: int) -> None:
 
 
 def _show(sums: list[ArmSums], folder: Path) -> None:
-    shape: list[Column[ArmSums]] = [
+    columns: list[Column[ArmSums]] = [
         Column("arm", lambda row: row.arm),
         Column("first try", lambda row: f"{row.first_try.estimate:.1%}", right=True),
         Column("gain over off", lambda row: world_report.format_gain(row.gain), rank=2),
@@ -138,7 +138,7 @@ def _show(sums: list[ArmSums], folder: Path) -> None:
         Column("tokens a task", lambda row: f"{row.tokens_per_task:,.0f}", right=True, rank=4),
         Column("cost a success", lambda row: f"{row.cost_per_success:,.0f}", right=True, rank=1),
     ]
-    click.echo(table(sums, shape))
+    click.echo(table(sums, columns))
     for goal, met, finding in world_report.check_goals(sums):
         click.echo(f"{'ok  ' if met else 'MISS'} {goal}: {finding}")
     if lengths := world_report.describe_lengths(sums):

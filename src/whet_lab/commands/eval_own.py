@@ -76,15 +76,15 @@ async def _run_all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]
     progress = ProgressLine("tasks", SystemClock())
     total = len(bench.tasks) * len(options.arms) * options.repeats
 
-    def tell(label: str) -> None:
+    def show_progress(label: str) -> None:
         progress.update(f"{len(bench.read_outcomes())} of {total}, {clip(label, 40)}")
 
     try:
         for repeat in range(1, options.repeats + 1):
             for arm in options.arms:
-                await bench.run(arm, repeat, tell)
+                await bench.run(arm, repeat, show_progress)
         if options.leave_one_out and "all" in options.arms:
-            return await _leave_out(bench, options.repeats, tell)
+            return await _leave_out(bench, options.repeats, show_progress)
         return []
     except (KeyboardInterrupt, asyncio.CancelledError):
         progress.finish()
@@ -94,33 +94,35 @@ async def _run_all(bench: OwnTaskSetup, options: OwnOptions) -> list[ItemUplift]
         progress.finish()
 
 
-async def _leave_out(bench: OwnTaskSetup, repeats: int, tell: Callable[[str], None]) -> list[ItemUplift]:
+async def _leave_out(
+    bench: OwnTaskSetup, repeats: int, show_progress: Callable[[str], None]
+) -> list[ItemUplift]:
     """Run all tasks with the items that the last run of `all` learned, then without each item in turn."""
     learned = bench.home("all", repeats)
     items = (await bench.list_items(learned))[:_MAX_ITEMS]
-    base = await _run_without_learning(bench, learned, "everything", repeats, tell)
+    base = await _run_without_learning(bench, learned, "everything", repeats, show_progress)
     uplifts: list[ItemUplift] = []
     for item in items:
         name = f"without-{item.kind}-{item.name}"
         copy = bench.home(name, 0)
         await bench.copy_home_without(item, learned, copy)
-        lacking = await _run_without_learning(bench, copy, name, repeats, tell)
+        lacking = await _run_without_learning(bench, copy, name, repeats, show_progress)
         uplifts.append(own_report.measure_uplift(item, base, lacking))
     return uplifts
 
 
 async def _run_without_learning(
-    bench: OwnTaskSetup, home: Home, name: str, repeats: int, tell: Callable[[str], None]
+    bench: OwnTaskSetup, home: Home, name: str, repeats: int, show_progress: Callable[[str], None]
 ) -> list[TaskOutcome]:
     runs = [
-        await bench.run_on(home, Label(name, "all", repeat, learns=False), tell)
+        await bench.run_on(home, Label(name, "all", repeat, learns=False), show_progress)
         for repeat in range(1, repeats + 1)
     ]
     return [outcome for outcomes in runs for outcome in outcomes]
 
 
 def _show(arms: list[ArmResult], uplifts: list[ItemUplift], folder: Path) -> None:
-    shape: list[Column[ArmResult]] = [
+    columns: list[Column[ArmResult]] = [
         Column("arm", lambda row: row.arm),
         Column("success", lambda row: f"{row.succeeded} of {row.tasks}", right=True),
         Column("gain over off", lambda row: _gap(row.gain), rank=1),
@@ -130,7 +132,7 @@ def _show(arms: list[ArmResult], uplifts: list[ItemUplift], folder: Path) -> Non
         Column("cost a success", _success_cost, right=True, rank=3),
         Column("leaks", lambda row: str(row.leaks), right=True, rank=5),
     ]
-    click.echo(table(arms, shape))
+    click.echo(table(arms, columns))
     for row in uplifts:
         click.echo(f"{row.finding:<12} {_gap(row.gain):<20} {printable(row.item.label or row.item.name)}")
     click.echo(f"\nreport: {folder / 'report.md'}")

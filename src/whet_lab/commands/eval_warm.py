@@ -90,7 +90,7 @@ def _row(name: str, result: TrialReport, trials: list[Trial]) -> dict[str, objec
 
 
 def _say(name: str, trial_report: TrialReport) -> None:
-    shape: list[Column[ArmSum]] = [
+    columns: list[Column[ArmSum]] = [
         Column("arm", lambda arm: arm.arm),
         Column("done", lambda arm: f"{arm.succeeded}/{arm.trials}", right=True),
         Column("errors, first 10", lambda arm: f"{arm.failed}/{arm.calls}", right=True),
@@ -98,7 +98,7 @@ def _say(name: str, trial_report: TrialReport) -> None:
         Column("cached", lambda arm: f"{arm.usage.cache_hit_ratio:.0%}", right=True, rank=2),
         Column("cost", lambda arm: cost(arm.usage.cost_usd), right=True, rank=3),
     ]
-    click.echo(table(trial_report.arms, shape) + "\n")
+    click.echo(table(trial_report.arms, columns) + "\n")
     for row in trial_report.comparisons:
         click.echo(wrap_text(comparison_text(name, row)))
 

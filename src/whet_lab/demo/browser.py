@@ -81,8 +81,7 @@ class DemoBrowser:
         self.call("Page.navigate", url=address)
 
     def run(self, code: str) -> Any:
-        """Run JavaScript in the page and return its value (any JSON), or None if the page navigates away
-        meanwhile."""
+        """Run JavaScript in the page and return its value (any JSON), or None if the page navigates away."""
         try:
             result = self.call("Runtime.evaluate", expression=code, returnByValue=True)
         except Unavailable as error:

@@ -19,7 +19,7 @@ from whet.contract.errors import Unavailable
 from whet.contract.events import ConfirmationAsked, Event
 from whet.terminal.wording import clip
 from whet_lab.demo.browser import find_program, open_browser
-from whet_lab.demo.play import DemoRun, DemoTurn
+from whet_lab.demo.run import DemoRun, DemoTurn
 from whet_lab.demo.service import APPROVER, SIGNED_ACTION, DemoConfirmService
 from whet_lab.practice.shop import CART_AGES_DAYS, DATABASE, PROGRAM, WIPE, delete_command, make_shop
 
@@ -35,7 +35,7 @@ _OLD = sum(age > _DAYS for age in CART_AGES_DAYS)
 
 
 class RequestObservation(msgspec.Struct, frozen=True):
-    """A request as it was while it waited: the event, the number of carts in the database, its page."""
+    """A pending request: its event, its page, and the number of carts in the database at that time."""
 
     event: ConfirmationAsked
     carts: int

@@ -17,7 +17,7 @@ from whet.contract.events import Compaction, Event, TextDelta, ToolFinished, Too
 from whet.contract.texts import plural
 from whet.store import compactions, counts
 from whet_lab.demo.facts import read_sums
-from whet_lab.demo.play import DemoRun
+from whet_lab.demo.run import DemoRun
 from whet_lab.demo.stage import DemoStage
 from whet_lab.demo.world import SeenRequest
 from whet_lab.practice.survey_task import station_page, station_path

@@ -1,6 +1,6 @@
 """The demo's measurements: sums from the database, properties of the recorded requests.
 
-Nothing here is taken from the demo's own output. This module knows neither stage nor story.
+Nothing here is taken from the demo's own output.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class Overhead(msgspec.Struct, frozen=True):
 
 
 class Prefixes(msgspec.Struct, frozen=True):
-    """The pairs of neighbouring requests of a session, and in how many the first is a byte prefix of the
-    second."""
+    """The number of pairs of consecutive requests, and of pairs whose second begins with the whole first."""
 
     pairs: int
     held: int

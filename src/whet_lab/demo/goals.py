@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from whet.contract.texts import from_json
-from whet_lab.demo.play import DemoRun
+from whet_lab.demo.run import DemoRun
 from whet_lab.demo.world import signal_pid
 from whet_lab.practice.script import ScriptedReply, terminal_reply, write_file_reply
 from whet_lab.practice.server import PracticeServer
@@ -61,7 +61,7 @@ def _show_lie(run: DemoRun) -> None:
     (project / "total.py").write_text(_WRONG, "utf-8")
     replies = script_lie_and_fix(("check.py", _CHECK), ("total.py", _RIGHT))
     with PracticeServer(script=replies) as server:
-        done = _run_goal(run, server, ["start", "mend the total", "--verify", "python3 check.py"])
+        report = _run_goal(run, server, ["start", "mend the total", "--verify", "python3 check.py"])
         sent = [json.dumps(request.json_body["messages"][-1]) for request in server.requests]
     stage.say("What the model was told after each of its ends:")
     notices = {
@@ -71,8 +71,8 @@ def _show_lie(run: DemoRun) -> None:
     for name, words in notices.items():
         run.check(name, any(words in text for text in sent), "it was not told")
         stage.block(words)
-    run.check("achieved_once_true", done.goal.state == "achieved", done.goal.state)
-    run.check("in_three_rounds", done.goal.round == 3, f"{done.goal.round}")
+    run.check("achieved_once_true", report.goal.state == "achieved", report.goal.state)
+    run.check("in_three_rounds", report.goal.round == 3, f"{report.goal.round}")
     run.conclude(
         "Said to be done three times, believed once: when the check passed as it was at the beginning."
     )

@@ -1,8 +1,7 @@
-"""The demo's chapter on learning: a mistake, the lesson kept from it, the next session, a planted lie, an
-undo.
+"""The demo's chapter `learning`: a mistake, the lesson from it, the next session, a planted lie, an undo.
 
-Like the story it announces each event, lets it happen in real processes, and checks each claim on files,
-database and recorded requests.
+It announces each event, lets it happen in real processes, and checks each claim on files, database and
+recorded requests.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from whet.contract.events import TextDelta, ToolFinished, ToolStarted
 from whet.store.ledger import LedgerRow
 from whet.terminal.wording import clip
 from whet_lab.demo import lessons
-from whet_lab.demo.play import DemoRun, DemoTurn
+from whet_lab.demo.run import DemoRun, DemoTurn
 from whet_lab.evals.workplace import Pages
 from whet_lab.practice.project import DATABASE_SETTING
 

@@ -1,5 +1,4 @@
-"""Measurements of the demo's chapter on learning: ledger rows, notes, the bytes that a review's request
-shared.
+"""Measures the demo's chapter on learning: ledger rows, notes, the cached bytes of a review's request.
 
 Nothing here is taken from the demo's own output.
 """
@@ -41,8 +40,7 @@ class LearningSums(msgspec.Struct, frozen=True):
 
 
 class PrefixShare(msgspec.Struct, frozen=True):
-    """A review's first request: whether it began with every byte of the conversation's last request, and the
-    share of its own bytes that those were."""
+    """Whether a review's first request began with the conversation's last one, and what share that was."""
 
     shared: bool
     share: float

@@ -18,7 +18,7 @@ from whet.config.paths import Home
 from whet.config.permission_settings import SandboxSettings
 from whet.contract.errors import Unavailable
 from whet.sandbox.status import EngineStatus
-from whet_lab.demo.play import DemoRun, DemoTurn
+from whet_lab.demo.run import DemoRun, DemoTurn
 from whet_lab.practice.hostile import COMMAND, DEEDS, KEY_FILE, SPOILED, make_hostile
 
 _KEY = "-----KEY of the demo, worth nothing: 7f3a9c51-----"
@@ -159,8 +159,7 @@ def _restore_file(run: DemoRun, session_id: str, before: dict[str, bytes]) -> No
 
 
 def _read_files(run: DemoRun) -> dict[str, bytes]:
-    """Read the files that must not change: the person's, Whet's settings, and the file that the Makefile
-    spoils."""
+    """Read the person's files, Whet's settings, and the file that the Makefile spoils."""
     paths = {f"me/{name}": (_person_folder(run) / name) for name in _PERSONAL}
     paths |= {"config.yaml": run.world.home.config, SPOILED: run.world.project / SPOILED}
     return {name: path.read_bytes() if path.exists() else b"(gone)" for name, path in paths.items()}

@@ -1,7 +1,6 @@
 """The confirmation service of the demo: its own process, its own home in the demo's folder, its own tokens.
 
-All return values are read from the service itself: its records, its page, its log. This module knows
-nothing about the demo's output.
+All return values are read from the service itself: its records, its page, its log.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ class DemoConfirmService:
         self._token = self._make_token()
 
     def configure_agent(self, home: Home, actions: dict[str, str]) -> str:
-        """Configure the agent of `home` to ask this service about `actions`; return the lines added to its
-        settings."""
+        """Configure the agent of `home` to ask this service about `actions`, and return the added lines."""
         submit = service_paths(self.home).token_path("submit").read_text("utf-8").strip()
         replace_file(home.root / ".env", f"CONFIRMATION_TOKEN={submit}\n", mode=0o600)
         rows = "".join(f'    - "{rule} = {name}"\n' for rule, name in actions.items())
@@ -84,8 +82,7 @@ class DemoConfirmService:
         return rows[::-1]
 
     def read_page(self, address: str) -> str:
-        """Sign in on the page as the scripted approver and return the HTML of `address`, or an empty string
-        on failure."""
+        """Sign in on the page as the scripted approver and return the HTML of `address`, or "" on failure."""
         form = urlencode({"token": self._token})
         headers = {"Origin": self.page_url, "Content-Type": "application/x-www-form-urlencoded"}
         _, cookie, _ = _call(self.page_url, "POST", "/login", form, headers)

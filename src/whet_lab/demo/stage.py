@@ -1,7 +1,4 @@
-"""The demo's output: headings, prose that fits the terminal, pauses, and the chat's own view of a turn.
-
-Events are drawn with the chat's own code. This module knows neither the story nor any process.
-"""
+"""The demo's output: headings, prose that fits the terminal, pauses, and the chat's own view of a turn."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from whet.contract.events import ApprovalDecided, Event, TextDelta
 from whet.terminal import output
 from whet.terminal.wording import clip
 from whet_lab.demo import facts
-from whet_lab.demo.play import DemoRun, is_start_of
+from whet_lab.demo.run import DemoRun, is_start_of
 from whet_lab.demo.world import SeenRequest
 from whet_lab.practice.project import CHAPTERS
 

@@ -1,5 +1,8 @@
-"""The demo's chapter `team`: three workers share a PostgreSQL database. One is killed in the middle of a
-turn, one is stopped and continues too late. Every claim is read from the database and the workers' output."""
+"""The demo's chapter `team`: three workers share a PostgreSQL database.
+
+One is killed in the middle of a turn, one is stopped and continues too late. Every claim is read from the
+database and the workers' output.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ import msgspec
 from whet.contract.errors import Unavailable
 from whet.contract.texts import from_json
 from whet.store.database import needs_driver
-from whet_lab.demo.play import DemoRun
+from whet_lab.demo.run import DemoRun
 from whet_lab.practice.database import TrialServer
 from whet_lab.practice.script import ScriptedReply, ScriptFile, terminal_reply
 

@@ -19,7 +19,7 @@ from whet.config.schema import Settings
 from whet.contract.messages import Usage
 from whet.stats import Interval, wilson
 from whet.store import sessions
-from whet_lab.demo.play import DemoRun
+from whet_lab.demo.run import DemoRun
 from whet_lab.evals.warm_trials import Trial, WarmTrialSetup, compare
 from whet_lab.evals.warm_world import NAME, Depot, build_templates, create_history, write_depot
 from whet_lab.practice.depot import build_question
@@ -40,7 +40,7 @@ def run_chapter(run: DemoRun) -> None:
     )
     depot = write_depot(run.world.folder, _SEED)
     depot = msgspec.structs.replace(depot, home=run.world.home)
-    run.world.project = depot.place
+    run.world.project = depot.path
     settings = load(run.world.home, {}, environ={}).settings
     _run_sessions(run, depot, settings)
     _build_template(run)
@@ -126,7 +126,7 @@ async def _run_trials(run: DemoRun, depot: Depot, settings: Settings) -> list[Tr
     for number in range(1, _PAIRS + 1):
         text = build_question({"count": 20 + number, "price": 10 + number, "lost": 40 + number})
         for arm in ("cold", "warm", "placebo"):
-            trials.append(await bench.run_prompt(f"task{number}", text, arm, 1, depot.place))
+            trials.append(await bench.run_prompt(f"task{number}", text, arm, 1, depot.path))
     return trials
 
 

@@ -50,8 +50,7 @@ class _RecordedRequests(msgspec.Struct, frozen=True):
 
 
 class DemoWorld:
-    """The folder and its processes. A context manager: leaving it ends the children and removes the folder,
-    unless `keep`."""
+    """The folder and its processes. Leaving the context ends them, and removes the folder unless `keep`."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self.folder: Path = Path(tempfile.mkdtemp(prefix="whet-demo-")).resolve()

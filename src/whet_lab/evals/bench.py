@@ -1,5 +1,4 @@
-"""Measures how much of a question's evidence a search finds: public benchmarks, Whet's search beside plain
-BM25.
+"""Measures how much of the evidence for benchmarks' questions Whet's search and plain BM25 find.
 
 Each case gets its own store. The unit of the intervals is a question. The seed is fixed, so the same data
 and code produce the same card.
@@ -47,8 +46,11 @@ _STOP = frozenset(_WORDS.split())
 
 
 class BenchArm(msgspec.Struct, frozen=True):
-    """One arm on some of the questions: the mean share of a question's evidence among the hits, and the share
-    of questions with any evidence found."""
+    """One arm on some of the questions.
+
+    `recall` is the mean share of a question's evidence among the hits, `any_found` the share of questions
+    with any evidence among them.
+    """
 
     arm: str
     part: str
@@ -58,8 +60,11 @@ class BenchArm(msgspec.Struct, frozen=True):
 
 
 class BenchGap(msgspec.Struct, frozen=True):
-    """Whet's search against plain BM25: the mean difference, and the questions for which only one found all
-    evidence."""
+    """Whet's search against plain BM25.
+
+    `gap` is the mean difference of the recall. The counts are of questions for which only one of the two
+    found all evidence.
+    """
 
     part: str
     gap: Interval
@@ -137,8 +142,7 @@ def _share(refs: Sequence[str], question: BenchQuestion) -> float:
 
 @contextmanager
 def open_finders(case: BenchCase, clock: Clock) -> Generator[dict[str, Finder]]:
-    """Provide the finders of a case: Whet's search over a store that contains it, and plain BM25 over its
-    messages."""
+    """Provide the finders of a case: Whet's search over a store of its messages, and plain BM25 over them."""
     refs: dict[tuple[str, int], str] = {}
     with (
         tempfile.TemporaryDirectory(prefix="whet-bench-") as folder,
@@ -189,21 +193,21 @@ class PlainBm25:
         documents = [_tokens(text) for text in texts]
         self._lengths = [len(tokens) for tokens in documents]
         self._mean = sum(self._lengths) / max(len(documents), 1) or 1.0
-        self._where: dict[str, list[tuple[int, int]]] = {}
+        self._postings: dict[str, list[tuple[int, int]]] = {}
         for index, tokens in enumerate(documents):
             for token, count in Counter(tokens).items():
-                self._where.setdefault(token, []).append((index, count))
+                self._postings.setdefault(token, []).append((index, count))
 
     def best(self, query: str, limit: int) -> list[int]:
         """Return the positions of the best texts, best first."""
         scores: Counter[int] = Counter()
         for token in dict.fromkeys(_tokens(query)):
-            postings = self._where.get(token, [])
+            postings = self._postings.get(token, [])
             idf = math.log(1 + (len(self._lengths) - len(postings) + 0.5) / (len(postings) + 0.5))
             for index, count in postings:
                 norm = 1 - _B + _B * self._lengths[index] / self._mean
                 scores[index] += idf * count * (_K1 + 1) / (count + _K1 * norm)  # pyright: ignore[reportArgumentType] a Counter takes floats
-        return nlargest(limit, scores, key=lambda place: (scores[place], -place))
+        return nlargest(limit, scores, key=lambda index: (scores[index], -index))
 
 
 def _tokens(text: str) -> list[str]:

@@ -1,5 +1,4 @@
-"""Measures how well a model answers a public benchmark's questions from search hits, of Whet's search or
-plain BM25.
+"""Measures how well a model answers a benchmark's questions from hits of Whet's search or of plain BM25.
 
 LoCoMo's answers are scored by its own measure (F1 of stemmed words; arXiv 2402.17753, `task_eval`). Those
 of LongMemEval are judged by the model, as its authors do with one of theirs (arXiv 2410.10813). Each
@@ -40,14 +39,16 @@ _ANSWER = (
 )
 _JUDGE = "You compare an answer with the right one. Say yes where it says the same or contains it, else no."
 _NOTHING = "no information available"
-_AT_ONCE = 4
+_MAX_CONCURRENT = 4
 _MULTI_HOP, _OPEN_DOMAIN = "1", "3"
 """LoCoMo's kinds of questions that are scored part by part, and that have a reason after the answer."""
 
 
 class ScoredAnswer(msgspec.Struct, frozen=True):
-    """A model's answer from the hits of one arm. `run` names data, hits and model; `score` is between 0 and
-    1; `spent` includes the judge's call."""
+    """A model's answer from the hits of one arm.
+
+    `run` names data, hits and model. `score` is between 0 and 1. `spent` includes the judge's call.
+    """
 
     run: str
     question: str
@@ -102,31 +103,26 @@ class Answerer:
     async def run(
         self, clock: Clock, limit: int, progress: Callable[[int, int], object]
     ) -> list[ScoredAnswer]:
-        """Answer `limit` questions, spread over the cases (0: all). Stored answers are reused. Raises
-        ProviderError."""
-        selected = [(at, index) for at, case in enumerate(self._data.cases) for index in _find_scorable(case)]
+        """Answer `limit` questions, spread over the cases (0: all). Stored answers are reused.
+
+        Raises ProviderError.
+        """
+        selected = [(case, index) for case in self._data.cases for index in _find_scorable(case)]
         if limit:
             selected = selected[:: max(1, len(selected) // limit)][:limit]
         answers: list[ScoredAnswer] = []
-        for at, chosen in groupby(selected, lambda one: one[0]):
-            case = self._data.cases[at]
+        for case, pairs in groupby(selected, lambda pair: pair[0]):
+            tasks: list[tuple[str, str, BenchQuestion, list[BenchMessage]]] = []
             with open_finders(case, clock) as finders:
-                messages_by_ref = {one.ref: one for session in case.sessions for one in session.messages}
-                work = [
-                    (
-                        f"{case.id}/{index}",
-                        arm,
-                        question,
-                        [messages_by_ref[ref] for ref in find(question, self._hits)],
-                    )
-                    for _, index in chosen
-                    for question in [case.questions[index]]
-                    for arm, find in finders.items()
-                ]
-            for first in range(0, len(work), _AT_ONCE):
-                answers += await asyncio.gather(
-                    *(self._answer_one(*one) for one in work[first : first + _AT_ONCE])
-                )
+                messages = {message.ref: message for session in case.sessions for message in session.messages}
+                for _, index in pairs:
+                    question = case.questions[index]
+                    for arm, find in finders.items():
+                        hits = [messages[ref] for ref in find(question, self._hits)]
+                        tasks.append((f"{case.id}/{index}", arm, question, hits))
+            for start in range(0, len(tasks), _MAX_CONCURRENT):
+                batch = tasks[start : start + _MAX_CONCURRENT]
+                answers += await asyncio.gather(*(self._answer_one(*task) for task in batch))
                 progress(len(answers), 2 * len(selected))
         return answers
 
@@ -208,8 +204,11 @@ def _arm(arm: str, answers: Sequence[ScoredAnswer]) -> AnswerArm:
 
 
 def score_locomo(answer: str, question: BenchQuestion) -> float:
-    """Return the score of an answer by LoCoMo's rules: F1 of its words. With several parts, the mean of each
-    part's best F1. If the question has no answer, whether the model says so."""
+    """Return the score of an answer by LoCoMo's rules: F1 of its words.
+
+    With several parts, it is the mean of each part's best F1. If the question has no answer, it is 1 if the
+    model says so, else 0.
+    """
     if question.answer is None:
         return float(_NOTHING in answer.lower() or "not mentioned" in answer.lower())
     if question.kind != _MULTI_HOP:

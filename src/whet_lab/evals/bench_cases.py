@@ -36,7 +36,7 @@ class BenchQuestion(msgspec.Struct, frozen=True):
 
 
 class BenchCase(msgspec.Struct, frozen=True):
-    """The sessions of one store with their questions. `is_tuned`: settings were chosen on this case."""
+    """The sessions of one store with their questions. If `is_tuned`, settings were chosen on this case."""
 
     id: str
     sessions: tuple[BenchSession, ...]

@@ -136,15 +136,18 @@ async def _run_arm(
 
 
 async def _ask(session: Session, line: DriverLine, tries: int) -> str:
-    """Return the model's answer as one line of JSON; whatever it says, after some tries."""
+    """Return the model's answer as one line of JSON, or `{}` if it gives no JSON in several tries.
+
+    `tries` is the number of earlier queries of the same instance. After several, raises ConfigError instead.
+    """
     schema = json.dumps(line.schema)
     text = f"{line.prompt}\n\nAnswer with one JSON object of this schema and nothing else: {schema}"
     for _ in range(_TRIES):
         await run_turn(session, session.user_message(text), lambda event: None)
-        said = session.log.messages[-1].text
-        begin, end = said.find("{"), said.rfind("}")
+        reply = session.log.messages[-1].text
+        begin, end = reply.find("{"), reply.rfind("}")
         try:
-            return json.dumps(json.loads(said[begin : end + 1]))
+            return json.dumps(json.loads(reply[begin : end + 1]))
         except ValueError:
             text = f"That was no JSON object. Answer with one of this schema and nothing else: {schema}"
     if tries >= _TRIES:

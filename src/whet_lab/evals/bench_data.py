@@ -1,5 +1,4 @@
-"""Loads public memory benchmarks in one shape: cases of sessions, and questions with the messages that answer
-them.
+"""Loads public memory benchmarks as cases: sessions, and questions with the messages that answer them.
 
 A loader reads a local folder; nothing is downloaded. The same files always produce the same cases.
 """
@@ -118,8 +117,7 @@ def _read_locomo(content: bytes) -> list[BenchCase]:
 
 
 def _locomo_refs(evidence: Iterable[str]) -> list[str]:
-    """Return refs in the form of the conversation. The data has several refs in one text, and leading
-    zeros."""
+    """Return refs as the conversation writes them. The data has several in one text, and leading zeros."""
     pairs = [pair for text in evidence for pair in _EVIDENCE.findall(text)]
     return list(dict.fromkeys(f"D{int(session)}:{int(turn)}" for session, turn in pairs))
 

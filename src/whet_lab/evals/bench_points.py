@@ -1,12 +1,11 @@
-"""Runs SkillLearnBench's trajectories through the learning gate: are true key points accepted, and swapped
-ones rejected?
+"""Measures whether the learning gate accepts SkillLearnBench's true key points and rejects swapped ones.
 
-A trajectory is an agent's session and a list of its steps with the evidence for each. Each step is
-submitted as a step of a skill, with the parts of its evidence that occur in the session, one after
-another, as a model does after a refusal. The same quotes are submitted with the text of another task's
-step; no value of it that is not in the session may come into force. No model is called. Steps for which
-the session holds only the assistant's own prose are counted separately, because no quote could show them.
-The gate was tuned on the steps of every second kind of task ("tuned on").
+A trajectory is an agent's session and a list of its steps with the evidence for each. Each step is submitted
+as a step of a skill, with one part of its evidence that occurs in the session after another, as a model does
+after a refusal. The same quotes are also submitted with the text of another task's step, of which no value
+that is not in the session may come into force. No model is called. Steps that the session shows only in the
+assistant's own prose are counted separately, because no quote could show them. The gate was tuned on the
+steps of every second kind of task ("tuned on").
 """
 
 from __future__ import annotations
@@ -47,8 +46,11 @@ class KeyPoint(msgspec.Struct, frozen=True):
 
 
 class PointsPart(msgspec.Struct, frozen=True):
-    """The outcomes of true points: in force, waiting for a person, refused, or `unshown` (refused because the
-    session mentions them only in the assistant's own text)."""
+    """The outcomes of true points.
+
+    `waiting` ones need a person. `unshown` ones were refused because the session mentions them only in the
+    assistant's own text.
+    """
 
     in_force: int
     waiting: int

@@ -110,14 +110,14 @@ def _messages(recorded: _RecordedMessage, seq: int) -> list[Message]:
 
 def find_quotes(evidence: str, session: QuotableTranscript) -> list[str]:
     """Return the parts of a text that occur verbatim in a session (runs of whole words), longest first."""
-    there = [source.folded for source in session.sources]
+    sources = [source.folded for source in session.sources]
     unique_quotes: dict[str, None] = {}
     for piece in _PIECE.split(evidence.replace("\\n", "\n").replace('\\"', '"')):
         words = [match.span() for match in _WORD.finditer(piece)]
         first = 0
         while first < len(words):
             last = first
-            while last < len(words) and _occurs(_run(piece, words, first, last), there):
+            while last < len(words) and _occurs(_run(piece, words, first, last), sources):
                 last += 1
             if last > first and len(run := _run(piece, words, first, last - 1)) >= _QUOTE_CHARS_MIN:
                 unique_quotes[run] = None
@@ -135,6 +135,6 @@ def _run(piece: str, words: Sequence[tuple[int, int]], first: int, last: int) ->
     return piece[words[first][0] : words[last][1]].strip(_AROUND)
 
 
-def _occurs(text: str, there: Sequence[str]) -> bool:
+def _occurs(text: str, sources: Sequence[str]) -> bool:
     folded = fold(text)
-    return any(folded in folded_text for folded_text in there)
+    return any(folded in folded_text for folded_text in sources)

@@ -1,5 +1,4 @@
-"""Run the tasks of tau2 (a benchmark of tool-using agents) through Whet's tools: do the gold actions lead to
-the expected state?
+"""Checks that the gold actions of tau2, a benchmark of tool-using agents, have the same effect through Whet.
 
 For each task a scripted model server returns the gold calls. Whet approves, runs and stores them like any
 model's calls, through wrappers around the domain's tools. The domain's data must then have the same hash as
@@ -33,8 +32,10 @@ _DATA_VARIABLE = "TAU2_DATA_DIR"
 
 
 class Tau2Card(msgspec.Struct, frozen=True):
-    """The results of a run: the number of tasks by domain, the number of gold calls, and the tasks that ended
-    in another state than after direct calls."""
+    """The results of a run: the tasks by domain, and the number of gold calls.
+
+    `other_state` names the tasks that ended in another state than after direct calls.
+    """
 
     tasks: dict[str, int]
     calls: int
@@ -42,10 +43,9 @@ class Tau2Card(msgspec.Struct, frozen=True):
 
 
 def run(folder: Path, domains: Sequence[str] = DOMAINS) -> Tau2Card:
-    """Run every task of these domains; `folder` is tau2's data. Raises ConfigError if the package is not
-    installed.
+    """Run every task of these domains. `folder` is tau2's data.
 
-    The package logs to standard error, even during its import; that output is discarded.
+    The package's output on standard error is discarded. Raises ConfigError if the package is not installed.
     """
     with redirect_stderr(io.StringIO()):
         return _run_domains(_load_domains(folder, domains))
@@ -66,8 +66,10 @@ def _run_domains(domains: Mapping[str, Any]) -> Tau2Card:
 
 
 def _load_domains(folder: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Load the domains. During its import the package reads the folder of their data from an environment
-    variable. Raises ConfigError."""
+    """Load the domains. Raises ConfigError.
+
+    The package reads the folder of their data from an environment variable while it is imported.
+    """
     previous = os.environ.get(_DATA_VARIABLE)
     os.environ[_DATA_VARIABLE] = str(folder)
     try:

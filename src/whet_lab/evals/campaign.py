@@ -1,7 +1,6 @@
 """Runs many worlds on the machine's cores and stores each result, so that a campaign can be resumed.
 
-A stored run is not repeated. The folder belongs to one set of settings and one version of the program; it
-refuses runs with others.
+A stored run is not repeated. A folder holds the runs of one set of settings and one version of the program.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from whet import __version__
 from whet.contract.texts import from_json
 from whet_lab.evals import task_folder
 from whet_lab.evals.arms import ARMS, Arm
-from whet_lab.evals.play import run_world
 from whet_lab.evals.records import WorldResult
 from whet_lab.evals.world import FactWorld, Shape
+from whet_lab.evals.world_run import run_world
 from whet_lab.practice.gated_model import Habits
 
 _TICK_S = 0.5
@@ -47,26 +46,26 @@ class EvalCampaign:
     ) -> None:
         self.folder = folder
         self.settings: CampaignSettings = settings or CampaignSettings()
-        self._wanted = [(arm.name, seed) for seed in range(seeds) for arm in arms]
+        self._runs = [(arm.name, seed) for seed in range(seeds) for arm in arms]
         task_folder.claim_folder(folder, self.settings, "runs with other settings or of another version")
 
     @property
     def missing(self) -> list[tuple[str, int]]:
         """The runs that are not stored yet, as (arm, seed)."""
-        return [(arm, seed) for arm, seed in self._wanted if not self._path(arm, seed).exists()]
+        return [(arm, seed) for arm, seed in self._runs if not self._path(arm, seed).exists()]
 
     @property
     def size(self) -> int:
         """The number of runs in all."""
-        return len(self._wanted)
+        return len(self._runs)
 
     def read_runs(self) -> list[WorldResult]:
         """Read the stored runs, in the order of the arms."""
-        paths = [self._path(arm, seed) for arm, seed in self._wanted]
+        paths = [self._path(arm, seed) for arm, seed in self._runs]
         return [from_json(path.read_bytes(), WorldResult) for path in paths if path.exists()]
 
     def run_missing(self, workers: int, progress: Callable[[int, str], None]) -> None:
-        """Make the missing runs. `progress` is called with the number of stored runs and the last ones.
+        """Run the missing worlds. `progress` is called with the number of stored runs and the last ones.
 
         Ctrl-C ends it; finished runs stay stored. With one worker everything runs in this process.
         """

@@ -1,4 +1,4 @@
-"""Charts in SVG: learning curves over sessions, and engines side by side. No library; light and dark mode."""
+"""Draws SVG charts, for light and dark mode: learning curves over sessions, and engines side by side."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def draw_bars(title: str, measures: Sequence[tuple[str, Mapping[str, float], str
     parts = [f'<text x="10" y="22" class="t">{escape(title)}</text>']
     top = 40
     names = list(dict.fromkeys(name for _, values, _ in measures for name in values))
-    for measure, values, shape in measures:
+    for measure, values, value_format in measures:
         parts.append(f'<text x="10" y="{top + 12}" class="m">{escape(measure)}</text>')
         top += 20
         largest = max([*values.values(), 1e-9])
@@ -68,7 +68,7 @@ def draw_bars(title: str, measures: Sequence[tuple[str, Mapping[str, float], str
             parts.append(
                 f'<rect x="{_LABEL}" y="{top + 1}" width="{width:.1f}" height="14" rx="2" fill="{colour}"/>'
             )
-            label = escape(shape.format(value))
+            label = escape(value_format.format(value))
             parts.append(f'<text x="{_LABEL + width + 6:.1f}" y="{top + 12}">{label}</text>')
             top += 18
         top += 10

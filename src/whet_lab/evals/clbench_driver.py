@@ -1,8 +1,8 @@
 """Runs one task of a checkout of Continual Learning Bench in its own Python, for `bench_clbench`.
 
-Started as a script with the package's name, the task's and the number of instances, in the checkout's
-folder. It writes one JSON line for each query and reads one line with the answer; the last line has the
-rewards. It imports the checkout's package and nothing of Whet.
+This script runs in the checkout's folder. Its arguments are the package's name, the task's name and the
+number of instances. It writes one JSON line for each query and reads one line with the answer. The last line
+has the rewards. It imports the checkout's package, but no module of Whet.
 """
 
 from __future__ import annotations
@@ -53,5 +53,5 @@ def _write(**fields: Any) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, ".")
-    sys.stdout = sys.stderr  # what a task prints is not an answer of this script
+    sys.stdout = sys.stderr  # a task may print; standard output is for the lines of this script
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -73,8 +73,7 @@ class AnswerJudge(Protocol):
 
 
 class ReplaySetup(msgspec.Struct, frozen=True):
-    """The settings of a replay: the program's settings, the home with the plugins, and a function that
-    returns the summary tokens used so far."""
+    """The settings of a replay. `home` has the plugins; `summary_tokens` returns the tokens used so far."""
 
     settings: Settings
     secrets: dict[str, str]
@@ -115,7 +114,7 @@ async def _start(replay: ReplaySetup, folder: Path, engine: str) -> App:
 
 
 class _Run:
-    """One replay. The requests that follow no compaction are the steady ones."""
+    """One replay. A request without a compaction before it is a steady one."""
 
     def __init__(self, app: App, replay: ReplaySetup, engine: str, story: Story) -> None:
         self._app = app

@@ -1,8 +1,7 @@
 """Long conversations to replay through context engines, and the facts asked for afterwards.
 
 A synthetic one is tool work with facts planted in results, in the person's messages and in answers. For a
-stored one, strings that occur exactly once (numbers, paths, names with digits) become the facts. It does
-not know any engine.
+stored one, strings that occur exactly once (numbers, paths, names with digits) become the facts.
 """
 
 from __future__ import annotations
@@ -35,8 +34,10 @@ _SINGLE = re.compile(
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """A value that occurs once: the words to search for it, the value, and its origin (result, person,
-    answer)."""
+    """A value that occurs once. `key` is the words to search for it, `place` its origin.
+
+    The origin is result, person or answer.
+    """
 
     key: str
     value: str
@@ -58,8 +59,10 @@ class Story(msgspec.Struct, frozen=True):
 
 
 def make_synthetic(count: int) -> Story:
-    """Return a story of about `count` messages: a request, ten steps of one call each, an answer, and so
-    on. It is the same each time."""
+    """Return a story of about `count` messages: a request, ten steps of one call each, an answer, and so on.
+
+    It is always the same.
+    """
     rng = random.Random(1)
     messages: list[Message] = []
     facts: list[Fact] = []

@@ -1,7 +1,7 @@
-"""Days of 1 to 50 turns on the real program: is what the person says reviewed, and kept?
+"""Measures on days of 1 to 50 turns whether a person's statement is reviewed and kept.
 
-Each day has its own home and the default settings. A turn is one command of ordinary size. Around the middle
-of the day the person makes one statement worth keeping, of one of three kinds:
+Each day runs on the real program with its own home and default settings. A turn is one command. Around the
+middle of the day the person makes one statement worth keeping, of one of three kinds:
 
 - value: a correction whose value the next call uses; learned without a model
 - rule: a correction that no call shows; needs a review by the model
@@ -133,16 +133,20 @@ def _answer(server_kind: ServerKind, request: PracticeRequest, *, without_comman
 
 
 def _choose_reply(request: PracticeRequest, *, without_commands: bool) -> ScriptedReply:
-    """Return the model's next reply: for a task one command, which follows a correction, then an answer; in a
-    review, a note with the person's statement as evidence."""
-    texts = [message.text for message in request.heard if message.role == "user"]
-    statement = next((text for text in STATEMENTS.values() if any(text in each for each in texts)), "")
+    """Return the model's next reply.
+
+    For a task it is one command, which obeys a correction, then an answer. In a review it is a note with the
+    person's statement as evidence.
+    """
+    texts = [message.text for message in request.messages if message.role == "user"]
+    transcript = "\n".join(texts)
+    statement = next((text for text in STATEMENTS.values() if text in transcript), "")
     if is_review(request):
         if calls_in_review(request) or not statement:
             return ScriptedReply("Nothing more to save.")
         return _call("memory", action="add", content=statement, evidence=[statement])
-    task_index = max(index for index, message in enumerate(request.heard) if message.role == "user")
-    if without_commands or any(call.at > task_index for call in request.done):
+    task_index = max(index for index, message in enumerate(request.messages) if message.role == "user")
+    if without_commands or any(call.index > task_index for call in request.completed_calls):
         return ScriptedReply("Done.")
     is_corrected = statement in (STATEMENTS["value"], STATEMENTS["rule"])
     return _call("terminal", command=_CORRECTED if is_corrected else _ORDINARY)

@@ -20,8 +20,11 @@ LENGTHS = (10, 20, 40, 120, 300)
 
 
 class HalfLife(msgspec.Struct, frozen=True):
-    """How long old values of changed facts stayed: the number of facts, the number replaced, and the median
-    number of the owner's sessions until then (None if at least half were never replaced)."""
+    """How long old values of changed facts stayed stored.
+
+    `gone` is the number of facts whose old value was replaced, `sessions` the median number of the owner's
+    sessions until then (None if at least half were never replaced).
+    """
 
     facts: int
     gone: int
@@ -84,7 +87,7 @@ def _sum_up(
     ideal = [(run, oracle[run.seed]) for run in runs if run.seed in oracle and arm != "oracle"]
     tasks = [task for run in runs for task in run.tasks]
     successes = sum(task.first_ok for task in tasks)
-    used = [used for run in runs for used in (run.spent.tasks, run.spent.reviews)]
+    used = [usage for run in runs for usage in (run.spent.tasks, run.spent.reviews)]
     prompt = sum(usage.prompt_tokens for usage in used)
     tokens = sum(run.spent.tokens for run in runs)
     reviewing = sum(run.spent.reviews.prompt_tokens + run.spent.reviews.output_tokens for run in runs)

@@ -1,5 +1,4 @@
-"""The report on a person's own tasks: success and cost of each arm against no learning, and the value of each
-item.
+"""The report on a person's own tasks: each arm's success and cost against no learning, each item's value.
 
 Tasks are the unit of the intervals: several runs of one task are not independent. An interval that spans
 zero is "no evidence", however large the difference looks.
@@ -118,7 +117,7 @@ def _result(arm: str, mine: list[TaskOutcome], off: list[TaskOutcome]) -> ArmRes
 
 
 def _compare_success(mine: Sequence[TaskOutcome], theirs: Sequence[TaskOutcome]) -> PairedGap:
-    return compare(mine, theirs, lambda one: float(one.ok))
+    return compare(mine, theirs, lambda outcome: float(outcome.ok))
 
 
 def format_report(

@@ -119,7 +119,7 @@ class OwnTaskSetup:
         return [from_json(path.read_bytes(), TaskOutcome) for path in paths]
 
     async def run(self, arm: str, repeat: int, progress: Callable[[str], None]) -> None:
-        """Do the tasks that this run of the arm has not done yet; it learns from one to the next."""
+        """Do the missing tasks of this run of the arm, which learns from one to the next."""
         await self.run_on(self.home(arm, repeat), Label(arm, arm, repeat), progress)
 
     async def run_on(self, home: Home, label: Label, progress: Callable[[str], None]) -> list[TaskOutcome]:
@@ -183,15 +183,17 @@ class OwnTaskSetup:
         return _AgentRun(end, sent_text, _subtract_usage(usage_after, usage_before), calls, failed_calls)
 
     def _keep_folder(self, folder: Path, label: Label, task: OwnTask) -> None:
-        """Move a task's folder to where it is kept, in place of an earlier one."""
-        kept = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(kept)
+        """Move a task's folder to its permanent path, replacing an earlier one."""
+        path = self.folder / "work" / f"{label.name}-{label.repeat}" / task.name
+        shutil.rmtree(path, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(path)
 
     async def _build_examples(self, app: App, home: Home, learns: bool) -> str:
-        """Build a template from this run's sessions so far if it learns. Returns the template to start with,
-        or "off"."""
+        """Build a template from this run's sessions so far, if it learns.
+
+        Returns the name of the template to start with, or "off".
+        """
         if learns:
             warm_templates = WarmTemplates(home, app.database, app.clock)
             try:

@@ -62,8 +62,7 @@ class PairedGap(msgspec.Struct, frozen=True):
 
 
 def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float | None]) -> PairedGap:
-    """Compare two arms on the runs that both have. A pair in which one run has no score counts only for
-    success."""
+    """Compare two arms on the runs that both have. A pair with a missing score counts only for success."""
     theirs = {(run.task, run.repeat): run for run in other}
     pairs = [(run, theirs[run.task, run.repeat]) for run in first if (run.task, run.repeat) in theirs]
     by_task: dict[str, list[float]] = {}

@@ -53,8 +53,10 @@ def draw_commands(rng: Random, count: int) -> tuple[str, ...]:
 
 
 def write_project(folder: Path) -> None:
-    """Write the modules into `folder` and commit them one by one, with fixed dates. Raises NotFound if there
-    is no git."""
+    """Write the modules into `folder` and commit them one by one, with fixed dates.
+
+    Raises NotFound if git is not installed.
+    """
     if shutil.which("git") is None:
         raise NotFound("git is not installed", hint="install git; the project of --project is a repository")
     source = folder / "src"

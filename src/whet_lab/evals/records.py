@@ -14,8 +14,7 @@ OUTPUT_PRICE = 5.0
 
 
 class FactNeed(msgspec.Struct, frozen=True):
-    """One fact that a task needed: whether it could have been learned, and whether the model had it at the
-    first try."""
+    """One fact that a task needed: whether it could have been learned, and the model's value at first try."""
 
     subject: str
     key: str
@@ -37,8 +36,11 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
 
 class Funnel(msgspec.Struct, frozen=True):
-    """Of the facts shown to a person by the end: the number that were ever stored, that are still stored with
-    their current value, and that were in the model's request when a task needed them."""
+    """The number of facts shown to a person by the end, and how many of them reached each stage.
+
+    `captured` were ever stored, `survived` are stored with their current value, `reached` were in the model's
+    request when a task needed them.
+    """
 
     shown: int
     captured: int
@@ -80,8 +82,11 @@ def _price(used: Usage) -> float:
 
 
 class StaleFact(msgspec.Struct, frozen=True):
-    """A stored fact that changed: the number of its owner's sessions in which the old value stayed. `gone` is
-    False if it was still there at the end."""
+    """A stored fact that changed.
+
+    `sessions` is the number of its owner's sessions in which the old value stayed. `gone` is False if it was
+    still there at the end.
+    """
 
     subject: str
     key: str
@@ -92,8 +97,9 @@ class StaleFact(msgspec.Struct, frozen=True):
 class WorldResult(msgspec.Struct, frozen=True):
     """One world under one arm.
 
-    `leaks`: requests with another person's or a private session's secret; `poisoned`: sessions that began
-    with a planted value; `false_kept`: stored claims that were never true.
+    `leaks` counts requests with another person's or a private session's secret. `poisoned` counts sessions
+    whose requests contained a value planted in another session, `false_kept` stored claims that were never
+    true.
     """
 
     seed: int

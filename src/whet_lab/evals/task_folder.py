@@ -1,4 +1,4 @@
-"""The folder of a task, a fresh copy of its files in which the person's commands run, and that of results."""
+"""Prepares the folder in which a task and its commands run, and stores results."""
 
 from __future__ import annotations
 

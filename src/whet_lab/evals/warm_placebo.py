@@ -1,4 +1,4 @@
-"""Draw a placebo for a warm template: as many examples of the same size, of calls that were not chosen."""
+"""Draws a placebo for a warm template: equally many examples of the same size, from random other calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_placebo(
     """
     rng = random.Random(seed)
     maker = ExampleMaker(connection, options)
-    pool = sorted(mined.sample, key=lambda one: one.order)
+    pool = sorted(mined.sample, key=lambda call: call.order)
     rng.shuffle(pool)
     used_shapes = {shape_of(example.tool_name, example.arguments) for example in like.examples}
     own_calls = {(example.session_id, example.message_seq) for example in like.examples}
@@ -58,8 +58,7 @@ def make_placebo(
 
 
 def _take_by_size(drawn: list[Example], tokens: int) -> Example | None:
-    """Remove and return the first example of about that many tokens, or the nearest one; a shorter one is
-    padded."""
+    """Remove and return the first example of about that many tokens, or a shorter one, padded."""
     if not drawn:
         return None
     off = [example_tokens(example) - tokens for example in drawn]

@@ -33,8 +33,11 @@ ARMS: tuple[TrialArm, ...] = ("cold", "warm", "placebo")
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One task under one arm. `failed` and `calls` count the first ten judged calls; `failures` says for each
-    of them, in order, whether it failed."""
+    """One task under one arm.
+
+    `failed` and `calls` count the first ten judged calls. `failures` says for each, in order, whether it
+    failed.
+    """
 
     arm: TrialArm
     task: str
@@ -47,8 +50,7 @@ class Trial(msgspec.Struct, frozen=True):
 
     @property
     def error_rate(self) -> float | None:
-        """The share of failed calls among the first ones, or None without calls: a trial without calls shows
-        nothing."""
+        """The share of failed calls among the first ones, or None without calls."""
         return self.failed / self.calls if self.calls else None
 
 
@@ -136,8 +138,8 @@ class WarmTrialSetup:
             )
         judged = [outcome for _, outcome, _ in outcomes if outcome not in ("denied", "unknown")]
         failures = tuple(outcome == "failed" for outcome in judged[:FIRST_CALLS])
-        done = end.reason == "answered"
-        return Trial(arm, name, repeat, done, sum(failures), len(failures), end.usage, failures)
+        is_answered = end.reason == "answered"
+        return Trial(arm, name, repeat, is_answered, sum(failures), len(failures), end.usage, failures)
 
 
 async def run_all(
@@ -147,12 +149,12 @@ async def run_all(
     repeats: int,
     progress: Callable[[str], None],
 ) -> list[Trial]:
-    """Run every task under every arm, `repeats` times; the arms take turns at being first."""
+    """Run every task under every arm, `repeats` times. The arms take turns to be first."""
     trials: list[Trial] = []
     for repeat in range(1, repeats + 1):
         for number, task in enumerate(tasks):
-            turned = (number + repeat) % len(ARMS)
-            for arm in (*ARMS[turned:], *ARMS[:turned]):
+            first = (number + repeat) % len(ARMS)
+            for arm in (*ARMS[first:], *ARMS[:first]):
                 progress(f"{task.name}, {arm}, {repeat} of {repeats}")
                 trials.append(await bench.run(task, arm, repeat, origin))
     return trials
@@ -182,8 +184,10 @@ def compare(trials: Sequence[Trial], other: TrialArm) -> Comparison:
 
 
 def _match_calls(first: Sequence[Trial], other: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
-    """Limit each pair to the calls that both made, so that an arm that stops early does not profit from fewer
-    chances to fail. Trials without `failures` stay unchanged."""
+    """Limit each pair to as many calls as both made: an arm that stops early has fewer chances to fail.
+
+    Trials without `failures` stay unchanged.
+    """
     least: dict[tuple[str, int], int] = {}
     for trial in (*first, *other):
         key = trial.task, trial.repeat

@@ -1,5 +1,4 @@
-"""The depot as a world for warm sessions: a history of real runs, a template, and new questions under three
-arms.
+"""The depot as a world for warm sessions: a history of real runs, and a template built from it.
 
 Each seed is another depot with other conventions. The practice model uses only its request, so the arms
 differ only in the content of their examples. The results show how much of the learnable content reaches
@@ -37,7 +36,7 @@ class Depot(msgspec.Struct, frozen=True):
     """One seed's world on disk, with a home whose store holds its history."""
 
     seed: int
-    place: Path
+    path: Path
     home: Home
 
 
@@ -51,7 +50,7 @@ def write_depot(folder: Path, seed: int, *, pitfalls: bool = True) -> Depot:
 async def create_history(depot: Depot, settings: Settings, sessions: int) -> None:
     """Create a history: sessions of three turns, every second one about records, run on the real program."""
     rng = random.Random(f"life {depot.seed}")
-    async with aclosing(await App.start(depot.home, settings, {}, NobodyPresent(), depot.place)) as app:
+    async with aclosing(await App.start(depot.home, settings, {}, NobodyPresent(), depot.path)) as app:
         for number in range(sessions):
             session = await app.new_session(title=f"day {number}", warm="off")
             for _ in range(3):
@@ -80,5 +79,5 @@ def build_templates(depot: Depot, now: datetime) -> dict[TrialArm, Template]:
         if not mined.failing_tools():
             options = msgspec.structs.replace(options, least_error_rate=0.0)
         built = WarmTemplates(depot.home, database, clock).build(options, choice).template
-        drawn_one = database.read_now(lambda db: make_placebo(db, mined, built, options, now, depot.seed))
-        return {"warm": built, "placebo": drawn_one}
+        placebo = database.read_now(lambda db: make_placebo(db, mined, built, options, now, depot.seed))
+        return {"warm": built, "placebo": placebo}

@@ -53,18 +53,17 @@ class CommandAttempt(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Workplace:
-    """The workplace of one world. `read_context` returns all text in the model's context; it is set for each
-    session."""
+    """The workplace of one world. `read_context`, set for each session, returns the model's whole context."""
 
     world: FactWorld
-    look: Callable[[], str] = lambda: ""
-    tried: list[CommandAttempt] = field(default_factory=list[CommandAttempt])
+    read_context: Callable[[], str] = lambda: ""
+    attempts: list[CommandAttempt] = field(default_factory=list[CommandAttempt])
     _steps: list[FactCommand] = field(default_factory=list[FactCommand])
     _plan: SessionPlan | None = None
 
     def begin(self, plan: SessionPlan, read_context: Callable[[], str]) -> None:
         """Begin a session."""
-        self._plan, self.look, self.tried, self._steps = plan, read_context, [], []
+        self._plan, self.read_context, self.attempts, self._steps = plan, read_context, [], []
 
     def answer(self, text: str) -> tuple[int, str]:
         """Judge a command line. Returns the exit code and the output."""
@@ -78,13 +77,13 @@ class Workplace:
         if steps := [step.tool for step in self._steps if step.is_on_item_of(command)]:
             command = msgspec.structs.replace(command, step=steps[-1])
         verdict = self.world.judge(command, plan)
-        known_claims = find_claims(self.look())
+        known_claims = find_claims(self.read_context())
         standing: dict[Topic, Standing] = {
             claim.topic: self._find_standing(claim, known_claims, plan)
             for claim in command.implied_statements()
         }
         objection = self.world.objection(command, plan) if verdict.is_ok else ""
-        self.tried.append(CommandAttempt(command, verdict, objection, standing))
+        self.attempts.append(CommandAttempt(command, verdict, objection, standing))
         return (0 if verdict.is_ok else 1), verdict.text
 
     def _find_standing(

@@ -1,8 +1,7 @@
 """The content of a request, independent of its wire format: the only input of the practice model.
 
 The practice model is scripted, not a language model. A `PracticeRequest` is built from one request body
-and nothing else, so everything that the practice model uses is provably in the request. This module does
-not know about HTTP or any vendor's shapes.
+and nothing else, so everything that the practice model uses is provably in the request.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from whet.contract.texts import as_object, from_json
 
 Json = dict[str, Any]
 
-# Phrases of gates, Whet's and others', for a call that was not allowed.
+# Phrases with which Whet and other agents tell the model that a call was not allowed.
 _REFUSALS = (
     "nobody was there to ask",
     "so nothing was run",
@@ -64,13 +63,13 @@ class Offer(msgspec.Struct, frozen=True):
         return as_object(value)
 
 
-class DoneCall(msgspec.Struct, frozen=True):
+class CompletedCall(msgspec.Struct, frozen=True):
     """A call of the transcript with its result; `at` is the index of the result's message."""
 
     name: str
     arguments: Json
     result: str
-    at: int
+    index: int
 
     def result_contains(self, *phrases: str) -> bool:
         """Return whether the result contains one of `phrases`, ignoring case."""
@@ -105,31 +104,31 @@ class PracticeRequest(msgspec.Struct, frozen=True, dict=True):
     model: str
     system: str
     offers: dict[str, Offer]
-    heard: tuple[RequestMessage, ...]
+    messages: tuple[RequestMessage, ...]
     thinking: bool = False
 
     @cached_property
-    def done(self) -> tuple[DoneCall, ...]:
+    def completed_calls(self) -> tuple[CompletedCall, ...]:
         """Every call that has a result, in the order of the results."""
         return tuple(self._pairs())
 
-    def _pairs(self) -> Iterator[DoneCall]:
+    def _pairs(self) -> Iterator[CompletedCall]:
         open_calls: dict[str, PracticeCall] = {}
-        for at, message in enumerate(self.heard):
+        for at, message in enumerate(self.messages):
             open_calls.update((call.id, call) for call in message.calls)
             call = open_calls.get(message.call_id) if message.role == "tool" else None
             if call is not None:
-                yield DoneCall(call.name, parse_arguments(call), message.text, at)
+                yield CompletedCall(call.name, parse_arguments(call), message.text, at)
 
     @property
     def last_user(self) -> str:
         """The text of the newest user message, or an empty string."""
-        return next((m.text for m in reversed(self.heard) if m.role == "user"), "")
+        return next((m.text for m in reversed(self.messages) if m.role == "user"), "")
 
     def mentions(self, phrase: str, *, before: int | None = None) -> bool:
         """Return whether `phrase` occurs in the system prompt or in a message before index `before`."""
         return phrase in self.system or any(
-            phrase in m.text or any(phrase in c.arguments for c in m.calls) for m in self.heard[:before]
+            phrase in m.text or any(phrase in c.arguments for c in m.calls) for m in self.messages[:before]
         )
 
 

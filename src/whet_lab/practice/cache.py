@@ -1,9 +1,9 @@
-"""A simulated prefix cache: how many tokens of a request an earlier request of the model already had.
+"""Simulates a prefix cache: counts the tokens of a request that an earlier request already contained.
 
 A request is a list of blocks (tools, system prompt, messages) in the vendor's order. The longest run of
 leading blocks that was seen before counts as cached. Anthropic's caching by marks is simulated too: only
 marked prefixes are written, and a mark looks back 20 blocks. Tokens are characters / 4. Only hashes and
-lengths are stored. This module does not know about wire formats.
+lengths are stored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The practice model's task of numbering the demo's 20 chapters: one command per step, so that a run can be
-killed in the middle.
+"""The practice model's task of numbering the demo's 20 chapters, one command per step.
 
+A run can be killed in the middle.
 Each command adds the chapter's number to its file and a line to steps.log; neither may happen twice. The
 task continues from the results in the transcript. If they are missing (a compaction) or say that the
 outcome is unknown (a crash), it checks the files before it writes.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from whet_lab.practice.ask import DoneCall, PracticeRequest
+from whet_lab.practice.ask import CompletedCall, PracticeRequest
 from whet_lab.practice.project import CHAPTERS
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.tool_use import ToolUse
@@ -32,7 +32,7 @@ def number_command(chapter: int, pause: str = "") -> str:
 def choose_reply(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     tools = ToolUse(request)
-    calls = [d for d in request.done if d.at > start]
+    calls = [call for call in request.completed_calls if call.index > start]
     last = _last_chapter(calls)
     if last is None:
         return _begin(request, start, tools, calls)
@@ -48,7 +48,7 @@ def choose_reply(request: PracticeRequest, start: int) -> ScriptedReply:
     return _go_on(tools, chapter, _pause(request, start))
 
 
-def _begin(request: PracticeRequest, start: int, tools: ToolUse, calls: list[DoneCall]) -> ScriptedReply:
+def _begin(request: PracticeRequest, start: int, tools: ToolUse, calls: list[CompletedCall]) -> ScriptedReply:
     look = _by_command(calls, _LOOK)
     if look is None:
         return tools.shell(_LOOK, "I look at what is there.")
@@ -64,11 +64,11 @@ def _begin(request: PracticeRequest, start: int, tools: ToolUse, calls: list[Don
 
 
 def _check(
-    tools: ToolUse, calls: list[DoneCall], chapter: int, result: DoneCall, pause: str
+    tools: ToolUse, calls: list[CompletedCall], chapter: int, result: CompletedCall, pause: str
 ) -> ScriptedReply:
     path = f"book/chapter_{chapter:02d}.md"
     look_command = f"tail -n 1 {path}; {_READ_LOG}"
-    checks = [d for d in calls if d.command == look_command and d.at > result.at]
+    checks = [call for call in calls if call.command == look_command and call.index > result.index]
     if not checks or checks[-1].is_interrupted:
         return tools.shell(
             look_command, f"Nobody knows whether chapter {chapter} was numbered, so I look before I go on."
@@ -91,7 +91,7 @@ def _go_on(tools: ToolUse, numbered: int, pause: str) -> ScriptedReply:
     return tools.shell(number_command(numbered + 1, pause), f"Chapter {numbered + 1} of {CHAPTERS}.")
 
 
-def _last_chapter(calls: list[DoneCall]) -> tuple[int, DoneCall] | None:
+def _last_chapter(calls: list[CompletedCall]) -> tuple[int, CompletedCall] | None:
     for item in reversed(calls):
         match = re.search(r">> book/chapter_(\d\d)\.md", item.command)
         if match:
@@ -99,10 +99,10 @@ def _last_chapter(calls: list[DoneCall]) -> tuple[int, DoneCall] | None:
     return None
 
 
-def _by_command(calls: list[DoneCall], command: str) -> DoneCall | None:
-    return next((d for d in reversed(calls) if d.command == command), None)
+def _by_command(calls: list[CompletedCall], command: str) -> CompletedCall | None:
+    return next((call for call in reversed(calls) if call.command == command), None)
 
 
 def _pause(request: PracticeRequest, start: int) -> str:
-    match = _PAUSE.search(request.heard[start].text)
+    match = _PAUSE.search(request.messages[start].text)
     return match[1] if match else ""

@@ -1,8 +1,7 @@
-"""Strict validation of Chat Completions requests, with OpenAI's error messages.
+"""Validates Chat Completions requests strictly, with OpenAI's error messages.
 
-Where vendors differ the stricter rule applies (an assistant message needs content or calls, earlier
-arguments must be JSON), so that a request accepted here is accepted everywhere. chat_wire.py writes the
-answers.
+If vendors differ, the stricter rule applies (an assistant message needs content or calls, earlier arguments
+must be JSON), so that a request accepted here is accepted everywhere. chat_wire.py writes the answers.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _MESSAGE_KEYS = {
 
 
 def check(body: Json, options: Options) -> None:
-    """Raise VendorRefusal for the first thing that the vendor would not accept."""
+    """Raise VendorRefusal for the first part that the vendor would reject."""
     check_openai_keys(body, _KEYS, options)
     messages = body.get("messages")
     if messages is None:
@@ -191,10 +190,9 @@ class _MessageChecker:
 
 def _check_row_keys(index: int, row: Json) -> None:
     allowed = _MESSAGE_KEYS[row["role"]]
-    if row.keys() <= allowed:
-        return
-    key = next(key for key in row if key not in allowed)
-    raise unknown_parameter(f"messages[{index}].{key}")
+    for key in row:
+        if key not in allowed:
+            raise unknown_parameter(f"messages[{index}].{key}")
 
 
 def _check_content(index: int, content: Any, *, images: bool) -> None:

@@ -20,7 +20,7 @@ from whet.contract.errors import Unavailable
 
 _OTHER_USER, _OTHER_GROUP = "nobody", 65534
 _TIMEOUT_S = 90
-_KEEPER = """read -r _ # until its owner closes the pipe or dies
+_KEEPER = """read -r _ # returns when the owner closes the pipe or dies
 [ -e "$1/data/postmaster.pid" ] && "$0" -D "$1/data" -m immediate -w stop
 rm -rf "$1"
 """
@@ -109,7 +109,7 @@ class TrialServer:
         self._keeper.communicate()
 
     def _run(self, program: str, *arguments: str) -> None:
-        done = subprocess.run(
+        process = subprocess.run(
             [self._programs / program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # the server would keep a pipe open
@@ -118,8 +118,8 @@ class TrialServer:
             check=False,
             **_process_options(),
         )
-        if done.returncode:
-            lines = (done.stderr or b"").decode(errors="replace").strip().splitlines()
+        if process.returncode:
+            lines = (process.stderr or b"").decode(errors="replace").strip().splitlines()
             raise Unavailable(
                 f"PostgreSQL's {program} failed: {lines[-1] if lines else 'it said nothing'}",
                 hint=f"its log, if it began one, is {self.folder / 'log'}",

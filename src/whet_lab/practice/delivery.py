@@ -1,7 +1,4 @@
-"""Send an answer in one write, or slowly, cut, stalled or split, as its fault requires.
-
-This module knows ASGI and faults, but not the meaning of the bytes.
-"""
+"""Sends an answer in one write, or slowly, cut, stalled or split, as its fault requires."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 The paths of week counts, article prices and day logs are drawn from the seed, so that lessons from one
 depot are useless in another. Without `pitfalls`, every record is at the path that a newcomer tries first.
-Pure Python, no network.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from whet_lab.practice.ask import DoneCall, PracticeRequest
+from whet_lab.practice.ask import CompletedCall, PracticeRequest
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.tool_use import ToolUse
 
@@ -24,8 +23,10 @@ _NOTES = 12
 
 
 class RecordKind(msgspec.Struct, frozen=True):
-    """One kind of record: its name, its title in a question, the pattern of its path, and the number of
-    records."""
+    """One kind of record.
+
+    `title` is its name in a question, `pattern` that of its path; `count` is the number of records.
+    """
 
     name: str
     title: str
@@ -93,8 +94,7 @@ def _record(kind: RecordKind, number: int, rng: random.Random) -> str:
 
 
 def build_question(numbers: dict[str, int], notes: tuple[int, ...] = ()) -> str:
-    """Return a person's message that asks for these records and notes, in a form that the practice model
-    reads."""
+    """Return a message that asks for these records and notes, in the form that the practice model reads."""
     items = [_TITLES[name][0].format(n=number) for name, number in numbers.items()]
     items += [f"note {number}" for number in notes]
     return f"Depot: tell me the {'; the '.join(items)}."
@@ -109,9 +109,9 @@ _DISTRACTION = 0.02
 
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Choose the reply to the questions in message `start`."""
-    calls = [call for call in request.done if call.at > start]
+    calls = [call for call in request.completed_calls if call.index > start]
     answers: list[str] = []
-    for title, number in _ASKED.findall(request.heard[start].text):
+    for title, number in _ASKED.findall(request.messages[start].text):
         step = (
             _read_note(request, calls, number)
             if title == "note"
@@ -123,7 +123,7 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     return ScriptedReply("; ".join(answers) + "." if answers else "Nothing was asked.")
 
 
-def _read_note(request: PracticeRequest, calls: Sequence[DoneCall], number: str) -> ScriptedReply | str:
+def _read_note(request: PracticeRequest, calls: Sequence[CompletedCall], number: str) -> ScriptedReply | str:
     path = f"notes/note{number}.md"
     is_read = any(call.arguments.get("path") == path for call in calls)
     return "read" if is_read else ToolUse(request).use("read_file", path=path)
@@ -131,7 +131,7 @@ def _read_note(request: PracticeRequest, calls: Sequence[DoneCall], number: str)
 
 def _look_up_record(request: PracticeRequest, start: int, title: str, number: int) -> ScriptedReply | str:
     """Return the next call for one record, or its value."""
-    calls = [call for call in request.done if call.at > start]
+    calls = [call for call in request.completed_calls if call.index > start]
     line = re.compile(rf": {title} {number}$", re.M)
     record_call = next(
         (call for call in calls if call.name != "search_files" and line.search(call.result)), None
@@ -159,26 +159,31 @@ def _open_record(request: PracticeRequest, kind: str, path: str) -> ScriptedRepl
 
 
 def _learned_path(request: PracticeRequest, start: int, title: str, number: int) -> str:
-    """Return the path of a record, learned from an earlier call in the request, or an empty string if there
-    was no such call or it is overlooked."""
+    """Return the path of a record as learned from an earlier call in the request.
+
+    Returns an empty string if there was no such call or the model overlooks it.
+    """
     pattern = re.compile(rf": {title} (\d+)$", re.M)
-    earlier = [call for call in request.done if call.at < start]
-    for call in reversed(request.done):
+    earlier = [call for call in request.completed_calls if call.index < start]
+    for call in reversed(request.completed_calls):
         match = pattern.search(call.result) if call.name != "search_files" else None
         match = match or _match_corrected_guess(request, call, _KINDS[title])
         path = _with_number(_path_of(call), int(match[1]), number) if match else ""
         if match and _path_of(call) == GUESSES[_KINDS[title]].format(n=int(match[1])):
             path = ""  # a newcomer tries this path anyway
-        if path and (call.at > start or not _is_overlooked(title, number, len(earlier))):
+        if path and (call.index > start or not _is_overlooked(title, number, len(earlier))):
             return path
     return ""
 
 
-def _match_corrected_guess(request: PracticeRequest, call: DoneCall, kind: str) -> re.Match[str] | None:
-    """Return the match of the number in a newcomer's guess, if a past example says that this call replaced
-    it."""
+def _match_corrected_guess(request: PracticeRequest, call: CompletedCall, kind: str) -> re.Match[str] | None:
+    """Return the match of the number in a newcomer's guess, if a past example says this call replaced it."""
     guess = re.escape(GUESSES[kind]).replace(re.escape("{n}"), r"(\d+)")
-    texts = [message.text for message in request.heard[call.at : call.at + 2] if message.role == "assistant"]
+    texts = [
+        message.text
+        for message in request.messages[call.index : call.index + 2]
+        if message.role == "assistant"
+    ]
     return next((re.search(guess, text) for text in texts if " had failed (" in text), None)
 
 
@@ -188,8 +193,7 @@ def _is_overlooked(title: str, number: int, others: int) -> bool:
 
 
 def _with_number(path: str, old_number: int, number: int) -> str:
-    """Replace a number in a path, keeping its width. Returns an empty string if the old number is not in
-    it."""
+    """Replace a number in a path, keeping its width. Returns "" if the path lacks the old number."""
     matches = [match for match in re.finditer(r"\d+", path) if int(match[0]) == old_number]
     if not matches:
         return ""
@@ -197,12 +201,12 @@ def _with_number(path: str, old_number: int, number: int) -> str:
     return f"{path[: last.start()]}{number:0{len(last[0])}d}{path[last.end() :]}"
 
 
-def _path_of(call: DoneCall) -> str:
+def _path_of(call: CompletedCall) -> str:
     if call.command.startswith("grep "):
         return call.command.split()[-1]
     return str(call.arguments.get("path", ""))
 
 
-def _value(record_call: DoneCall) -> str:
+def _value(record_call: CompletedCall) -> str:
     match = re.search(r"value: (\d+)", record_call.result)
     return match[1] if match else str(record_call.result.count("LOST"))

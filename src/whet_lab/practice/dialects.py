@@ -71,8 +71,10 @@ def chat_completions() -> PracticeDialect:
 
 
 def responses(seed: int) -> PracticeDialect:
-    """Return the dialect of OpenAI Responses; keys, counting and errors are the same as for Chat Completions.
-    `seed` seals its reasoning."""
+    """Return the dialect of OpenAI Responses. `seed` seals its reasoning.
+
+    Keys, counting and errors are the same as for Chat Completions.
+    """
 
     def is_sealed(item_id: str, sealed: str) -> bool:
         return hmac.compare_digest(responses_wire.seal(item_id, seed), sealed)

@@ -1,7 +1,7 @@
 """The practice server's HTTP endpoints: the vendors' paths, and /practice/... for tests.
 
-Each request is recorded, checked against the vendor's rules, answered from the script or by the responder,
-and counted by the simulated cache. The model is scripted, not a language model. The code runs on the
+Each request is recorded, checked against the vendor's rules, counted by the simulated cache, and answered
+from the script or by the responder. The model is scripted, not a language model. The code runs on the
 server's event loop; `requests` may be read from any thread.
 """
 
@@ -59,7 +59,7 @@ class Practice:
         responder: Callable[[PracticeRequest], ScriptedReply],
     ) -> None:
         self.options = options
-        self._mind = responder
+        self._responder = responder
         self.arrived: threading.Condition = threading.Condition()
         self.count: int = 0
         self.stalls: int = 0
@@ -67,8 +67,8 @@ class Practice:
         self._seed = seed
         self._script = None if script is None else ReplyScript(script)
         self._cache = PrefixCache()
-        self._kept: deque[RecordedRequest] = deque()
-        self._kept_bytes = 0
+        self._recorded: deque[RecordedRequest] = deque()
+        self._recorded_bytes = 0
         self._dialects: tuple[PracticeDialect, ...] = (
             dialects.chat_completions(),
             dialects.messages(seed),
@@ -79,7 +79,7 @@ class Practice:
     def requests(self) -> list[RecordedRequest]:
         """The model requests since the start or the last reset, oldest first."""
         with self.arrived:
-            return list(self._kept)
+            return list(self._recorded)
 
     def install(self, script: Iterable[ScriptedReply] | None) -> None:
         """Use this script from the next request on; None returns to the responder."""
@@ -90,8 +90,8 @@ class Practice:
         self.install(None)
         self._cache.clear()
         with self.arrived:
-            self._kept.clear()
-            self._kept_bytes = self.count = self.stalls = 0
+            self._recorded.clear()
+            self._recorded_bytes = self.count = self.stalls = 0
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
@@ -174,7 +174,7 @@ class Practice:
 
     def _choose(self, request: PracticeRequest, body: bytes) -> ScriptedReply:
         if self._script is None:
-            reply = self._mind(request)
+            reply = self._responder(request)
             if self.options.chunk_chars:
                 reply = msgspec.structs.replace(reply, pieces=1 + len(reply.text) // self.options.chunk_chars)
         else:
@@ -188,10 +188,10 @@ class Practice:
 
     def _record(self, recorded: RecordedRequest) -> None:
         with self.arrived:
-            self._kept.append(recorded)
-            self._kept_bytes += len(recorded.body)
-            while self._kept_bytes > self.options.keep_bytes and len(self._kept) > 1:
-                self._kept_bytes -= len(self._kept.popleft().body)
+            self._recorded.append(recorded)
+            self._recorded_bytes += len(recorded.body)
+            while self._recorded_bytes > self.options.keep_bytes and len(self._recorded) > 1:
+                self._recorded_bytes -= len(self._recorded.popleft().body)
             self.count += 1
             self.arrived.notify_all()
 
@@ -219,12 +219,12 @@ class Practice:
     async def _show_requests(self, request: Request) -> Response:
         rows = [
             {
-                "path": r.path,
-                "headers": r.headers,
-                "body": r.body.decode("utf-8", "replace"),
-                "refused": r.refused,
+                "path": request.path,
+                "headers": request.headers,
+                "body": request.body.decode("utf-8", "replace"),
+                "refused": request.refused,
             }
-            for r in self.requests
+            for request in self.requests
         ]
         return _json({"count": self.count, "stalls": self.stalls, "requests": rows})
 
@@ -261,7 +261,7 @@ def _with_ids(reply: ScriptedReply, request: PracticeRequest) -> ScriptedReply:
     """Fill empty call ids with call_N, where N continues the count of calls in the request."""
     if all(call.id for call in reply.tool_calls):
         return reply
-    start = 1 + sum(len(message.calls) for message in request.heard)
+    start = 1 + sum(len(message.calls) for message in request.messages)
     calls = tuple(
         call if call.id else PracticeCall(call.name, call.arguments, f"call_{start + index}")
         for index, call in enumerate(reply.tool_calls)

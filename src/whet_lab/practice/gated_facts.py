@@ -1,4 +1,4 @@
-"""The text forms of the knowledge-gated world: hidden facts in texts, commands and tasks.
+"""Writes and parses the texts of the knowledge-gated world: facts, commands and tasks.
 
 A fact says which setting a subject needs: "`shipit` needs `flag=--quorum`", or which command comes first:
 "run `./ops freeze ITEM` before `./ops shipit ITEM`". The practice model reads statements of these forms
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from whet_lab.practice.ask import DoneCall
+from whet_lab.practice.ask import CompletedCall
 
 # The values that a newcomer may guess; the evaluation draws the hidden values from the same lists.
 GUESSES: dict[str, tuple[str, ...]] = {
@@ -74,8 +74,10 @@ class FactStatement(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One request: a tool, its target and the settings it takes; `page` is to be read and `looks` are to be
-    run first."""
+    """One request: a tool, its target and the settings that it takes.
+
+    The `page` is to be read first, and the commands in `looks` are to be run first.
+    """
 
     job: int
     tool: str
@@ -146,10 +148,9 @@ def _parse_statement(match: re.Match[str]) -> FactStatement:
 
 
 def find_claims(text: str) -> list[FactStatement]:
-    """Return every statement that a text makes or implies, in order: written ones, and those that successful
-    commands imply."""
+    """Return every statement in a text, written or implied by a successful command, in order."""
     positioned = [(match.start(), [_parse_statement(match)]) for match in _STATEMENT.finditer(text)]
-    for at, command in (*((at, command) for at, _, command in _iterate_done(text)), *_find_steps(text)):
+    for at, command in (*((at, command) for at, _, command in _iterate_successes(text)), *_find_steps(text)):
         positioned.append(
             (at, [claim for claim in command.implied_statements() if claim.key not in PRIVATE_KEYS])
         )
@@ -203,13 +204,15 @@ def parse_command(text: str) -> FactCommand | None:
     return FactCommand(words[0], words[1], int(words[2]), {key: value for key, _, value in pairs})
 
 
-def find_done(text: str) -> list[tuple[str, FactCommand]]:
-    """Return the lines of a text that report a successful command, with the command. If a command followed a
-    step on the same item, that is its `step`."""
-    return [(line, command) for _, line, command in _iterate_done(text)]
+def find_successful_commands(text: str) -> list[tuple[str, FactCommand]]:
+    """Return the lines of a text that report a successful command, with the command.
+
+    If a command followed a step on the same item, that is its `step`.
+    """
+    return [(line, command) for _, line, command in _iterate_successes(text)]
 
 
-def _iterate_done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
+def _iterate_successes(text: str) -> Iterator[tuple[int, str, FactCommand]]:
     last: FactCommand | None = None
     for line in _DONE.finditer(text):
         command = parse_command(line[1])
@@ -222,9 +225,8 @@ def _iterate_done(text: str) -> Iterator[tuple[int, str, FactCommand]]:
         yield line.start(), line[0], command
 
 
-def program_command(call: DoneCall) -> str:
-    """Return the command line that a call passed to the world's program, or an empty string for other
-    calls."""
+def program_command(call: CompletedCall) -> str:
+    """Return the command line that a call passed to the world's program, or "" for other calls."""
     command = call.command if call.name == "terminal" else ""
     return command.removeprefix(PROGRAM).strip() if command.startswith(PROGRAM) else ""
 

@@ -2,10 +2,10 @@
 
 It is scripted, not a language model. It sets a setting correctly only if the fact is in a text that it
 reads: memory in the system prompt, a loaded skill, an example, this conversation, or the text added to the
-request. Among many other statements it can overlook the one it needs: with d others in the same text it
-uses one with probability 1 / (1 + a d). If it overlooks the statement or there is no statement, it
-guesses. All chances depend on the seed, the job and the fact, never on the arm, so that runs with and
-without memory can be compared in pairs.
+request. Among many other statements it can overlook the needed one: with d others in the same text it uses
+one with probability 1 / (1 + a d), where a is `Habits.distraction`. If it overlooks the statement or there is
+none, it guesses. All chances depend on the seed, the job and the fact, never on the arm, so that runs with
+and without memory can be compared in pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import msgspec
 
 from whet_lab.practice import gated_review, tool_use
-from whet_lab.practice.ask import DoneCall, PracticeCall, PracticeRequest
+from whet_lab.practice.ask import CompletedCall, PracticeCall, PracticeRequest
 from whet_lab.practice.gated_facts import (
     GUESSES,
     PROGRAM,
@@ -36,8 +36,7 @@ _MAX_TRIES = 3
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """How easily the model is distracted, the share of facts that a review finds, and how often it invents
-    one."""
+    """How easily the model is distracted, the share of facts a review finds, and how often it invents one."""
 
     distraction: float = 0.01
     recall: float = 0.9
@@ -47,14 +46,13 @@ class Habits(msgspec.Struct, frozen=True):
 class _Attempt(msgspec.Struct, frozen=True):
     """The last attempt at a task, and the steps run for it so far."""
 
-    call: DoneCall
-    steps: list[DoneCall]
+    call: CompletedCall
+    steps: list[CompletedCall]
 
     def value(self, key: str) -> str:
-        """Return the value that the attempt used for a setting. For the order this is the step before the
-        attempt."""
+        """Return the value that the attempt used for a setting. For the order, that is the step before it."""
         if key == "before":
-            earlier = [item for item in self.steps if item.at < self.call.at]
+            earlier = [item for item in self.steps if item.index < self.call.index]
             return program_command(earlier[-1]).split()[0] if earlier else ""
         command = parse_command(program_command(self.call))
         return command.settings.get(key, "") if command else ""
@@ -80,8 +78,8 @@ class GatedModel:
             return gated_review.choose_reply(
                 request, gated_review.Chances(self._seed, habits.recall, habits.invention)
             )
-        for at in range(len(request.heard) - 1, -1, -1):
-            message = request.heard[at]
+        for at in range(len(request.messages) - 1, -1, -1):
+            message = request.messages[at]
             task = parse_task(strip_notes(message.text)) if message.role == "user" else None
             if task is not None:
                 return self._work(request, at, task)
@@ -90,7 +88,7 @@ class GatedModel:
         )
 
     def _work(self, request: PracticeRequest, start: int, task: Task) -> ScriptedReply:
-        calls = [item for item in request.done if item.at > start]
+        calls = [item for item in request.completed_calls if item.index > start]
         if task.page and "web_fetch" in request.offers and not _calls_of(calls, "web_fetch"):
             return ScriptedReply(tool_calls=(_call("web_fetch", url=task.page),))
         if task.looks and not any(item.command in task.looks for item in calls):
@@ -103,8 +101,8 @@ class GatedModel:
         ]
         tries = [item for item in mine if program_command(item).startswith(f"{task.tool} ")]
         steps = [item for item in mine if item not in tries]
-        asked_at = max(at for at, message in enumerate(request.heard) if message.role == "user")
-        new = [item for item in tries if item.at > asked_at]
+        asked_at = max(at for at, message in enumerate(request.messages) if message.role == "user")
+        new = [item for item in tries if item.index > asked_at]
         if new and new[-1].result_contains("ok: "):
             return ScriptedReply(f"Job {task.job} is done.")
         if len(new) >= _MAX_TRIES:
@@ -119,8 +117,7 @@ class GatedModel:
     def _choose_setting(
         self, request: PracticeRequest, start: int, task: Task, key: str, last: _Attempt | None
     ) -> str:
-        """Choose a value: stated in this conversation, used and not refused, known from elsewhere, or a
-        guess."""
+        """Choose a value: stated here, used and not refused, known from elsewhere, or else guessed."""
         topic = (task.subject_of(key), key)
         stated_values = [
             item.value for item in _find_recent_statements(request, start) if item.topic == topic
@@ -143,22 +140,30 @@ class GatedModel:
 
 def _find_recent_statements(request: PracticeRequest, start: int) -> list[FactStatement]:
     """Return the statements made since the task: by the program's results and by the person."""
-    texts = [(item.at, item.result) for item in request.done if item.at > start and program_command(item)]
+    texts = [
+        (item.index, item.result)
+        for item in request.completed_calls
+        if item.index > start and program_command(item)
+    ]
     texts += [
-        (at, strip_notes(m.text)) for at, m in enumerate(request.heard) if at > start and m.role == "user"
+        (at, strip_notes(m.text)) for at, m in enumerate(request.messages) if at > start and m.role == "user"
     ]
     return [statement for _, text in sorted(texts) for statement in find_statements(text)]
 
 
 def _find_known_statements(request: PracticeRequest, start: int) -> list[list[FactStatement]]:
-    """Return the statements known from elsewhere, one list per text, nearest first: the text of the request,
-    loaded skills and earlier results, the system prompt."""
-    near = "\n".join(m.text for at, m in enumerate(request.heard) if at >= start and m.role == "user")
-    calls = [item.result for item in request.done if item.name == "skill_view" or item.at < start]
+    """Return the statements known from elsewhere, one list per text, nearest first.
+
+    The texts are the request, loaded skills and earlier results, and the system prompt.
+    """
+    near = "\n".join(m.text for at, m in enumerate(request.messages) if at >= start and m.role == "user")
+    calls = [
+        item.result for item in request.completed_calls if item.name == "skill_view" or item.index < start
+    ]
     return [find_claims(text) for text in (near, *reversed(calls), request.system)]
 
 
-def _calls_of(calls: list[DoneCall], tool: str) -> list[DoneCall]:
+def _calls_of(calls: list[CompletedCall], tool: str) -> list[CompletedCall]:
     return [item for item in calls if item.name == tool]
 
 

@@ -1,9 +1,8 @@
-"""The practice model's review of a conversation in the knowledge-gated world: memory and skill calls with
-quotes.
+"""The practice model's reviews in the knowledge-gated world: memory and skill calls with quotes.
 
 It is scripted, not a language model, and has a model's faults on purpose: it overlooks facts, sometimes
-invents one, and copies statements that a web page asks it to remember. Whether such calls are accepted is
-decided by the code that receives them. The progress of the review is read from the request.
+invents one, and copies statements that a web page asks it to remember. The program under test decides whether
+to accept such calls. The progress of the review is read from the request.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from whet_lab.practice.ask import DoneCall, PracticeCall, PracticeRequest
+from whet_lab.practice.ask import CompletedCall, PracticeCall, PracticeRequest
 from whet_lab.practice.gated_facts import (
     GUESSES,
     PRIVATE_KEYS,
@@ -21,8 +20,8 @@ from whet_lab.practice.gated_facts import (
     FactStatement,
     draw,
     find_claims,
-    find_done,
     find_statements,
+    find_successful_commands,
     parse_task,
     program_command,
 )
@@ -84,8 +83,11 @@ def _find_lessons(request: PracticeRequest, chances: Chances) -> Iterator[Lesson
 
 
 def _find_shown(request: PracticeRequest) -> Iterator[Lesson]:
-    """Yield the statements that successful commands show. For an order, the quote is the refusal that named
-    it, or both commands. An order named in a refusal counts even if the job was not completed."""
+    """Yield the statements that successful commands show.
+
+    For an order of commands, the quote is the refusal that named it, or both commands. An order named in a
+    refusal counts even if the job was not completed.
+    """
     done: list[tuple[str, FactCommand]] = []
     yield from _find_shown_earlier(request)
     order_lines: dict[tuple[str, str], str] = {}
@@ -96,8 +98,8 @@ def _find_shown(request: PracticeRequest) -> Iterator[Lesson]:
             orders = [statement for statement in find_statements(line) if statement.key == "before"]
             order_lines.update({statement.topic: line for statement in orders})
             yield from (Lesson(statement, (line,)) for statement in orders)
-        done += ((line, command) for line, command in find_done(item.result))
-        for line, command in find_done("\n".join(line for line, _ in done[-2:]))[-1:]:
+        done += ((line, command) for line, command in find_successful_commands(item.result))
+        for line, command in find_successful_commands("\n".join(line for line, _ in done[-2:]))[-1:]:
             for claim in command.implied_statements():
                 if claim.key == "before":
                     both = tuple(line for line, _ in done[-2:])
@@ -107,12 +109,11 @@ def _find_shown(request: PracticeRequest) -> Iterator[Lesson]:
 
 
 def _find_shown_earlier(request: PracticeRequest) -> Iterator[Lesson]:
-    """Yield the statements that digests of earlier conversations show; the review's message may contain
-    them."""
+    """Yield the statements in the digests of earlier conversations that the review's message may contain."""
     at = find_review_start(request)
-    text = request.heard[at].text.partition("<conversation>")[2] if at is not None else ""
+    text = request.messages[at].text.partition("<conversation>")[2] if at is not None else ""
     before = ""
-    for line, command in find_done(text):
+    for line, command in find_successful_commands(text):
         for claim in command.implied_statements():
             if claim.key not in PRIVATE_KEYS:
                 yield Lesson(claim, (before, line) if claim.key == "before" else (line,))
@@ -121,23 +122,24 @@ def _find_shown_earlier(request: PracticeRequest) -> Iterator[Lesson]:
 
 def _find_preferences(request: PracticeRequest) -> Iterator[Lesson]:
     """Yield the preferences that the person stated."""
-    for message in request.heard:
+    for message in request.messages:
         if message.role == "user":
             for line in message.text.splitlines():
                 yield from (Lesson(claim, (line.strip(),)) for claim in find_statements(line))
 
 
 def _find_page_statements(request: PracticeRequest) -> Iterator[Lesson]:
-    """Yield the statements of fetched pages: the practice model believes them, as models do."""
+    """Yield the statements of fetched pages. The practice model believes them, as models do."""
     for item in calls_before_review(request):
         for line in item.result.splitlines() if item.name == "web_fetch" else ():
             yield from (Lesson(claim, (line.strip(),)) for claim in find_statements(line))
 
 
 def _invent_lesson(request: PracticeRequest, chances: Chances, job: int) -> Iterator[Lesson]:
-    """Invent a fact, with a quote that does not exist, with the model's own text, or with a quote that does
-    not show it."""
-    commands = [entry for item in calls_before_review(request) for entry in find_done(item.result)]
+    """Invent a fact. Its quote does not exist, is the model's own text, or does not show the fact."""
+    commands = [
+        entry for item in calls_before_review(request) for entry in find_successful_commands(item.result)
+    ]
     skill_claims = [
         claim for _, command in commands for claim in command.implied_statements() if claim.key in _SKILL_KEYS
     ]
@@ -147,7 +149,7 @@ def _invent_lesson(request: PracticeRequest, chances: Chances, job: int) -> Iter
     others = [value for value in GUESSES[claim.key] if value != claim.value]
     false = msgspec.structs.replace(claim, value=others[int(draw(chances.seed, "false", job) * len(others))])
     line = commands[-1][0]
-    own_text = next((m.text for m in reversed(request.heard) if m.role == "assistant" and m.text), "")
+    own_text = next((m.text for m in reversed(request.messages) if m.role == "assistant" and m.text), "")
     quotes = (line, own_text, line.replace(claim.setting, false.setting))
     yield Lesson(false, (quotes[int(draw(chances.seed, "quote", job) * len(quotes))],))
 
@@ -175,7 +177,7 @@ def _first_calls(request: PracticeRequest, lessons: list[Lesson]) -> Iterator[Pr
             )
 
 
-def _retry_creates(review_calls: list[DoneCall]) -> Iterator[PracticeCall]:
+def _retry_creates(review_calls: list[CompletedCall]) -> Iterator[PracticeCall]:
     """Create a refused skill again, without the statements whose values the refusal names."""
     creates = [item for item in review_calls if item.arguments.get("action") == "create"]
     for name in dict.fromkeys(str(item.arguments["name"]) for item in creates):
@@ -187,16 +189,19 @@ def _retry_creates(review_calls: list[DoneCall]) -> Iterator[PracticeCall]:
             yield _call("skill_manage", **{**tries[0].arguments, "content": content})
 
 
-def _patches(review_calls: list[DoneCall], lessons: list[Lesson]) -> Iterator[PracticeCall]:
-    """Patch the viewed skills with each new statement. A contradicting line is replaced, otherwise one is
-    added.
+def _patches(review_calls: list[CompletedCall], lessons: list[Lesson]) -> Iterator[PracticeCall]:
+    """Patch the viewed skills with each new statement, which replaces a contradicting line or is added.
 
     Each skill gets one patch per step, because a patch needs the hash left by the previous one.
     """
     for view in review_calls:
         name = str(view.arguments.get("name", ""))
         lines = _LISTED.findall(view.result) if view.name == "skill_view" else []
-        patches = [d for d in review_calls if d.name == "skill_manage" and d.arguments.get("name") == name]
+        patches = [
+            call
+            for call in review_calls
+            if call.name == "skill_manage" and call.arguments.get("name") == name
+        ]
         if not lines or (patches and not patches[-1].result_contains("hash is now")):
             continue
         old = {entry.topic: entry for line in lines for entry in find_claims(line)}
@@ -277,7 +282,7 @@ def _find_known_statements(request: PracticeRequest) -> Iterator[FactStatement]:
 
 
 def _find_job(request: PracticeRequest) -> int:
-    tasks = [parse_task(message.text) for message in request.heard if message.role == "user"]
+    tasks = [parse_task(message.text) for message in request.messages if message.role == "user"]
     return max((task.job for task in tasks if task), default=0)
 
 

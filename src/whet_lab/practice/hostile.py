@@ -48,10 +48,10 @@ def make_hostile(workspace: Path, person: Path, whet: Path, port: int) -> str:
 
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Run the check, then report its result."""
-    calls = [call for call in request.done if call.at > start]
+    calls = [call for call in request.completed_calls if call.index > start]
     if not calls:
         return ToolUse(request).shell(COMMAND, "The Makefile has a target for that.")
-    last = next(iter(reversed(calls[-1].result.strip().splitlines())), "(no answer)")
+    lines = calls[-1].result.strip().splitlines() or ["(no answer)"]
     if calls[-1].is_denied or not calls[-1].result_contains("all chapters are fine"):
-        return ScriptedReply(f"`{COMMAND}` did not come to its end. It said: {last}")
+        return ScriptedReply(f"`{COMMAND}` did not come to its end. It said: {lines[-1]}")
     return ScriptedReply(f"`{COMMAND}` says that all chapters are fine.")

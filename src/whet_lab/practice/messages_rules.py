@@ -1,6 +1,6 @@
-"""Strict validation of Anthropic Messages requests, with Anthropic's error messages.
+"""Validates Anthropic Messages requests strictly, with Anthropic's error messages.
 
-Consecutive messages of one role are allowed and count as one, as at the vendor. messages_wire.py writes
+Consecutive messages of one role are allowed and count as one, as the vendor does. messages_wire.py writes
 the answers.
 """
 
@@ -48,7 +48,7 @@ def check_headers(headers: Mapping[str, str], options: Options) -> None:
 
 
 def check(body: Json, options: Options, verify: Verify) -> None:
-    """Raise VendorRefusal for the first thing that the vendor would not accept."""
+    """Raise VendorRefusal for the first part that the vendor would reject."""
     for key in ("model", "messages", "max_tokens"):
         if body.get(key) is None:
             raise VendorRefusal(f"{key}: Field required")
@@ -171,7 +171,7 @@ class _MessageChecker:
             row = cast("Json", message) if isinstance(message, dict) else {}
             role = row.get("role")
             if role not in ("user", "assistant"):
-                raise VendorRefusal(_role_complaint(index, role))
+                raise VendorRefusal(_describe_role_error(index, role))
             for key in row:
                 if key not in ("role", "content"):
                     raise VendorRefusal(f"messages.{index}.{key}: Extra inputs are not permitted")
@@ -308,7 +308,7 @@ def check_lost_thinking(body: Json, thinking_calls: Mapping[str, None]) -> None:
         return
 
 
-def _role_complaint(index: int, role: Any) -> str:
+def _describe_role_error(index: int, role: Any) -> str:
     if role == "system":
         return (
             'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter,'

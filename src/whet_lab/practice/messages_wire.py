@@ -1,5 +1,4 @@
-"""Anthropic Messages: parses a body into a `PracticeRequest` and writes a `ScriptedReply` as JSON or a
-stream.
+"""Anthropic Messages: parses a body into a `PracticeRequest`, writes a `ScriptedReply` as JSON or a stream.
 
 Thinking has a signature that only this server can make, so that a client that changes a thinking block is
 detected. Validation is in messages_rules.py.
@@ -64,8 +63,7 @@ def _texts(content: str | list[Json]) -> str:
 
 
 def blocks(body: Json) -> list[tuple[bytes, bool]]:
-    """Return the request as cache blocks (tools, system, content blocks), each with a flag for a cache
-    mark."""
+    """Return the request as cache blocks (tools, system, content), each with a flag for a cache mark."""
     cache_blocks = [_block(tool) for tool in body.get("tools") or ()]
     system = body.get("system")
     if system:
@@ -178,8 +176,7 @@ def _message(envelope: AnswerEnvelope, content: list[Json]) -> Json:
 
 
 def _input(arguments: str) -> object:
-    """Parse arguments. Without streaming this format can't hold invalid JSON; it becomes an object that
-    contains the text."""
+    """Parse arguments. This format can't hold invalid JSON, so that becomes an object with the text."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:

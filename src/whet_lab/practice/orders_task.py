@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from whet_lab.practice.ask import DoneCall, PracticeRequest
+from whet_lab.practice.ask import CompletedCall, PracticeRequest
 from whet_lab.practice.project import DATABASE_SETTING, FAULTY_LINE, MENDED_LINE
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.tool_use import ToolUse, find_unopened_skills, open_skill
@@ -28,10 +28,10 @@ _TEST_SKILL = re.compile(r"^run-unittest\b")
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     tools = ToolUse(request)
-    calls = [d for d in request.done if d.at > start]
+    calls = [call for call in request.completed_calls if call.index > start]
     if not calls and tools.has("terminal"):
         return tools.shell("ls -R orders tests docs", "I look at the project first.")
-    runs = [d for d in calls if _is_test(d)]
+    runs = [call for call in calls if _is_test(call)]
     if not runs:
         return _first_run(request, start, tools)
     if len(runs) > _MAX_RUNS:
@@ -44,8 +44,8 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
 def run_tests(request: PracticeRequest, start: int) -> ScriptedReply:
     """Choose the reply to "run the tests": run them, recover from a missing setting, report."""
     tools = ToolUse(request)
-    calls = [d for d in request.done if d.at > start]
-    runs = [d for d in calls if _is_test(d)]
+    calls = [call for call in request.completed_calls if call.index > start]
+    runs = [call for call in calls if _is_test(call)]
     if not runs:
         return _first_run(request, start, tools)
     last = runs[-1]
@@ -58,7 +58,9 @@ def _first_run(request: PracticeRequest, start: int, tools: ToolUse) -> Scripted
     if skills := find_unopened_skills(request, start, _TEST_SKILL):
         say = "There is a skill for running the tests here; I read it first."
         return ScriptedReply(say, tool_calls=(open_skill(skills[0]),))
-    skill_texts = [d.result for d in request.done if d.at > start and d.name == "skill_view"]
+    skill_texts = [
+        call.result for call in request.completed_calls if call.index > start and call.name == "skill_view"
+    ]
     if request.mentions(DATABASE_SETTING, before=start) or any(
         DATABASE_SETTING in text for text in skill_texts
     ):
@@ -68,7 +70,7 @@ def _first_run(request: PracticeRequest, start: int, tools: ToolUse) -> Scripted
     return tools.shell(NAIVE, "I run the tests.")
 
 
-def _after_run(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedReply:
+def _after_run(tools: ToolUse, calls: list[CompletedCall], last: CompletedCall) -> ScriptedReply:
     if last.is_denied:
         return ScriptedReply(
             f"I may not run the tests, so I can't show that they pass. The answer was:\n\n{_tail(last)}"
@@ -82,12 +84,12 @@ def _after_run(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> Scripte
     return _mend(tools, calls, last)
 
 
-def _recover(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedReply:
+def _recover(tools: ToolUse, calls: list[CompletedCall], last: CompletedCall) -> ScriptedReply:
     if last.is_interrupted:
         return tools.shell(
             PROPER if DATABASE_SETTING in str(last.arguments) else NAIVE, "I run the tests again."
         )
-    if not any(_PAGE in str(d.arguments) for d in calls):
+    if not any(_PAGE in str(call.arguments) for call in calls):
         say = f"The tests need a setting; the error names {_PAGE}, so I read that."
         if tools.has("read_file"):
             return tools.use("read_file", say, path=_PAGE)
@@ -95,16 +97,18 @@ def _recover(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedR
     return tools.shell(PROPER, f"The page says how: with {DATABASE_SETTING}.")
 
 
-def _mend(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedReply:
-    patches = [d for d in calls if d.name in ("patch", "write_file")]
-    if patches and patches[-1].at < last.at:
+def _mend(tools: ToolUse, calls: list[CompletedCall], last: CompletedCall) -> ScriptedReply:
+    patches = [call for call in calls if call.name in ("patch", "write_file")]
+    if patches and patches[-1].index < last.index:
         return ScriptedReply(f"I changed `{_SOURCE}`, but the tests still fail:\n\n{_tail(last)}")
     if patches and patches[-1].is_denied:
         return ScriptedReply(
             f"I found the fault in `{_SOURCE}` but may not change it: {patches[-1].first_line}"
         )
-    looks = [d for d in calls if _SOURCE in str(d.arguments) and d.name not in ("patch", "write_file")]
-    if not looks or (patches and patches[-1].is_interrupted and looks[-1].at < patches[-1].at):
+    looks = [
+        call for call in calls if _SOURCE in str(call.arguments) and call.name not in ("patch", "write_file")
+    ]
+    if not looks or (patches and patches[-1].is_interrupted and looks[-1].index < patches[-1].index):
         say = "One test fails: a discount is not rounded. I read where prices are made."
         if tools.has("read_file"):
             return tools.use("read_file", say, path=_SOURCE)
@@ -124,14 +128,14 @@ def _mend(tools: ToolUse, calls: list[DoneCall], last: DoneCall) -> ScriptedRepl
     )
 
 
-def _summary(calls: list[DoneCall]) -> ScriptedReply:
-    runs = [d for d in calls if _is_test(d)]
+def _summary(calls: list[CompletedCall]) -> ScriptedReply:
+    runs = [call for call in calls if _is_test(call)]
     command = runs[-1].command
-    if not any(d.name in ("patch", "write_file") for d in calls):
+    if not any(call.name in ("patch", "write_file") for call in calls):
         return ScriptedReply(
             f"The tests pass as they are (`{command}`), so there was nothing to mend:\n\n{_tail(runs[-1])}"
         )
-    stumbled = any(_lacks_setting(d) for d in runs)
+    stumbled = any(_lacks_setting(call) for call in runs)
     lesson = f" The tests only run with `{DATABASE_SETTING}`; {_PAGE} says so." if stumbled else ""
     return ScriptedReply(
         f"Mended. `discounted` in `{_SOURCE}` cut fractions of a cent off; now it rounds to the nearest cent,"
@@ -139,7 +143,7 @@ def _summary(calls: list[DoneCall]) -> ScriptedReply:
     )
 
 
-def _verdict(run: DoneCall) -> str:
+def _verdict(run: CompletedCall) -> str:
     if run.is_denied:
         return "The tests were not run."
     if _tests_pass(run):
@@ -147,15 +151,15 @@ def _verdict(run: DoneCall) -> str:
     return "The tests fail." if "FAILED" in run.result else "I can't tell whether tests pass here."
 
 
-def _is_test(call: DoneCall) -> bool:
+def _is_test(call: CompletedCall) -> bool:
     return "unittest" in call.command
 
 
-def _lacks_setting(call: DoneCall) -> bool:
+def _lacks_setting(call: CompletedCall) -> bool:
     return f"set {DATABASE_SETTING}" in call.result
 
 
-def _tests_pass(call: DoneCall) -> bool:
+def _tests_pass(call: CompletedCall) -> bool:
     return (
         re.search(r"^OK\b", call.result, re.M) is not None
         and "FAILED" not in call.result
@@ -163,6 +167,6 @@ def _tests_pass(call: DoneCall) -> bool:
     )
 
 
-def _tail(call: DoneCall) -> str:
+def _tail(call: CompletedCall) -> str:
     lines = [line for line in call.result.strip().splitlines() if line.strip()]
     return "    " + "\n    ".join(lines[-6:] or ["(no output)"])

@@ -1,7 +1,7 @@
 """Plain requests that the practice model recognises: it makes one tool call, then reports the result.
 
-This is for a first-time user without a key. It matches words and does not understand them. To any other
-request it replies that it is a scripted model, and how to set up a real one.
+This is for a first-time user without an API key. It matches words and understands nothing. To any other
+request it replies that it is a scripted model, and explains how to set up a real one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from whet_lab.practice.ask import DoneCall, PracticeRequest
+from whet_lab.practice.ask import CompletedCall, PracticeRequest
 from whet_lab.practice.orders_task import run_tests
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.tool_use import ToolUse
@@ -28,7 +28,7 @@ INTRODUCTION = (
 _QUOTES = "`'\"“”"
 _SHOWN_LINES = 40
 
-Make = Callable[[ToolUse, "re.Match[str]"], ScriptedReply]
+CallMaker = Callable[[ToolUse, "re.Match[str]"], ScriptedReply]
 
 
 def _word(text: str) -> str:
@@ -88,7 +88,7 @@ def _processes(tools: ToolUse, match: re.Match[str]) -> ScriptedReply:
 
 _PATH = r"(?P<path>[`'\"]?[\w~./-]*[\w-]\.\w+[`'\"]?)"
 _FILE = r"(?:the )?(?:file )?" + _PATH
-_RULES: tuple[tuple[re.Pattern[str], Make], ...] = tuple(
+_RULES: tuple[tuple[re.Pattern[str], CallMaker], ...] = tuple(
     (re.compile(pattern, re.I | re.M), make)
     for pattern, make in (
         (
@@ -119,11 +119,13 @@ def matches(text: str) -> bool:
 
 
 def proceed(request: PracticeRequest, start: int, text: str) -> ScriptedReply:
-    """Make the call that `text` asks for, or report its result. Without a match, introduce the practice
-    model."""
+    """CallMaker the call that `text` asks for, or report its result.
+
+    Without a match, introduce the practice model.
+    """
     if _TESTS.search(text):
         return run_tests(request, start)
-    calls = [d for d in request.done if d.at > start]
+    calls = [call for call in request.completed_calls if call.index > start]
     if calls:
         return ScriptedReply(format_report(calls[-1]))
     for pattern, make in _RULES:
@@ -133,11 +135,10 @@ def proceed(request: PracticeRequest, start: int, text: str) -> ScriptedReply:
     return ScriptedReply(INTRODUCTION)
 
 
-def format_report(call: DoneCall) -> str:
+def format_report(call: CompletedCall) -> str:
     """Return a plain report of a call's result."""
-    argument = next(
-        (str(v) for k, v in call.arguments.items() if k in ("command", "path", "pattern", "url")), ""
-    )
+    names = ("command", "path", "pattern", "url")
+    argument = next((str(value) for name, value in call.arguments.items() if name in names), "")
     title = f"`{call.name}` ({argument})" if argument else f"`{call.name}`"
     lines = call.result.strip("\n").splitlines()
     preview = "\n".join(lines[:_SHOWN_LINES]) or "(nothing)"

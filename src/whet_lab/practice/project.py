@@ -2,7 +2,7 @@
 
 `orders/` rounds discounts wrongly; its tests run only with ORDERS_DB=memory, which docs/testing.md
 documents and the first error points to. `build/` is output that can be cleaned up, `book/` has 20 chapters
-without numbers. Pure Python, no network.
+without numbers.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ _TITLES = (
 
 
 def make_project(folder: Path) -> None:
-    """Write the project into `folder`, creating it if needed. Existing files of the same names are
-    overwritten."""
+    """Write the project into `folder`, which is created if needed. Existing files are overwritten."""
     files = dict(_FILES)
     for number, title in enumerate(_TITLES, 1):
         files[f"book/chapter_{number:02d}.md"] = f"# {title}\n\nText of the chapter.\n"

@@ -73,8 +73,8 @@ def _choose_reply(request: PracticeRequest) -> ScriptedReply:
     """
     if review.is_review(request):
         return review.proceed(request)
-    for index in range(len(request.heard) - 1, -1, -1):
-        message = request.heard[index]
+    for index in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[index]
         if message.role != "user":
             continue
         text = strip_notes(message.text)
@@ -83,7 +83,7 @@ def _choose_reply(request: PracticeRequest) -> ScriptedReply:
                 return choose_task_reply(request, index)
         if plain.matches(text):
             return plain.proceed(request, index, text)
-        in_turn = index > 0 and request.heard[index - 1].role == "tool"
+        in_turn = index > 0 and request.messages[index - 1].role == "tool"
         if not in_turn and not _GO_ON.match(text):
             return ScriptedReply(_small_talk(text))
     return ScriptedReply(plain.INTRODUCTION)
@@ -104,8 +104,8 @@ def _small_talk(text: str) -> str:
 
 def _with_ids(reply: ScriptedReply, request: PracticeRequest) -> ScriptedReply:
     """Return the reply with call ids that never repeat in a session, even after a compaction."""
-    before = sum(len(message.calls) for message in request.heard)
-    last = request.heard[-1].text if request.heard else ""
+    before = sum(len(message.calls) for message in request.messages)
+    last = request.messages[-1].text if request.messages else ""
     calls = tuple(
         PracticeCall(
             call.name, call.arguments, f"call_{before + n}_{zlib.crc32((call.arguments + last).encode()):08x}"
@@ -122,7 +122,7 @@ _FILE = re.compile(r"[\w./-]+\.\w{1,6}\b")
 def take_step(request: PracticeRequest, steps: int) -> ScriptedReply:
     """Call a trivial tool, or report that all steps are done."""
     result_count = 0
-    for message in reversed(request.heard):
+    for message in reversed(request.messages):
         if message.role == "user":
             break
         result_count += message.role == "tool"

@@ -1,4 +1,4 @@
-"""Strict validation of OpenAI Responses requests, with OpenAI's error messages.
+"""Validates OpenAI Responses requests strictly, with OpenAI's error messages.
 
 The server stores no conversation, as with `store: false`: earlier items must be complete, and reasoning
 must have its encrypted content. responses_wire.py writes the answers.
@@ -53,7 +53,7 @@ Verify = Callable[[str, str], bool]
 
 
 def check(body: Json, options: Options, verify: Verify) -> None:
-    """Raise VendorRefusal for the first thing that the vendor would not accept."""
+    """Raise VendorRefusal for the first part that the vendor would reject."""
     check_openai_keys(body, _KEYS, options)
     previous = body.get("previous_response_id")
     if previous is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from whet_lab.practice.ask import DoneCall, PracticeCall, PracticeRequest
+from whet_lab.practice.ask import CompletedCall, PracticeCall, PracticeRequest
 from whet_lab.practice.script import ScriptedReply
 
 OPENING = "Self-improvement review"
@@ -35,9 +35,9 @@ class MendedCommand(msgspec.Struct, frozen=True):
 def find_review_start(request: PracticeRequest) -> int | None:
     """Return the index of the message that began the review, or None if no review is under way."""
     start: int | None = None
-    for at in range(len(request.heard) - 1, -1, -1):
-        if request.heard[at].role == "user":
-            if not request.heard[at].text.lstrip("# *").startswith(OPENING):
+    for at in range(len(request.messages) - 1, -1, -1):
+        if request.messages[at].role == "user":
+            if not request.messages[at].text.lstrip("# *").startswith(OPENING):
                 break
             start = at  # a second message may ask an interrupted review to continue
     return start
@@ -48,16 +48,16 @@ def is_review(request: PracticeRequest) -> bool:
     return find_review_start(request) is not None
 
 
-def calls_before_review(request: PracticeRequest) -> list[DoneCall]:
+def calls_before_review(request: PracticeRequest) -> list[CompletedCall]:
     """Return the calls of the conversation under review."""
     at = find_review_start(request) or 0
-    return [item for item in request.done if item.at < at]
+    return [item for item in request.completed_calls if item.index < at]
 
 
-def calls_in_review(request: PracticeRequest) -> list[DoneCall]:
+def calls_in_review(request: PracticeRequest) -> list[CompletedCall]:
     """Return the calls that the review has made so far."""
     at = find_review_start(request)
-    return [] if at is None else [item for item in request.done if item.at > at]
+    return [] if at is None else [item for item in request.completed_calls if item.index > at]
 
 
 def proceed(request: PracticeRequest) -> ScriptedReply:
@@ -79,9 +79,9 @@ def proceed(request: PracticeRequest) -> ScriptedReply:
     return ScriptedReply(tool_calls=tuple(calls)) if calls else ScriptedReply("Nothing to save.")
 
 
-def _find_mended(calls: list[DoneCall]) -> Iterator[MendedCommand]:
+def _find_mended(calls: list[CompletedCall]) -> Iterator[MendedCommand]:
     """Yield commands that failed and then succeeded with an addition; each mended form once."""
-    failed: list[DoneCall] = []
+    failed: list[CompletedCall] = []
     reported: set[str] = set()
     for item in calls:
         command = str(item.arguments.get("command", ""))
@@ -131,14 +131,14 @@ def _write_skill(name: str, fix: MendedCommand) -> str:
     )
 
 
-def _complaint(item: DoneCall) -> str:
+def _complaint(item: CompletedCall) -> str:
     """Return the line of the error: the last one with the name of an error in it."""
     lines = [line.strip() for line in item.result.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"\w*(?:Error|Exception|error)\b", line)]
     return (errors or lines or [""])[-1][:200]
 
 
-def _proof(item: DoneCall) -> str:
+def _proof(item: CompletedCall) -> str:
     """Return the first line of a successful result that holds at least two words."""
     lines = (line.strip() for line in item.result.splitlines())
     return next((line for line in lines if len(_WORD.findall(line)) >= 2 and len(line) <= 160), "")

@@ -1,8 +1,7 @@
 """Scripted replies and faults, with which a test controls the practice model's answers and failures.
 
 A script is a list of `ScriptedReply`, as Python objects or as JSON of the same shape. Replies are used in
-the order in which requests arrive; one with `when` waits for a request whose body contains that text. The
-practice model is scripted, not a language model. This module does not know the wire formats.
+the order in which requests arrive. One with `when` waits for a request whose body contains that text.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class ReplyScript:
         self.used: int = 0
 
     def take(self, body: bytes) -> ScriptedReply | None:
-        """Remove and return the first reply that fits the request, or return None."""
+        """Remove and return the first reply that may answer this body, or return None."""
         for index, reply in enumerate(self._left):
             if not reply.when or reply.when.encode() in body:
                 self.used += 1

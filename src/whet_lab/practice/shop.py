@@ -108,10 +108,10 @@ def delete_command(days: str) -> str:
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Take the next step of the task that began with message `start`."""
     tools = ToolUse(request)
-    calls = [d for d in request.done if d.at > start]
-    changes = [d for d in calls if d.command != LOOK]
-    looks = [d for d in calls if d.command == LOOK]
-    if not looks or (changes and not changes[-1].is_denied and looks[-1].at < changes[-1].at):
+    calls = [call for call in request.completed_calls if call.index > start]
+    changes = [call for call in calls if call.command != LOOK]
+    looks = [call for call in calls if call.command == LOOK]
+    if not looks or (changes and not changes[-1].is_denied and looks[-1].index < changes[-1].index):
         return tools.shell(LOOK, "I look at what is there." if not looks else "I look at what is there now.")
     if not changes:
         if "carts: " not in looks[-1].result:

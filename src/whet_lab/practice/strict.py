@@ -1,8 +1,8 @@
-"""Validation shared by all vendors: refusals in the vendor's shape, keys, tool schemas, the window.
+"""The validation that vendors share: error objects, API keys, parameters, tool schemas.
 
-The practice model (scripted, not a language model) rejects the requests that the real servers reject, with
-their messages, so that a client that works here works there. Each vendor's own rules are in chat_rules.py,
-messages_rules.py and responses_rules.py. Sources: the vendors' API references and their servers' answers.
+The practice server rejects the requests that the real servers reject, with their messages, so that a client
+that works here works there. Each vendor's own rules are in chat_rules.py, messages_rules.py and
+responses_rules.py. Sources: the vendors' API references and their servers' answers.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _MAX_ACTIONS, _CHARS = 8, 120
 
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Write sections 2 and 4 of the summary that message `start` asks for."""
-    text = request.heard[start].text
+    text = request.messages[start].text
     record_match = _RECORD.search(text)
     record = record_match[1] if record_match else ""
     earlier = _GOAL.search(text[: record_match.start()] if record_match else text)

@@ -1,5 +1,4 @@
-"""The practice model's task of surveying weather stations, one file per step, and recalling their code words
-later.
+"""The practice model's task of surveying weather stations, one file per step, and recalling code words.
 
 The survey can be of any length; the next station is read from the newest call in the request. A code word
 is answered only from the request: if the message with it has left the window, the model first calls
@@ -42,11 +41,11 @@ def station_page(station: int, word: str = "") -> str:
 
 def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
     """Read the next station of the survey that message `start` asks for."""
-    match = MATCH.search(request.heard[start].text)
+    match = MATCH.search(request.messages[start].text)
     count = int(match[1]) if match else 0
     calls = [
         (int(path_match[1]), item)
-        for item in request.done
+        for item in request.completed_calls
         if (path_match := _STATION.search(str(item.arguments)))
     ]
     if calls and (calls[-1][1].is_denied or f"station {calls[-1][0]:04d}" not in calls[-1][1].result):
@@ -59,12 +58,12 @@ def proceed(request: PracticeRequest, start: int) -> ScriptedReply:
 
 def answer(request: PracticeRequest, start: int) -> ScriptedReply:
     """Answer message `start`, which asks for code words."""
-    match = QUESTION.search(request.heard[start].text)
+    match = QUESTION.search(request.messages[start].text)
     stations = [int(number) for number in re.findall(r"\d+", match[1] if match else "")]
-    transcript = "\n".join(message.text for message in request.heard)
+    transcript = "\n".join(message.text for message in request.messages)
     words = {n: re.search(rf"code word of station {n:04d}: (\S+)", transcript) for n in stations}
     missing = [n for n in stations if words[n] is None]
-    if missing and not any(item.at > start and item.name == "recall" for item in request.done):
+    if missing and not any(item.index > start and item.name == "recall" for item in request.completed_calls):
         return _recall(request, missing)
     return ScriptedReply(
         "\n".join(f"Station {n}: {match[1] if (match := words[n]) else 'not found'}" for n in stations)

@@ -60,8 +60,7 @@ class ToolUse:
 
 
 def fill_arguments(offer: Offer, intent: dict[str, object]) -> dict[str, object]:
-    """Return the arguments under the names of the tool's schema. Other required arguments get a plain
-    value."""
+    """Return the arguments under the names of the tool's schema, and plain values for other required ones."""
     properties = offer.properties
     arguments: dict[str, object] = {}
     for meaning, value in intent.items():
@@ -88,14 +87,17 @@ _INDEX_LINE = re.compile(r"^\W*([a-z0-9][a-z0-9-]*)\W*[:—–-]+ +(.+)$", re.M)
 
 
 def list_skills(request: PracticeRequest) -> list[tuple[str, str]]:
-    """Return the name and description of each line of the prompt that looks like an entry of a skill
-    index."""
+    """Return the name and description in each line of the prompt that looks like one of a skill index."""
     return _INDEX_LINE.findall(request.system) if "skill_view" in request.offers else []
 
 
 def find_unopened_skills(request: PracticeRequest, start: int, words: re.Pattern[str]) -> list[str]:
     """Return the skills whose name or description matches `words` and that were not opened since `start`."""
-    opened = {d.arguments.get("name") for d in request.done if d.at > start and d.name == "skill_view"}
+    opened = {
+        call.arguments.get("name")
+        for call in request.completed_calls
+        if call.index > start and call.name == "skill_view"
+    }
     return [
         name
         for name, description in list_skills(request)

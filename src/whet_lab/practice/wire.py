@@ -1,4 +1,4 @@
-"""Parts that the three wire formats share: the envelope of an answer, events, and splitting of text."""
+"""Helpers that the three wire formats share: an answer's metadata, events, and splitting of text."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ async def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
         request = await desk.submit()
         (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
         assert dead.error == "Discord answered 401: 401: Unauthorized"
-        await desk.until(lambda: notifier.states()[0].deaf)
+        await desk.until(lambda: notifier.states()[0].listen_error)
 
 
 async def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:

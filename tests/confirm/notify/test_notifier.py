@@ -21,7 +21,6 @@ from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.contract.errors import ConfigError
 from whet.vendors.signing import sign_headers, webhook_key
-from whet_confirm.notify.breaker import Breaker, retry_delay_s
 from whet_confirm.notify.settings import NotifyPersonText, People, read_channels
 
 SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
@@ -107,12 +106,12 @@ async def test_without_channels_the_log_is_told_and_the_page_shows_it(
 async def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = [await desk.submit(f"action-{number}") for number in range(30)]
+    requests = [await desk.submit(f"action-{number}") for number in range(30)]
     late = await desk.submit("decided-before-anybody-was-told")
     await desk.service.cancel(late.id, AGENT)
     async with desk.notifying():
         await desk.until(lambda: len(caplog.records) > 1)
-        assert all([d.status for d in desk.deliveries(one)] == ["sent"] for one in made)
+        assert all([d.status for d in desk.deliveries(request)] == ["sent"] for request in requests)
         assert not desk.deliveries(late)
         more = [await desk.submit(f"more-{number}") for number in range(30)]
         await desk.until(lambda: desk.deliveries(more[-1]))
@@ -164,7 +163,7 @@ async def test_a_channel_without_its_extra_is_shown_and_its_requests_count_as_un
             await desk.until(lambda: "notify_failed" in desk.events(request))
             ends = {delivery.channel: delivery.status for delivery in desk.deliveries(request)}
             assert ends["apprise"] == "dead"
-            reasons = {state.name: state.deaf for state in notifier.states()}
+            reasons = {state.name: state.listen_error for state in notifier.states()}
             assert reasons["webhook"] == "" and "pip install 'whet-agent[notify]'" in reasons["apprise"]
 
 
@@ -286,19 +285,3 @@ def test_news_of_an_older_database_are_still_told_once(tmp_path: Path) -> None:
 
     asyncio.run(play())
     again.close()
-
-
-def test_a_breaker_opens_waits_and_closes() -> None:
-    breaker = Breaker()
-    for _ in range(3):
-        breaker.record_failure(100.0, "down")
-    assert breaker.wait_s(100.0) == 0 and not breaker.is_open
-    breaker.record_failure(100.0, "down")
-    assert breaker.is_open and breaker.wait_s(100.0) == 15.0 and breaker.wait_s(116.0) == 0
-    breaker.record_failure(116.0, "down")
-    assert breaker.wait_s(116.0) == 30.0
-    breaker.record_success()
-    assert breaker.wait_s(116.0) == 0 and breaker.reason == ""
-    breaker.record_failure(200.0, "429", retry_after_s=7.0)
-    assert breaker.wait_s(200.0) == 7.0 and not breaker.is_open
-    assert [retry_delay_s(n, 0.0) for n in (1, 2, 3, 10)] == [1.0, 2.0, 4.0, 60.0]

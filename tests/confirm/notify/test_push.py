@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
-from tests.confirm.running import Running, ToolUse, field_of
+from tests.confirm.running import ManualClock, Running, field_of
 from tests.confirm.vendors.push import Phone, PushServer, acknowledge, decode, encode, press
 from tests.support import each, wait_until
 from whet_confirm import tokens
@@ -83,12 +83,12 @@ def waits(server: Running, request_id: str) -> dict[str, str]:
     return {row.get("label", row["channel"]): row["waits"] for row in rows if "waits" in row}
 
 
-def begin_at_midnight(push: PushServer) -> ToolUse:
+def begin_at_midnight(push: PushServer) -> ManualClock:
     """Return a clock that stands at midnight in Berlin, for a service and its push service."""
-    hands = ToolUse()
-    push.clock = lambda: hands.wall_s
-    hands.wall_s = 1_790_028_000.0
-    return hands
+    clock = ManualClock()
+    push.clock = lambda: clock.wall_s
+    clock.wall_s = 1_790_028_000.0
+    return clock
 
 
 def test_the_example_of_rfc_8291_is_encrypted_to_the_same_bytes() -> None:
@@ -227,11 +227,11 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path: Path,
     with Receiver() as hook:
         channels = tmp_path / "channels.toml"
         channels.write_text(f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\nafter_s = 60\n')
-        hands = ToolUse()
-        push.clock = lambda: hands.wall_s
+        clock = ManualClock()
+        push.clock = lambda: clock.wall_s
         secrets = {"CONFIRMATION_WEBHOOK_SECRET": SECRET}
         with Running(
-            tmp_path, private_callbacks=True, hands=hands, channels=channels, secrets=secrets
+            tmp_path, private_callbacks=True, clock=clock, channels=channels, secrets=secrets
         ) as server:
             server.agent = server.client("submit", "agent")
             alone = ask(server)  # no device: at once
@@ -243,7 +243,7 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path: Path,
             shown(push, phone, silent)
             assert len(hook.got) == 1
             assert waits(server, silent) == {"webhook": "waits for phone until 14:14:20 UTC"}
-            hands.pass_by(61)
+            clock.pass_by(61)
             hook.wait(lambda: len(hook.got) == 2, "the second")
             told = [json.loads(body)["data"]["request_id"] for _, body in hook.got]
             assert told == [alone, silent]
@@ -258,10 +258,10 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path: Path,
 def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
     tmp_path: Path, push: PushServer
 ) -> None:
-    hands = begin_at_midnight(push)
+    clock = begin_at_midnight(push)
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rules]]\naction = "*"\neffect = "ask"\nmax_timeout_s = 86400\n')
-    with Running(tmp_path, private_callbacks=True, hands=hands, policy=policy, rate=1000) as server:
+    with Running(tmp_path, private_callbacks=True, clock=clock, policy=policy, rate=1000) as server:
         server.agent = server.client("submit", "agent")
         ann = server.signed_in("ann")
         asleep, awake = subscribe(ann, push, "asleep"), subscribe(ann, push, "awake")
@@ -275,7 +275,7 @@ def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
         assert not asleep.messages and deliveries(server, long)["asleep"] == "queued"
         assert "waits: quiet hours until 07:00 Europe/Berlin" in ann.get(f"/r/{long}").text
         assert waits(server, long) == {"asleep": "waits: quiet hours until 07:00 Europe/Berlin"}
-        hands.pass_by(8 * 3600 + 21 * 60)
+        clock.pass_by(8 * 3600 + 21 * 60)
         shown(push, asleep, long)
         assert short not in asleep.shown
 
@@ -283,8 +283,8 @@ def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
 def test_what_waits_for_the_end_of_quiet_hours_is_sent_if_they_are_changed(
     tmp_path: Path, push: PushServer
 ) -> None:
-    hands = begin_at_midnight(push)
-    with Running(tmp_path, private_callbacks=True, hands=hands) as server:
+    clock = begin_at_midnight(push)
+    with Running(tmp_path, private_callbacks=True, clock=clock) as server:
         server.agent = server.client("submit", "agent")
         ann = server.signed_in("ann")
         phone = subscribe(ann, push)

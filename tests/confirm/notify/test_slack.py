@@ -105,7 +105,7 @@ async def test_rate_limits_and_wrong_tokens(desk: Desk) -> None:
         refused = await desk.submit("delete_data")
         dead = await desk.until(lambda: [d for d in desk.deliveries(refused) if d.status == "dead"])
         assert dead[0].error == "Slack answered: invalid_auth"
-        await desk.until(lambda: notifier.states()[0].deaf)
+        await desk.until(lambda: notifier.states()[0].listen_error)
 
 
 async def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
@@ -137,7 +137,7 @@ async def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(t
 
     def members() -> list[str]:
         now_s = desk.service.timeline.now_s()
-        return desk.service.database.read_now(lambda db: stand_ins.members(db, "slack:S0RELEASE", now_s))
+        return desk.service.database.read_now(lambda db: stand_ins.list_members(db, "slack:S0RELEASE", now_s))
 
     with SlackServer() as server:
         server.user_groups = {"S0RELEASE": ["U0ANN", "U0BEN", "U0STRANGER"]}

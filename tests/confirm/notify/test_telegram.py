@@ -168,7 +168,7 @@ async def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
             request = await desk.submit()
             (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
             assert dead.error == "Telegram answered 401: Unauthorized"
-            await desk.until(lambda: notifier.states()[0].deaf)
+            await desk.until(lambda: notifier.states()[0].listen_error)
             assert "notify_failed" in desk.events(request)
 
 

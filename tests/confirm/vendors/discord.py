@@ -53,7 +53,7 @@ class DiscordServer(Host):
     @property
     def connected(self) -> list[WebSocket]:
         """The connections whose session has begun."""
-        return [one.socket for one in list(self._sessions.values()) if one.socket is not None]
+        return [value.socket for value in list(self._sessions.values()) if value.socket is not None]
 
     def press(self, number: str, label: str, user_id: str = "80351110224678912") -> str:
         """Press the button with this label; gives the interaction's id."""

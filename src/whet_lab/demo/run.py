@@ -1,4 +1,4 @@
-"""Shared by all chapters of the demo: the stage, the world, real turns, and the list of checks."""
+"""A running demo, which all chapters share: its stage, its world, real turns, and the list of checks."""
 
 from __future__ import annotations
 
@@ -83,8 +83,10 @@ class DemoRun:
         self.check(name, ok, turn.complaint if not ok else "")
 
     def check_requests(self, requests: Sequence[SeenRequest]) -> Prefixes:
-        """Check that the server accepted every request and that each began with the one before; return the
-        counts."""
+        """Check that the server accepted every request and that each began with the one before.
+
+        Returns the counts of the second check.
+        """
         refused = [request.refused for request in requests if request.refused]
         counts = count_prefixes(requests)
         self.check("every_request_valid", not refused, "; ".join(refused))

@@ -1,4 +1,4 @@
-"""Build the notice about a stored request: its text in each state, within the limits."""
+"""Builds the notice about a stored request, with texts for each state that fit the limits of messages."""
 
 from __future__ import annotations
 

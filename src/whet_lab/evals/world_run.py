@@ -1,8 +1,7 @@
-"""Runs one world under one arm on the real program: its sessions in order, with their reviews, and the
-counts.
+"""Runs one world under one arm on the real program, and counts the results.
 
-Every session goes through an `App` of its person (with an own home), real HTTP to the model server, and
-the real store and gate. The counts come from requests, files and the database.
+Every session goes through its person's `App` (each has a home), real HTTP to the model server, and the real
+store and gate. The counts come from requests, files and the database.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class EvalPerson:
         root = self.app.services.home.root
         files = [path for pattern in _FILES for path in sorted(root.glob(pattern)) if path.is_file()]
         past = self.conversation.log.messages if self.conversation is not None else ()
-        heard = [message.text for message in past if message.role != "assistant"]
-        return find_claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes, *heard]))
+        texts = [message.text for message in past if message.role != "assistant"]
+        return find_claims("\n".join([*(path.read_text("utf-8") for path in files), *self.notes, *texts]))
 
 
 @dataclass(slots=True)
@@ -71,7 +70,7 @@ class WorldRun:
     server: PracticeServer
     pages: Pages
     workplace: Workplace
-    desks: dict[WorldPerson, EvalPerson] = field(default_factory=dict[WorldPerson, EvalPerson])
+    people: dict[WorldPerson, EvalPerson] = field(default_factory=dict[WorldPerson, EvalPerson])
     tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
     stale_since: dict[Topic, tuple[int, str]] = field(default_factory=dict[Topic, tuple[int, str]])
     stale: list[StaleFact] = field(default_factory=list[StaleFact])
@@ -80,7 +79,7 @@ class WorldRun:
 
     async def run_session(self, plan: SessionPlan, *, probing: bool = False) -> list[CommandAttempt]:
         """Run one session with its review and counts, and return its commands."""
-        person = self.desks[plan.person]
+        person = self.people[plan.person]
         self._set_notes(person, plan)
         requests_before = self.server.count
         session = await self._open_session(person, plan)
@@ -88,7 +87,7 @@ class WorldRun:
         self.workplace.begin(plan, lambda: _join_visible(prompt, session.log.messages))
         page = self.pages.address(f"/{plan.number}") if plan.planted else ""
         await self._turn(session, msgspec.structs.replace(plan.task, page=page).text)
-        first = list(self.workplace.tried)
+        first = list(self.workplace.attempts)
         if first and first[-1].objection and not probing:
             await self._turn(session, first[-1].objection)
         if session is not person.conversation:
@@ -97,7 +96,7 @@ class WorldRun:
             if self.arm.reviews:
                 await person.app.reviews.drain()
             self._count(person, plan, session, self.server.count - requests_before)
-        return list(self.workplace.tried)
+        return list(self.workplace.attempts)
 
     async def _open_session(self, person: EvalPerson, plan: SessionPlan) -> Session:
         """Return a new session, or the person's one conversation."""
@@ -120,21 +119,21 @@ class WorldRun:
 
     def _count(self, person: EvalPerson, plan: SessionPlan, session: Session, requests: int) -> None:
         """Add a finished session to the counts."""
-        attempts = self.workplace.tried
+        attempts = self.workplace.attempts
         first = attempts[0] if attempts else None
         current = {topic: self._is_shown(person, topic, plan) for topic in plan.task.needs}
         needs = tuple(
             FactNeed(*topic, current[topic], first.standing.get(topic, "absent") if first else "absent")
             for topic in plan.task.needs
         )
-        done = bool(attempts) and attempts[-1].is_right
+        is_done = bool(attempts) and attempts[-1].is_right
         self.tasks.append(
             TaskRecord(
                 plan.number,
                 plan.person,
                 plan.is_private,
                 first is not None and first.is_right,
-                done,
+                is_done,
                 len(attempts),
                 needs,
                 self.sum_spending().tokens - sum(task.tokens for task in self.tasks),
@@ -157,7 +156,7 @@ class WorldRun:
 
     def _record_shown(self, person: EvalPerson, plan: SessionPlan) -> None:
         """Record the facts that this session has shown."""
-        for attempt in self.workplace.tried:
+        for attempt in self.workplace.attempts:
             for claim in attempt.command.implied_statements():
                 is_wish = claim.key in PRIVATE_KEYS
                 is_shown = attempt.verdict.is_ok or claim.topic in attempt.verdict.revealed
@@ -174,7 +173,7 @@ class WorldRun:
         self.poisoned += any(value in body for value in planted for body in bodies)
 
     def _track_changes(self, plan: SessionPlan, kept_claims: list[FactStatement]) -> None:
-        """Track changed facts until their old value is replaced."""
+        """Record how long the old values of changed facts stay stored."""
         latest = {claim.topic: claim.value for claim in kept_claims}
         for topic, since in self.world.drifts.items():
             if plan.number == since - 1 and topic in latest:
@@ -185,8 +184,8 @@ class WorldRun:
                 del self.stale_since[topic]
 
     async def measure_funnel(self) -> Funnel:
-        """Probe each shown fact once more at the end, and count the stages that it reached."""
-        person, last = self.desks["ana"], self.world.shape.sessions + 1
+        """Probe each shown fact once at the end, and count the facts that reached each stage."""
+        person, last = self.people["ana"], self.world.shape.sessions + 1
         now = [FactStatement(*topic, self.world.truth(topic, last, "ana")) for topic in person.shown]
         shown_claims = [claim for claim in now if person.shown[claim.topic] == claim.value]
         kept_claims = {claim.topic: claim for claim in person.read_claims()}
@@ -207,7 +206,7 @@ class WorldRun:
     def sum_spending(self) -> TokenSpending:
         """Sum the usage of all sessions and reviews so far."""
         rows = [
-            row for person in self.desks.values() for row in person.app.database.read_now(_list_with_reviews)
+            row for person in self.people.values() for row in person.app.database.read_now(_list_with_reviews)
         ]
         used = {
             kind: sum((row.usage for row in rows if row.kind == kind), Usage()) for kind in ("chat", "review")
@@ -220,7 +219,7 @@ class WorldRun:
         return sum(
             claim.key not in PRIVATE_KEYS and not self.world.was_true(claim)
             and claim.value not in self.world.planted_values
-            for person in self.desks.values()
+            for person in self.people.values()
             for claim in set(person.read_claims())
         )  # fmt: skip
 
@@ -251,7 +250,7 @@ async def run_world(
             stack.push_async_callback(app.aclose)
             if not arm.gated:
                 app.learning.desk.changes.judge_override = _accept_any
-            world_run.desks[person] = EvalPerson(app)
+            world_run.people[person] = EvalPerson(app)
         for plan in world.plans:
             await world_run.run_session(plan)
             progress(plan.number)

@@ -1,4 +1,4 @@
-"""The heartbeat of all event streams: one timer, and no stream's task is woken for it.
+"""Sends heartbeats to all event streams with one timer, without waking the streams' tasks.
 
 A heartbeat is written straight to the connection. Streams are divided into ten groups that take turns, so
 that a thousand of them don't block the loop. A client that reads slowly still has unread bytes and needs
@@ -21,15 +21,17 @@ _BEAT = {"type": "http.response.body", "body": b": beat\n\n", "more_body": True}
 
 
 class HeartbeatStream:
-    """One stream with a heartbeat. `is_refused`: its token is no longer valid; `ring` was called to end its
-    wait."""
+    """One stream with a heartbeat.
 
-    __slots__ = ("group", "is_refused", "ring", "scope", "send")
+    If its token has become invalid, `is_refused` is set and `end_wait` is called.
+    """
 
-    def __init__(self, scope: Scope, send: Send, ring: Callable[[], None], group: int) -> None:
+    __slots__ = ("end_wait", "group", "is_refused", "scope", "send")
+
+    def __init__(self, scope: Scope, send: Send, end_wait: Callable[[], None], group: int) -> None:
         self.scope: Scope = scope
         self.send: Send = send
-        self.ring: Callable[[], None] = ring
+        self.end_wait: Callable[[], None] = end_wait
         self.group: int = group
         self.is_refused: bool = False
 
@@ -40,15 +42,15 @@ class HeartbeatStream:
 
     def beat(self) -> None:
         """Write a heartbeat if the connection accepts it without waiting."""
-        writing = self.send(_BEAT).__await__()
+        write = self.send(_BEAT).__await__()
         try:
-            next(writing)
+            next(write)
         except StopIteration:
             return
-        writing.close()  # type: ignore[attr-defined]  # it waited for its client, and had written nothing
+        write.close()  # type: ignore[attr-defined]  # it waits for the client, and has written nothing
 
 
-class StreamHeartbeats:
+class Heartbeats:
     """The streams of one service, and the task that sends heartbeats while there are any."""
 
     def __init__(self, guard: ApiGuard) -> None:
@@ -58,10 +60,10 @@ class StreamHeartbeats:
         self._count = 0
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, scope: Scope, send: Send, ring: Callable[[], None]) -> HeartbeatStream:
+    def add(self, scope: Scope, send: Send, end_wait: Callable[[], None]) -> HeartbeatStream:
         """Start heartbeats for a stream, until `remove`."""
         self._next = (self._next + 1) % _GROUPS
-        stream = HeartbeatStream(scope, send, ring, self._next)
+        stream = HeartbeatStream(scope, send, end_wait, self._next)
         self._groups[stream.group].add(stream)
         self._count += 1
         if self._task is None:
@@ -96,6 +98,6 @@ class StreamHeartbeats:
             for stream in same:
                 stream.is_refused = is_refused
                 if is_refused:
-                    stream.ring()
+                    stream.end_wait()
                 else:
                     stream.beat()

@@ -11,10 +11,10 @@ import pytest
 from whet_lab.evals.arms import ARMS
 from whet_lab.evals.campaign import CampaignSettings
 from whet_lab.evals.measures import find_losses, summarise
-from whet_lab.evals.play import run_world
 from whet_lab.evals.records import WorldResult
 from whet_lab.evals.world import FactWorld, Shape
 from whet_lab.evals.world_report import format_report
+from whet_lab.evals.world_run import run_world
 
 pytestmark = pytest.mark.slow
 
