@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.outcomes.replies import case_id, point, read_replies
 from benchmarks.table import Row
 from whet.contract.changes import hash_bytes
 from whet.contract.receipts import HASH_CHARS, CallEffects, FileLines
@@ -48,40 +49,55 @@ class StepRecord(msgspec.Struct, frozen=True):
     pipeline: tuple[int, ...] = ()
 
 
+def find_path(half: str) -> Path:
+    """Return the file of a part of the corpus, or the given file."""
+    return Path(half) if half.endswith(".jsonl") else Path(__file__).parent / f"{half}.jsonl"
+
+
 def cases(half: str = "cases") -> list[OutcomeCase]:
-    """Read one half of the corpus, or the cases of a file."""
-    path = Path(half) if half.endswith(".jsonl") else Path(__file__).parent / f"{half}.jsonl"
-    lines = path.read_text("utf-8").splitlines()
+    """Read one part of the corpus, or the cases of a file."""
+    lines = find_path(half).read_text("utf-8").splitlines()
     return [msgspec.json.decode(line, type=OutcomeCase) for line in lines if line.strip()]
 
 
-def judged(case: OutcomeCase) -> list[tuple[str, str]]:
-    """Give the outcome and the reason of each call of a case."""
-    judge = OutcomeJudge(tools=_TOOLS)
+def read_items(case: OutcomeCase) -> list[StoredCall | UserWords]:
+    """Return a case's calls and messages as the store would."""
     is_recorded = any(isinstance(part, dict) and "files" in part for step in case.steps for part in step)
+    items: list[StoredCall | UserWords] = []
     turn = seq = 0
     for step in case.steps:
         seq += 2
         if step[0] == "say":
             turn += 1
-            judge.add(UserWords(turn, step[1]))
+            items.append(UserWords(turn, step[1]))
             continue
         name, arguments, result, code = _call(step)
-        judge.add(
+        items.append(
             StoredCall(
                 seq,
                 seq - 1,
                 turn,
                 seq,
                 name,
-                json.dumps(arguments),
+                json.dumps(arguments, ensure_ascii=False),
                 result,
                 error_kind="exit" if code else "",
                 exit_code=code,
                 effects=_effects(step, recorded=is_recorded),
             )
         )
-    return [(one.outcome, one.reason) for one in judge.finish()]
+    return items
+
+
+def judged(case: OutcomeCase, reply: str = "") -> list[tuple[str, str]]:
+    """Return the outcome and the reason of each call of a case, given the reply of its review if it has one."""
+    items = read_items(case)
+    if reply:
+        point(items, reply)
+    judge = OutcomeJudge(tools=_TOOLS)
+    for item in items:
+        judge.add(item)
+    return [(call.outcome, call.reason) for call in judge.finish()]
 
 
 def _effects(step: list[Any], *, recorded: bool) -> CallEffects | None:
@@ -119,6 +135,7 @@ class OutcomeTally(msgspec.Struct):
     missed: list[str]
     alarms: list[str]
     calls: int = 0
+    dropped: int = 0
 
     def recall(self, kind: str) -> float:
         """The share of a kind that is recognised."""
@@ -131,21 +148,24 @@ class OutcomeTally(msgspec.Struct):
         return len(self.alarms) / self.calls
 
 
-def run_all(half: str = "cases") -> OutcomeTally:
-    """Judge one half of the corpus."""
+def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
+    """Judge one part of the corpus, with the recorded replies of its reviews if `reviewed`."""
     tally = OutcomeTally({}, [], [])
+    replies = read_replies(find_path(half).with_suffix(".replies.jsonl")) if reviewed else {}
     for case in cases(half):
         tally.total[case.kind] = tally.total.get(case.kind, 0) + 1
-        found = judged(case)
+        reply = replies.get(case_id(case), "")
+        tally.dropped += point(read_items(case), reply).dropped
+        results = judged(case, reply)
         shown = " / ".join(str(part) for step in case.steps for part in step)[:300]
         if case.kind != "fine":
-            if found[case.at][0] not in KINDS[case.kind]:
-                tally.missed.append(f"{case.kind}: {found[case.at]} in {shown}")
+            if results[case.at][0] not in KINDS[case.kind]:
+                tally.missed.append(f"{case.kind}: {results[case.at]} in {shown}")
             continue
-        given = [step[3] for step in case.steps if step[0] == "run"]
-        tally.calls += len(found)
-        wrong = [one for one in found if any(one[0] in kinds for kinds in KINDS.values())]
-        tally.alarms += [f"{one} in {shown}" for one in wrong[: max(0, len(wrong) - sum(map(bool, given)))]]
+        codes = [step[3] for step in case.steps if step[0] == "run"]
+        tally.calls += len(results)
+        wrong = [result for result in results if any(result[0] in kinds for kinds in KINDS.values())]
+        tally.alarms += [f"{result} in {shown}" for result in wrong[: max(0, len(wrong) - sum(map(bool, codes)))]]
     return tally
 
 

@@ -77,13 +77,14 @@ class ForkParts(msgspec.Struct, frozen=True):
 
 class Fork(msgspec.Struct, frozen=True):
     """An open review: its session, the message that begins it, its metered link to the model, the origin of
-    its writes, and the person whose memory it writes to (empty: the owner's)."""
+    its writes, the person whose memory it writes to (empty: the owner's), and the last turn that it sees."""
 
     session: Session
     opening: Message
     link: MeteredLink
     origin: Origin
     profile: str = ""
+    last_turn: int = 0
 
 
 async def open_fork(
@@ -114,7 +115,12 @@ async def open_fork(
         return parent, inherited, sessions.read_prefix(connection, child_id), is_digest, others
 
     parent, inherited, prefix, is_digest, others = await parts.database.read(read)
-    profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
+    profile, last_turn = await parts.database.read(
+        lambda db: (
+            sessions.profile_of(db, parent.id),
+            _last_turn(db, sessions.key_of(db, parent.id), review_job),
+        )
+    )
     specs = read_specs(prefix[1].encode())
     is_brief = is_digest or review_job.is_brief
     allowed = _allowed_names(specs, parts)
@@ -148,7 +154,7 @@ async def open_fork(
         parts = msgspec.structs.replace(parts, limits=limits)
     session = _make_session(parts, log, metered, inherited, (specs, parent))
     origin = msgspec.structs.replace(origin, session_id=child_id)
-    return Fork(session, Message(role="user", content=opening), metered, origin, profile)
+    return Fork(session, Message(role="user", content=opening), metered, origin, profile, last_turn)
 
 
 def _open_child(

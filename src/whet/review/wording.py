@@ -28,7 +28,8 @@ def review_message(
     tasks = "".join(read_prompt(f"{kind}.md") for kind in kinds)
     focus_text = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
     text = read_prompt("review.md")
-    for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", focus_text)):
+    values = {"tasks": tasks, "allowed": ", ".join(allowed), "outcomes": read_prompt("outcomes.md")}
+    for name, value in (*values.items(), ("focus", focus_text)):
         text = text.replace(f"{{{name}}}", value)
     return "\n".join((text.strip(), *((_BRIEF,) if is_brief else ()))) + others
 

@@ -45,8 +45,9 @@ from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.jobs import ReviewJob, read_review_job
 from whet.review.judge import Checks, find_doubts
 from whet.review.plain_lessons import find_plain_lessons
+from whet.review.pointed_outcomes import Verified, list_seen_calls, read_pointers, verify_pointers
 from whet.review.probes import run_probes
-from whet.store import claims, jobs, reviews, sessions, turns
+from whet.store import calls, claims, jobs, reviews, sessions, turns
 from whet.store.database import read_time
 from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_with_lease
@@ -170,7 +171,8 @@ class ReviewWorker:
                 fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
                 note = await self._converse(fork)
         refused = await self._verify_changes(job, review_job, fork)
-        return await self._settle(job, review_job, fork, (note, refused))
+        pointed = await self._verify_outcomes(fork, review_job)
+        return await self._settle(job, review_job, fork, (note, refused, pointed))
 
     async def _save_plain_lessons(self, fork: Fork, review_job: ReviewJob) -> bool:
         """Stage the lessons that need no model, and return whether the review needs none at all."""
@@ -209,6 +211,21 @@ class ReviewWorker:
             return {}
         async with aclosing(judge):
             return await find_doubts(self._parts, fork, job.id, judge, by_hand=review_job.is_by_hand)
+
+    async def _verify_outcomes(self, fork: Fork, review_job: ReviewJob) -> Verified:
+        """Return the outcomes of calls that the review's answers point at, and that the session proves."""
+        answers = [message.text for message in fork.session.log.messages if message.role == "assistant"]
+        pointers = read_pointers(answers)
+        if not pointers:
+            return Verified({})
+        trusted = self._desk_of(fork.profile).changes.trusted_tools
+
+        def read(connection: apsw.Connection) -> Verified:
+            sources = load_transcript(connection, review_job.session_id, trusted).sources
+            key = sessions.key_of(connection, review_job.session_id)
+            return verify_pointers(pointers, list_seen_calls(connection, key, fork.last_turn), sources)
+
+        return await self._database.read(read)
 
     @asynccontextmanager
     async def _provider(self, review_job: ReviewJob) -> AsyncGenerator[tuple[Provider, bool]]:
@@ -249,11 +266,12 @@ class ReviewWorker:
         return fork.opening
 
     async def _settle(
-        self, job: Job, review_job: ReviewJob, fork: Fork, outcome: tuple[str, dict[int, str]]
+        self, job: Job, review_job: ReviewJob, fork: Fork, outcome: tuple[str, dict[int, str], Verified]
     ) -> ReviewFinished:
         """Activate all saved changes together with the job's completion, then write the files. `outcome`: the
-        note on its end, and the rows that the judge rejects."""
-        note, refused = outcome
+        note on its end, the rows that the judge rejects, and the outcomes of calls."""
+        note, refused, pointed = outcome
+        note = ", ".join(filter(None, (note, pointed.note)))
         now, child, service = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
@@ -262,6 +280,9 @@ class ReviewWorker:
             rows = service.settle(connection, job.id, refused)
             summary = wording.write_summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
+            if pointed.outcomes:
+                key = sessions.key_of(connection, review_job.session_id)
+                calls.store_pointed(connection, key, pointed.outcomes)
             sessions.end_session(connection, child, "completed", now)
             return rows, summary
 

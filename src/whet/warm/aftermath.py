@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
-from whet.store.calls import StoredCall, UserWords
+from whet.store.calls import POINTED, StoredCall, UserWords
 from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
 from whet.warm.outcome import EDITS_IN_PLACE, Outcome, judge_alone, read_program
@@ -119,6 +119,8 @@ class OutcomeJudge:
         outcome, reason = judge_alone(item, arguments, self._request)
         if outcome == "ok" and (is_unknown_tool(item) if not self._tools else item.name not in self._tools):
             outcome, reason = "failed", "there is no such tool"
+        if item.pointed:
+            outcome, reason = cast("Outcome", item.pointed), POINTED
         if item.turn in self._undone:
             outcome, reason = "undone", "the turn was undone"
         changes = not tags_of(item.name).isdisjoint(_CHANGES)

@@ -1,0 +1,78 @@
+"""Reviews of the cases: the exact text that a review's model reads of each, and the replies that were recorded.
+
+`python -m benchmarks.outcomes dump FILE.jsonl FOLDER` writes one prompt for each case, in an order and under
+names that tell nothing of its label. A model's replies belong into a file of JSON lines, `{"id": ..., "reply":
+...}`, beside the cases: `strangers.replies.jsonl` for `strangers.jsonl`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from whet.contract.messages import Message, ToolCall
+from whet.memory.sources import StoredText, read_sources
+from whet.review import wording
+from whet.review.digest import digest
+from whet.review.pointed_outcomes import Verified, read_pointers, verify_pointers
+from whet.store.calls import StoredCall, UserWords
+
+if TYPE_CHECKING:
+    from benchmarks.outcomes import OutcomeCase
+
+Item = StoredCall | UserWords
+_TOKENS = 24_000
+_ALLOWED = ("memory", "skills_list", "skill_view", "skill_manage", "read_file", "search_files")
+
+
+def case_id(case: OutcomeCase) -> str:
+    """Return a name that depends on the steps of a case only."""
+    return hashlib.sha256(msgspec.json.encode(case.steps)).hexdigest()[:10]
+
+
+def write_messages(items: list[Item]) -> list[StoredText]:
+    """Return the items of a case as stored messages."""
+    stored: list[StoredText] = []
+    seq = 0
+    for item in items:
+        if isinstance(item, UserWords):
+            seq += 1
+            message = Message("user", item.text)
+            stored.append(StoredText(seq, item.turn, message))
+            continue
+        call = ToolCall(f"c{item.seq}", item.name, item.arguments)
+        result = Message(
+            "tool", item.result or "", tool_call_id=call.id, tool_name=item.name, is_error=bool(item.error_kind)
+        )
+        stored.append(StoredText(item.asked_seq, item.turn, Message("assistant", tool_calls=(call,))))
+        stored.append(StoredText(item.seq, item.turn, result))
+        seq = item.seq
+    return stored
+
+
+def write_prompt(items: list[Item]) -> str:
+    """Return the message that a review's model reads of a case, as an excerpt."""
+    text = digest([row.message for row in write_messages(items)], _TOKENS)
+    opening = wording.review_message(("memory", "skill"), "", _ALLOWED, is_brief=True)
+    return f"{wording.TITLE}\n\n{text}\n\n{opening}"
+
+
+def point(items: list[Item], reply: str) -> Verified:
+    """Set what the reply of a review points at in the calls, as far as the case proves it."""
+    calls = [item for item in items if isinstance(item, StoredCall)]
+    verified = verify_pointers(read_pointers([reply]), calls, read_sources(write_messages(items)))
+    for call in calls:
+        call.pointed = verified.outcomes.get(call.seq, "")
+    return verified
+
+
+def read_replies(path: Path) -> dict[str, str]:
+    """Return the recorded replies by the ids of their cases; empty if there are none."""
+    if not path.exists():
+        return {}
+    lines = path.read_text("utf-8").splitlines()
+    rows = [msgspec.json.decode(line, type=dict[str, str]) for line in lines if line.strip()]
+    return {row["id"]: row["reply"] for row in rows if "id" in row}
