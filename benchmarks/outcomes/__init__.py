@@ -25,6 +25,7 @@ from whet.warm.aftermath import OutcomeJudge
 KINDS = {"soft": ("failed",), "undone": ("undone",), "objected": ("objected", "undone")}
 HALVES = ("cases", "unseen")
 STRANGERS = "strangers"
+FRESH = "fresh"
 _NOTES = {
     "unseen": ", written before their writer read the judge, which was mended on them since",
     "strangers": ", by a writer who knew only the format (at the first run 48 %, 85 %, 72 %; 11 %),"
@@ -90,7 +91,7 @@ def read_items(case: OutcomeCase) -> list[StoredCall | UserWords]:
 
 
 def judged(case: OutcomeCase, reply: str = "") -> list[tuple[str, str]]:
-    """Return the outcome and the reason of each call of a case, given the reply of its review if it has one."""
+    """Return the outcome and the reason of each call of a case, with its review's reply if it has one."""
     items = read_items(case)
     if reply:
         point(items, reply)
@@ -165,7 +166,8 @@ def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
         codes = [step[3] for step in case.steps if step[0] == "run"]
         tally.calls += len(results)
         wrong = [result for result in results if any(result[0] in kinds for kinds in KINDS.values())]
-        tally.alarms += [f"{result} in {shown}" for result in wrong[: max(0, len(wrong) - sum(map(bool, codes)))]]
+        surplus = max(0, len(wrong) - sum(map(bool, codes)))
+        tally.alarms += [f"{result} in {shown}" for result in wrong[:surplus]]
     return tally
 
 

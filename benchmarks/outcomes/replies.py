@@ -1,8 +1,8 @@
-"""Reviews of the cases: the exact text that a review's model reads of each, and the replies that were recorded.
+"""Reviews of the cases: the text that a review's model reads of each, and the replies that were recorded.
 
 `python -m benchmarks.outcomes dump FILE.jsonl FOLDER` writes one prompt for each case, in an order and under
-names that tell nothing of its label. A model's replies belong into a file of JSON lines, `{"id": ..., "reply":
-...}`, beside the cases: `strangers.replies.jsonl` for `strangers.jsonl`.
+names that tell nothing of its label. A model's replies belong into a file of JSON lines beside the cases,
+`strangers.replies.jsonl` for `strangers.jsonl`: `{"id": ..., "reply": ...}`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ def write_messages(items: list[Item]) -> list[StoredText]:
             stored.append(StoredText(seq, item.turn, message))
             continue
         call = ToolCall(f"c{item.seq}", item.name, item.arguments)
-        result = Message(
-            "tool", item.result or "", tool_call_id=call.id, tool_name=item.name, is_error=bool(item.error_kind)
-        )
+        text, is_error = item.result or "", bool(item.error_kind)
+        result = Message("tool", text, tool_call_id=call.id, tool_name=item.name, is_error=is_error)
         stored.append(StoredText(item.asked_seq, item.turn, Message("assistant", tool_calls=(call,))))
         stored.append(StoredText(item.seq, item.turn, result))
         seq = item.seq
@@ -56,7 +55,7 @@ def write_messages(items: list[Item]) -> list[StoredText]:
 def write_prompt(items: list[Item]) -> str:
     """Return the message that a review's model reads of a case, as an excerpt."""
     text = digest([row.message for row in write_messages(items)], _TOKENS)
-    opening = wording.review_message(("memory", "skill"), "", _ALLOWED, is_brief=True)
+    opening = wording.review_message(("memory", "skill"), "", _ALLOWED, is_brief=True, has_calls=True)
     return f"{wording.TITLE}\n\n{text}\n\n{opening}"
 
 
