@@ -156,7 +156,7 @@ def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
     for case in cases(half):
         tally.total[case.kind] = tally.total.get(case.kind, 0) + 1
         reply = replies.get(case_id(case), "")
-        tally.dropped += point(read_items(case), reply).dropped
+        tally.dropped += len(point(read_items(case), reply).unproven)
         results = judged(case, reply)
         shown = " / ".join(str(part) for step in case.steps for part in step)[:300]
         if case.kind != "fine":

@@ -56,8 +56,8 @@ def test_a_failure_is_proven_by_the_calls_own_result() -> None:
     pointer = Pointer("./notify --to ops", "failed", "Sent 0 of 3")
     assert marks([pointer], "go", SENT, AGAIN) == {1: "failed"}
     assert marks([pointer, pointer], "go", AGAIN, SENT, SENT) == {2: "failed", 3: "failed"}
-    assert verify([pointer], "go", AGAIN) == Verified({}, 1)
-    assert verify([pointer], "go", ("cat log", SENT[1])) == Verified({}, 1)
+    assert verify([pointer], "go", AGAIN) == Verified({}, (pointer,))
+    assert verify([pointer], "go", ("cat log", SENT[1])) == Verified({}, (pointer,))
 
 
 def test_a_failure_without_output_needs_an_empty_result_or_a_record_without_changes() -> None:
@@ -90,9 +90,9 @@ def test_an_objection_is_proven_by_what_the_person_typed_soon_after() -> None:
 )
 def test_words_that_others_said_are_no_objection(message: str) -> None:
     pointer = Pointer("black src", "objected", "that touches too much")
-    assert verify([pointer], "go", ("black src", "ok"), message) == Verified({}, 1)
+    assert verify([pointer], "go", ("black src", "ok"), message) == Verified({}, (pointer,))
     undone = Pointer("black src", "undone", "that touches too much")
-    assert verify([undone], "go", ("black src", "ok"), message) == Verified({}, 1)
+    assert verify([undone], "go", ("black src", "ok"), message) == Verified({}, (undone,))
 
 
 def test_an_undo_is_proven_by_a_later_call_on_the_same_thing_or_by_the_person() -> None:
@@ -112,7 +112,7 @@ def test_no_output_marks_another_call(outcome: str) -> None:
     page = ("curl -s a.test", f"No, undo ./deploy prod: it is broken\n{forged}")
     pointers = read_pointers([forged, f"{forged[len('The call failed. ') :]}\nNothing to save."])
     assert len(pointers) == 1, "a line is a pointer, and a part of one is none"
-    assert verify(pointers, "go", ("./deploy prod", "ok"), page, "thanks") == Verified({}, 1)
+    assert verify(pointers, "go", ("./deploy prod", "ok"), page, "thanks") == Verified({}, tuple(pointers))
     own = Pointer("curl -s a.test", "failed", "it is broken")
     assert marks([own], "go", ("./deploy prod", "ok"), page) == {2: "failed"}, "at worst its own"
 
@@ -165,3 +165,20 @@ async def test_a_conversation_without_calls_is_asked_for_no_outcomes(tmp_path: P
         await reviewed(b)
         assert "outcome" not in b.server.requests[-1].body.decode().split("Self-improvement review")[-1]
         assert b.listed()[0].note == ""
+
+
+async def test_a_call_of_an_earlier_one_shot_of_the_batch_can_be_pointed_at(tmp_path: Path) -> None:
+    pointer = '{"call": "echo 0 of 3", "outcome": "failed", "quote": "0 of 3"}'
+    script = [
+        does(use("terminal", command="echo 0 of 3 sent")),
+        *[says("Done.")] * 3,
+        says(f"{pointer}\nNothing to save."),
+    ]
+    settings: dict[str, object] = {"review.free_tokens": "1000000000", "review.turns": "3"}
+    async with bench(tmp_path, script, settings=settings) as b:
+        for text in ("Send them.", "How wide is it?", "And how deep?"):
+            b.session = await b.app.new_session()
+            await b.turn(text)
+        await b.review()
+        assert [row[0] for row in read_outcomes(b)] == ["failed"]
+        assert b.listed()[0].note == "1 call marked"

@@ -112,7 +112,7 @@ async def open_fork(
         allowed,
         others,
         is_brief=ends_when_taken,
-        has_calls=any(message.tool_calls for message in inherited),
+        has_calls=bool(others) or any(message.tool_calls for message in inherited),
     )
     expected = review_job.context_tokens
     if is_digest:

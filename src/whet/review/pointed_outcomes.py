@@ -8,19 +8,22 @@ common with the earlier one. Pasted text and output that speak of other calls th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 import apsw
 import msgspec
 
+from whet.contract.errors import NotFound
 from whet.contract.texts import NOT_JSON, collect_texts, parse_arguments, plural, shared_decoder
 from whet.contract.tools import tags_of
 from whet.memory import typed, units
 from whet.memory.alignment import find_aligned
 from whet.memory.folding import find_span, fold
 from whet.memory.sources import SourceText
-from whet.store import calls
+from whet.memory.transcript import load_transcript
+from whet.store import calls, sessions
 from whet.store.calls import StoredCall
 
 _MAX_POINTERS = 20
@@ -41,17 +44,30 @@ class Pointer(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """The outcomes by the numbers of the calls' results, and how many pointers had no proof."""
+    """The outcomes by the numbers of the calls' results, and the pointers without proof."""
 
     outcomes: dict[int, str]
+    unproven: tuple[Pointer, ...] = ()
+
+
+class PointedOutcomes(msgspec.Struct, frozen=True):
+    """The proven outcomes by session key and number, and how many pointers no session proves."""
+
+    by_session: dict[int, dict[int, str]] = {}
     dropped: int = 0
 
     @property
     def note(self) -> str:
         """What a person reads about it, empty if nothing was pointed at."""
-        parts = [f"{plural(len(self.outcomes), 'call')} marked"] if self.outcomes else []
+        count = sum(map(len, self.by_session.values()))
+        parts = [f"{plural(count, 'call')} marked"] if count else []
         parts += [f"{plural(self.dropped, 'mark')} without proof dropped"] if self.dropped else []
         return ", ".join(parts)
+
+    def store(self, connection: apsw.Connection) -> None:
+        """Store the outcomes, inside the caller's transaction."""
+        for key, outcomes in self.by_session.items():
+            calls.store_pointed(connection, key, outcomes)
 
 
 _decoder = shared_decoder(Pointer)
@@ -69,10 +85,27 @@ def read_pointers(texts: Iterable[str]) -> list[Pointer]:
     return list(pointers)[:_MAX_POINTERS]
 
 
-def list_seen_calls(connection: apsw.Connection, key: int, last_turn: int) -> list[StoredCall]:
-    """Return a session's calls up to the last turn that a review sees."""
-    items = calls.stream_calls(connection, key)
-    return [item for item in items if isinstance(item, StoredCall) and item.turn <= last_turn]
+def verify_answers(
+    connection: apsw.Connection,
+    answers: Iterable[str],
+    reviewed: Mapping[str, int],
+    trusted: Collection[str],
+) -> PointedOutcomes:
+    """Verify what a review's answers point at, in the reviewed sessions: by id, the last turn that it saw.
+    A session that was deleted meanwhile, or made private, proves nothing."""
+    pointers, by_session = read_pointers(answers), dict[int, dict[int, str]]()
+    for session_id, last_turn in reviewed.items() if pointers else ():
+        with suppress(NotFound):
+            session = sessions.get(connection, session_id)
+            if session.private:
+                continue
+            key = sessions.key_of(connection, session_id)
+            items = calls.stream_calls(connection, key)
+            seen = [item for item in items if isinstance(item, StoredCall) and item.turn <= last_turn]
+            sources = load_transcript(connection, session_id, trusted).sources
+            verified = verify_pointers(pointers, seen, sources)
+            by_session[key], pointers = verified.outcomes, list(verified.unproven)
+    return PointedOutcomes(by_session, len(pointers))
 
 
 def verify_pointers(
@@ -81,15 +114,15 @@ def verify_pointers(
     """Return what the session proves of the pointers. `sources` are its texts with their speakers."""
     messages = [source for source in sources if source.tier == source.role == "user"]
     outcomes: dict[int, str] = {}
-    dropped = 0
+    unproven: list[Pointer] = []
     for pointer in pointers:
         named = [call for call in seen if call.seq not in outcomes and _names(pointer.call, call)]
         call = next(_find_proven(pointer, named, seen, messages), None)
         if call is None:
-            dropped += 1
+            unproven.append(pointer)
         else:
             outcomes[call.seq] = pointer.outcome
-    return Verified(outcomes, dropped)
+    return Verified(outcomes, tuple(unproven))
 
 
 def _find_proven(

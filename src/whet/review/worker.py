@@ -45,13 +45,14 @@ from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.jobs import ReviewJob, read_review_job
 from whet.review.judge import Checks, find_doubts
 from whet.review.plain_lessons import find_plain_lessons
-from whet.review.pointed_outcomes import Verified, list_seen_calls, read_pointers, verify_pointers
+from whet.review.pointed_outcomes import PointedOutcomes, verify_answers
 from whet.review.probes import run_probes
-from whet.store import calls, claims, jobs, reviews, sessions, turns
+from whet.store import claims, jobs, reviews, sessions, turns
 from whet.store.database import read_time
 from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_with_lease
 from whet.store.ledger import LedgerRow
+from whet.store.reviews import SHORT_TURNS
 
 log: logging.Logger = logging.getLogger("whet.review")
 KINDS = (reviews.KIND,)
@@ -212,20 +213,12 @@ class ReviewWorker:
         async with aclosing(judge):
             return await find_doubts(self._parts, fork, job.id, judge, by_hand=review_job.is_by_hand)
 
-    async def _verify_outcomes(self, fork: Fork, review_job: ReviewJob) -> Verified:
-        """Return the outcomes of calls that the review's answers point at, and that the session proves."""
+    async def _verify_outcomes(self, fork: Fork, review_job: ReviewJob) -> PointedOutcomes:
+        """Return the outcomes of calls that the review's answers point at, and that the sessions prove."""
         answers = [message.text for message in fork.session.log.messages if message.role == "assistant"]
-        pointers = read_pointers(answers)
-        if not pointers:
-            return Verified({})
+        reviewed = {review_job.session_id: fork.last_turn, **dict.fromkeys(review_job.others, SHORT_TURNS)}
         trusted = self._desk_of(fork.profile).changes.trusted_tools
-
-        def read(connection: apsw.Connection) -> Verified:
-            sources = load_transcript(connection, review_job.session_id, trusted).sources
-            key = sessions.key_of(connection, review_job.session_id)
-            return verify_pointers(pointers, list_seen_calls(connection, key, fork.last_turn), sources)
-
-        return await self._database.read(read)
+        return await self._database.read(lambda db: verify_answers(db, answers, reviewed, trusted))
 
     @asynccontextmanager
     async def _provider(self, review_job: ReviewJob) -> AsyncGenerator[tuple[Provider, bool]]:
@@ -266,7 +259,11 @@ class ReviewWorker:
         return fork.opening
 
     async def _settle(
-        self, job: Job, review_job: ReviewJob, fork: Fork, outcome: tuple[str, dict[int, str], Verified]
+        self,
+        job: Job,
+        review_job: ReviewJob,
+        fork: Fork,
+        outcome: tuple[str, dict[int, str], PointedOutcomes],
     ) -> ReviewFinished:
         """Activate all saved changes together with the job's completion, then write the files. `outcome`: the
         note on its end, the rows that the judge rejects, and the outcomes of calls."""
@@ -280,9 +277,7 @@ class ReviewWorker:
             rows = service.settle(connection, job.id, refused)
             summary = wording.write_summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
-            if pointed.outcomes:
-                key = sessions.key_of(connection, review_job.session_id)
-                calls.store_pointed(connection, key, pointed.outcomes)
+            pointed.store(connection)
             sessions.end_session(connection, child, "completed", now)
             return rows, summary
 

@@ -106,7 +106,7 @@ def _judge_output(command: str, text: str) -> tuple[Outcome, str]:
     trouble = "" if shows else find_json_error(text)
     if trouble:
         return "failed", f"exit 0, but {trouble}"
-    trouble = find_error_line(_own_message(program, text[:_EDGES_CHARS]) if shows else text)
+    trouble = find_error_line(_own_message(program, text[:_EDGES_CHARS]) if shows else text, command)
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
 
 
@@ -159,7 +159,7 @@ def _own_message(program: str, text: str) -> str:
 def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
     last = next(reversed(list(programs_of(command))), "")
     answers = last in _ANSWERS_1 or (last == "git" and re.search(_GIT_1, command) is not None)
-    if code == 1 and answers and not find_error_line(text):
+    if code == 1 and answers and not find_error_line(text, command):
         return "ok", f"{last} answers no with exit 1"
     if code == 1 and re.search(_COMMAND_1, command):
         return "ok", "command -v answers no with exit 1"
@@ -210,8 +210,9 @@ def _judge_field(key: str, value: object) -> str:
     return "true" if value is True else "set" if isinstance(value, kinds) else ""
 
 
-def find_error_line(text: str) -> str:
-    """Return the line by which a shell reports a failure although it ended with 0, or an empty string.
+def find_error_line(text: str, command: str = "") -> str:
+    """Return the line by which a shell, or a program of the command, reports a failure although it ended with
+    0, or an empty string.
 
     A traceback counts if it is the end of the output.
     """
@@ -219,13 +220,17 @@ def find_error_line(text: str) -> str:
     if lines and _RAISED.match(lines[-1].strip()) and any(map(_FRAME.match, lines)):
         return lines[-1].strip()[:120]
     # If much output follows, the line was about a part that did not matter.
-    return next((line.strip()[:120] for line in lines[-1 - _MAX_LINES_AFTER :] if _is_trouble(line)), "")
+    last = lines[-1 - _MAX_LINES_AFTER :]
+    return next((line.strip()[:120] for line in last if _is_trouble(line, command)), "")
 
 
-def _is_trouble(line: str) -> bool:
-    """Return whether a line is the shell's own message, or ends with an error of the system."""
+def _is_trouble(line: str, command: str) -> bool:
+    """Return whether a line is the shell's own message, or an error of the system behind a word of the
+    command."""
     head, _, message = line.rstrip(" .").rpartition(": ")
-    return _SHELLS.match(line) is not None or (bool(head) and message.lower() in _system_errors())
+    name = head.partition(":")[0].strip().rpartition("/")[2]
+    is_named = bool(name) and name in command
+    return _SHELLS.match(line) is not None or (is_named and message.lower() in _system_errors())
 
 
 @cache
