@@ -2,9 +2,10 @@
 
 Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
 exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
-`strangers.jsonl` is by somebody who knew only the format and the kinds; half of it was then read to mend
-the judge. `unseen.jsonl` was written from public transcripts and tools' own messages before its writer read
-the judge. A call that the person objected to and that was then taken back counts for both kinds.
+`strangers.jsonl` is by somebody who knew only the format and the kinds. `unseen.jsonl` was written from
+public transcripts and tools' own messages before its writer read the judge, `fresh.jsonl` after it was
+built. A call that the person objected to and that was then taken back counts for both kinds. The program
+alone judges by structure; `*.replies.jsonl` are replies of reviews to the prompts that `replies.py` writes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.outcomes.replies import case_id, point, read_replies
+from benchmarks.outcomes.replies import case_id, is_reviewed_at_once, point, read_replies
 from benchmarks.table import Row
 from whet.contract.changes import hash_bytes
 from whet.contract.receipts import HASH_CHARS, CallEffects, FileLines
@@ -27,9 +28,14 @@ HALVES = ("cases", "unseen")
 STRANGERS = "strangers"
 FRESH = "fresh"
 _NOTES = {
-    "unseen": ", written before their writer read the judge, which was mended on them since",
-    "strangers": ", by a writer who knew only the format (at the first run 48 %, 85 %, 72 %; 11 %),"
-    " partly mended on",
+    "unseen": ", written before their writer read the judge",
+    "strangers": ", by a writer who knew only the format",
+    "fresh": ", from messages in public threads, after the judge was built (alone at the first run 20 %, 33 %,"
+    " 38 %; 4.8 %)",
+}
+_REPLIES_BY = {
+    "strangers": "a model's, who read the prompts without the labels",
+    "fresh": "the writer's of the cases, so they show what can be verified",
 }
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
@@ -173,21 +179,39 @@ def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
 
 def run(runs: int, full: bool) -> list[Row]:
     """The corpus is fixed, so one run is enough."""
-    return [_row(half) for half in (*HALVES, STRANGERS)]
+    alone = [_row(half, reviewed=False) for half in (*HALVES, STRANGERS, FRESH)]
+    return [*alone, *(_row(half, reviewed=True) for half in (STRANGERS, FRESH))]
 
 
-def _row(half: str) -> Row:
-    tally = run_all(half)
+def _row(half: str, *, reviewed: bool) -> Row:
+    tally = run_all(half, reviewed=reviewed)
     shares = {kind: tally.recall(kind) for kind in KINDS}
+    name = "outcomes" if half == "cases" else f"outcomes-{half}"
+    is_met = tally.false_share <= 0.02
+    how = "by the program alone"
+    if reviewed:
+        how = (
+            f"with recorded replies of reviews ({_REPLIES_BY[half]}; reviewed at once, and not at the day's"
+            f" looks: {_count_at_once(half)}), {tally.dropped} without proof"
+        )
     return Row(
-        "outcomes" if half == "cases" else f"outcomes-{half}",
-        f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions"
-        f"{_NOTES.get(half, '')}: soft failures, undone, objected recognised;"
-        f" false alarms among {tally.calls} calls",
-        "≥ 90 % each; ≤ 2 %",
+        f"{name}-reviewed" if reviewed else name,
+        f"outcomes of tool calls {how}, {sum(tally.total.values())} labelled sessions{_NOTES.get(half, '')}:"
+        f" soft failures, undone, objected recognised; false alarms among {tally.calls} calls",
+        "≥ 90 % each; ≤ 2 %" if reviewed else "≤ 2 % alarms",
         f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",
         "-",
-        min(shares.values()) >= 0.9 and tally.false_share <= 0.02,
+        is_met and (min(shares.values()) >= 0.9 or not reviewed),
         "python -m benchmarks outcomes",
         details=[*tally.missed, *tally.alarms],
     )
+
+
+def _count_at_once(half: str) -> str:
+    """Write of how many cases of each kind a turn calls for a review by itself."""
+    parts: list[str] = []
+    for kind in KINDS:
+        mine = [case for case in cases(half) if case.kind == kind]
+        count = sum(is_reviewed_at_once(read_items(case)) for case in mine)
+        parts.append(f"{kind} {count} of {len(mine)}")
+    return ", ".join(parts)

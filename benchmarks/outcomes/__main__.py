@@ -4,7 +4,7 @@
 import sys
 from pathlib import Path
 
-from benchmarks.outcomes import KINDS, cases, read_items, run_all
+from benchmarks.outcomes import KINDS, cases, find_path, read_items, run_all
 from benchmarks.outcomes.replies import case_id, write_prompt
 
 
@@ -30,5 +30,6 @@ def report(path: str, *, reviewed: bool) -> None:
 if sys.argv[1] == "dump":
     dump(sys.argv[2], Path(sys.argv[3]))
 else:
-    for is_reviewed in (False, True):
-        report(sys.argv[1], reviewed=is_reviewed)
+    report(sys.argv[1], reviewed=False)
+    if find_path(sys.argv[1]).with_suffix(".replies.jsonl").exists():
+        report(sys.argv[1], reviewed=True)

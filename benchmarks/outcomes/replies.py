@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.config.schema import ReviewSettings
 from whet.contract.messages import Message, ToolCall
 from whet.memory.sources import StoredText, read_sources
 from whet.review import wording
+from whet.review.correction import find_correction
 from whet.review.digest import digest
 from whet.review.pointed_outcomes import Verified, read_pointers, verify_pointers
+from whet.review.triggers import count
 from whet.store.calls import StoredCall, UserWords
+from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 
 if TYPE_CHECKING:
     from benchmarks.outcomes import OutcomeCase
 
 Item = StoredCall | UserWords
+_NO_TURN = ReviewedTurn((), (), 0)
 _TOKENS = 24_000
 _ALLOWED = ("memory", "skills_list", "skill_view", "skill_manage", "read_file", "search_files")
 
@@ -66,6 +71,30 @@ def point(items: list[Item], reply: str) -> Verified:
     for call in calls:
         call.pointed = verified.outcomes.get(call.seq, "")
     return verified
+
+
+def is_reviewed_at_once(items: list[Item]) -> bool:
+    """Return whether one of the case's turns calls for a review by itself, under shipped settings. The others
+    are read with the day's looks at their conversation or folder."""
+    turns = [_read_turn(items, number) for number in range(1, items[-1].turn + 1)]
+    counters = Counters()
+    for turn, before in zip(turns, [_NO_TURN, *turns], strict=False):
+        corrects = turn is not turns[0] and bool(
+            find_correction(turn.said[0], turn.calls, before.calls, "\n".join(before.said))
+        )
+        counters = count(counters, turn, ReviewSettings(), corrects=corrects)
+    return bool(counters.reasons)
+
+
+def _read_turn(items: list[Item], number: int) -> ReviewedTurn:
+    mine = [item for item in items if item.turn == number]
+    said = tuple(item.text for item in mine if isinstance(item, UserWords))
+    turn_calls = tuple(
+        TurnCall(item.step, item.name, item.arguments, item.error_kind, item.result or "")
+        for item in mine
+        if isinstance(item, StoredCall)
+    )
+    return ReviewedTurn(said, turn_calls, 0)
 
 
 def read_replies(path: Path) -> dict[str, str]:
