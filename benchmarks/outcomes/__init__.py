@@ -24,16 +24,18 @@ from whet.store.calls import StoredCall, UserWords
 from whet.warm.aftermath import OutcomeJudge
 
 KINDS = {"soft": ("failed",), "undone": ("undone",), "objected": ("objected", "undone")}
-HALVES = ("cases", "unseen")
+UNSEEN = "unseen"
+HALVES = ("cases", UNSEEN)
 STRANGERS = "strangers"
 FRESH = "fresh"
 _NOTES = {
     "unseen": ", written before their writer read the judge",
     "strangers": ", by a writer who knew only the format",
-    "fresh": ", from messages in public threads, after the judge was built (alone at the first run 20 %, 33 %,"
+    "fresh": ", from messages in public threads, after the judge was built (alone at first 20 %, 33 %,"
     " 38 %; 4.8 %)",
 }
 _REPLIES_BY = {
+    "unseen": "a model's, who read 160 prompts drawn by lot without the labels",
     "strangers": "a model's, who read the prompts without the labels",
     "fresh": "the writer's of the cases, so they show what can be verified",
 }
@@ -156,12 +158,14 @@ class OutcomeTally(msgspec.Struct):
 
 
 def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
-    """Judge one part of the corpus, with the recorded replies of its reviews if `reviewed`."""
+    """Judge one part of the corpus; if `reviewed`, the cases with recorded replies of their reviews."""
     tally = OutcomeTally({}, [], [])
     replies = read_replies(find_path(half).with_suffix(".replies.jsonl")) if reviewed else {}
     for case in cases(half):
-        tally.total[case.kind] = tally.total.get(case.kind, 0) + 1
         reply = replies.get(case_id(case), "")
+        if reviewed and not reply:
+            continue
+        tally.total[case.kind] = tally.total.get(case.kind, 0) + 1
         tally.dropped += len(point(read_items(case), reply).unproven)
         results = judged(case, reply)
         shown = " / ".join(str(part) for step in case.steps for part in step)[:300]
@@ -180,7 +184,7 @@ def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
 def run(runs: int, full: bool) -> list[Row]:
     """The corpus is fixed, so one run is enough."""
     alone = [_row(half, reviewed=False) for half in (*HALVES, STRANGERS, FRESH)]
-    return [*alone, *(_row(half, reviewed=True) for half in (STRANGERS, FRESH))]
+    return [*alone, *(_row(half, reviewed=True) for half in (UNSEEN, STRANGERS, FRESH))]
 
 
 def _row(half: str, *, reviewed: bool) -> Row:

@@ -104,6 +104,10 @@ def test_an_undo_is_proven_by_a_later_call_on_the_same_thing_or_by_the_person() 
         1: "undone"
     }
     assert marks([Pointer("npm i lodash@5", "undone", "make all")], "go", done, ("make all", "ok")) == {}
+    reset, edited = Pointer("sed x.py", "undone", "git reset --hard"), ("sed x.py", "ok")
+    touched = CallEffects(touched=(FileLines("x.py", 1, 1, before="1", after="2"),))
+    assert marks([reset], "go", edited, ("git reset --hard", "ok"), effects=touched) == {1: "undone"}
+    assert marks([reset], "go", edited, ("git reset --hard", "ok")) == {}
 
 
 @pytest.mark.parametrize("outcome", ["failed", "undone", "objected"])

@@ -16,6 +16,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound
+from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON, collect_texts, parse_arguments, plural, shared_decoder
 from whet.contract.tools import tags_of
 from whet.memory import typed, units
@@ -29,7 +30,7 @@ from whet.store.calls import StoredCall
 _MAX_POINTERS = 20
 _MAX_TURNS_LATER = 3
 _LINE = re.compile(r'(?m)^[^{\n]{0,4}(\{[^\n]*"outcome"[^\n]*\})[^}\n]{0,2}$')
-_NAME = re.compile(r"[^\W_][\w.@-]+")
+_NAME = re.compile(r"(?<![\w-])[^\W_][\w.@-]*")
 _NO_OUTPUT = frozenset(("", "(no output)"))
 # Lines in brackets that a tool adds below a command's output.
 _NOTES = re.compile(r"(?:(?:^|\n)\[[^\n]*\])+\s*\Z")
@@ -174,9 +175,15 @@ def _takes_back(later: StoredCall, call: StoredCall) -> bool:
     """Return whether a later call that may change something has a file or a name in common with a call."""
     if later.step <= call.step or later.error_kind or "looks" in tags_of(later.name):
         return False
-    names, later_names = (set(_NAME.findall(item.arguments.lower())) for item in (call, later))
-    keys = {*parse_arguments(call.arguments), *parse_arguments(later.arguments)}
-    return not (names - keys).isdisjoint(later_names)
+    return not _subjects(call).isdisjoint(_subjects(later))
+
+
+def _subjects(call: StoredCall) -> set[str]:
+    """Return the words of a call's arguments, and the files that it changed."""
+    arguments = parse_arguments(call.arguments)
+    words = set(_NAME.findall("\n".join(collect_texts(arguments)).lower()))
+    effects = call.effects or CallEffects()
+    return words | {file.path for file in (*effects.edits, *effects.touched)}
 
 
 def _holds(text: str, quote: str) -> bool:
