@@ -56,6 +56,8 @@ _SHELLS = late_pattern(
 _PRINTED = late_pattern(r"(?:;|&&|\n)\s*(?:echo|printf)\b[^;|&]*\$(?:\?|\{?\w+\}?)[^;|&]*$")
 _NUMBER = late_pattern(r"(\d{1,3})\W*$")
 _MAX_LINES_AFTER = 3
+# Runners count tests that could not run as errors.
+_BROKEN = r"\b[1-9]\d* errors?\b|\berrors=[1-9]"
 _FRAME = late_pattern(r'^  File "[^"\n]+", line \d+', re.M)
 _RAISED = late_pattern(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
 _ERROR_FIELD = late_pattern(r"(?:error|errors|errormessage|errortype|errorcode|iserror|exception|fault)$")
@@ -164,7 +166,7 @@ def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
     if code == 1 and re.search(_COMMAND_1, command):
         return "ok", "command -v answers no with exit 1"
     counts = test_counts(command, text) if code in _TESTS_FAILED else None
-    if counts is not None and counts.failed:
+    if counts is not None and counts.failed and not re.search(_BROKEN, text):
         return "ok", "the tests ran and report failures"
     return "failed", f"exit {code}"
 
