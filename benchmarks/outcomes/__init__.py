@@ -29,8 +29,8 @@ HALVES = ("cases", UNSEEN)
 STRANGERS = "strangers"
 FRESH = "fresh"
 _NOTES = {
-    "unseen": ", written before their writer read the judge",
-    "strangers": ", by a writer who knew only the format",
+    "unseen": ", written before their writer read the judge, which was mended on them since",
+    "strangers": ", by a writer who knew only the format, partly mended on since",
     "fresh": ", from messages in public threads, after the judge was built (alone at first 20 %, 33 %,"
     " 38 %; 4.8 %)",
 }
