@@ -21,7 +21,7 @@ from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
 from whet.warm.outcome import EDITS_IN_PLACE, Outcome, judge_alone, read_program
 from whet.warm.retry import find_vain_run, find_vain_try, is_again, is_alike, is_same_run, own_output
-from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
+from whet.warm.takeback import ends_or_amends, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
 _MAX_RUNS_BACK = 6
@@ -35,7 +35,6 @@ _OPTION_PREFIXES = ("-", ">", "<", "|", "&", "2>")
 _TOO_SHORT_COMMANDS = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
 _TARGET_ARGUMENTS = ("path", "file_path", "url", "name", "file", "uri")
 _CHANGES = frozenset(("edits", "command"))
-_MIN_SHARED_WORDS = 0.5
 _UNKNOWN_TOOL = (
     r"\b(?:unknown|no such|invalid|no) (?:tool|function)\b"
     r"|\btool\b.{0,80}\b(?:not found|unknown|does not exist)"
@@ -212,12 +211,8 @@ class OutcomeJudge:
         if self._turn or not self._request or self._request.rstrip().endswith(("?", "？", "؟")):
             return
         for old in self._previous[-_MAX_EARLIER:]:
-            is_ended = ends_or_amends(old.arguments, new.arguments)
-            if not is_ended and not _names_replaced(old, new, self._request):
-                continue
-            is_redone = is_ended or drops_path_of(old.arguments, new.arguments)
-            is_redone = is_redone or (old.call.name == new.call.name and _is_redone(old, new))
-            if old.outcome == "ok" and is_redone:
+            is_redone = ends_or_amends(old.arguments, new.arguments)
+            if old.outcome == "ok" and (is_redone or _names_replaced(old, new, self._request)):
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
     def _end_turn(self) -> None:
@@ -294,21 +289,6 @@ def _is_named(text: str, request: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", request) is not None
 
 
-def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
-    """Return whether a call is an earlier one with other words in some places, or continues its edit."""
-    before, after = old.arguments, new.arguments
-    if before == after:
-        return False
-    wrote = str(before.get("new_string") or "").strip()
-    if wrote and before.get("path") == after.get("path"):
-        return wrote in str(after.get("old_string") or "")
-    first, second = (set(re.findall(r"[\w./-]+", _argument_text(arguments))) for arguments in (before, after))
-    shared = first & second
-    return [*shared] not in _TOO_SHORT_COMMANDS and len(shared) >= _MIN_SHARED_WORDS * max(
-        len(first), len(second)
-    )
-
-
 def _acts(judged: JudgedCall) -> bool:
     """Return whether a call was an edit, or a command that does more than show data or wait."""
     command = judged.arguments.get("command")
@@ -319,13 +299,13 @@ def _acts(judged: JudgedCall) -> bool:
 
 
 def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
-    """Return whether a command is an earlier one with another word in one place, and the message between
-    them names only the word that was replaced."""
+    """Return whether a command that acts is an earlier one with another word in one place, and the message
+    between them names only the word that was replaced."""
     first, second = (
         re.findall(r"[\w.-]+", str(judged.arguments.get("command", "")).lower()) for judged in (old, new)
     )
     gone, put = set(first) - set(second), set(second) - set(first)
-    if len(first) != len(second) or len(gone) != 1 or len(put) != 1:
+    if len(first) != len(second) or len(gone) != 1 or len(put) != 1 or not _acts(old):
         return False
     requested = set(re.findall(r"[\w.-]*\w", request.lower()))
     return gone <= requested and requested.isdisjoint(put)
