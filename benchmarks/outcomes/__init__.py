@@ -2,9 +2,10 @@
 
 Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
 exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
-`strangers.jsonl` is by somebody who knew only the format and the kinds; half of it was then read to mend
-the judge. `unseen.jsonl` was written from public transcripts and tools' own messages before its writer read
-the judge. A call that the person objected to and that was then taken back counts for both kinds.
+`strangers.jsonl` is by somebody who knew only the format and the kinds. `unseen.jsonl` was written from
+public transcripts and tools' own messages before its writer read the judge, `fresh.jsonl` after it was
+built. A call that the person objected to and that was then taken back counts for both kinds. The program
+alone judges by structure; `*.replies.jsonl` are replies of reviews to the prompts that `replies.py` writes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.outcomes.replies import case_id, is_reviewed_at_once, point, read_replies
 from benchmarks.table import Row
 from whet.contract.changes import hash_bytes
 from whet.contract.receipts import HASH_CHARS, CallEffects, FileLines
@@ -22,12 +24,20 @@ from whet.store.calls import StoredCall, UserWords
 from whet.warm.aftermath import OutcomeJudge
 
 KINDS = {"soft": ("failed",), "undone": ("undone",), "objected": ("objected", "undone")}
-HALVES = ("cases", "unseen")
+UNSEEN = "unseen"
+HALVES = ("cases", UNSEEN)
 STRANGERS = "strangers"
+FRESH = "fresh"
 _NOTES = {
     "unseen": ", written before their writer read the judge, which was mended on them since",
-    "strangers": ", by a writer who knew only the format (at the first run 48 %, 85 %, 72 %; 11 %),"
-    " partly mended on",
+    "strangers": ", by a writer who knew only the format, partly mended on since",
+    "fresh": ", from messages in public threads, after the judge was built (alone at first 20 %, 33 %,"
+    " 38 %; 4.8 %)",
+}
+_REPLIES_BY = {
+    "unseen": "a model's, who read 160 prompts drawn by lot without the labels",
+    "strangers": "a model's, who read the prompts without the labels",
+    "fresh": "the writer's of the cases, so they show what can be verified",
 }
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
@@ -48,40 +58,55 @@ class StepRecord(msgspec.Struct, frozen=True):
     pipeline: tuple[int, ...] = ()
 
 
+def find_path(half: str) -> Path:
+    """Return the file of a part of the corpus, or the given file."""
+    return Path(half) if half.endswith(".jsonl") else Path(__file__).parent / f"{half}.jsonl"
+
+
 def cases(half: str = "cases") -> list[OutcomeCase]:
-    """Read one half of the corpus, or the cases of a file."""
-    path = Path(half) if half.endswith(".jsonl") else Path(__file__).parent / f"{half}.jsonl"
-    lines = path.read_text("utf-8").splitlines()
+    """Read one part of the corpus, or the cases of a file."""
+    lines = find_path(half).read_text("utf-8").splitlines()
     return [msgspec.json.decode(line, type=OutcomeCase) for line in lines if line.strip()]
 
 
-def judged(case: OutcomeCase) -> list[tuple[str, str]]:
-    """Give the outcome and the reason of each call of a case."""
-    judge = OutcomeJudge(tools=_TOOLS)
+def read_items(case: OutcomeCase) -> list[StoredCall | UserWords]:
+    """Return a case's calls and messages as the store would."""
     is_recorded = any(isinstance(part, dict) and "files" in part for step in case.steps for part in step)
+    items: list[StoredCall | UserWords] = []
     turn = seq = 0
     for step in case.steps:
         seq += 2
         if step[0] == "say":
             turn += 1
-            judge.add(UserWords(turn, step[1]))
+            items.append(UserWords(turn, step[1]))
             continue
         name, arguments, result, code = _call(step)
-        judge.add(
+        items.append(
             StoredCall(
                 seq,
                 seq - 1,
                 turn,
                 seq,
                 name,
-                json.dumps(arguments),
+                json.dumps(arguments, ensure_ascii=False),
                 result,
                 error_kind="exit" if code else "",
                 exit_code=code,
                 effects=_effects(step, recorded=is_recorded),
             )
         )
-    return [(one.outcome, one.reason) for one in judge.finish()]
+    return items
+
+
+def judged(case: OutcomeCase, reply: str = "") -> list[tuple[str, str]]:
+    """Return the outcome and the reason of each call of a case, with its review's reply if it has one."""
+    items = read_items(case)
+    if reply:
+        point(items, reply)
+    judge = OutcomeJudge(tools=_TOOLS)
+    for item in items:
+        judge.add(item)
+    return [(call.outcome, call.reason) for call in judge.finish()]
 
 
 def _effects(step: list[Any], *, recorded: bool) -> CallEffects | None:
@@ -119,6 +144,7 @@ class OutcomeTally(msgspec.Struct):
     missed: list[str]
     alarms: list[str]
     calls: int = 0
+    dropped: int = 0
 
     def recall(self, kind: str) -> float:
         """The share of a kind that is recognised."""
@@ -131,41 +157,65 @@ class OutcomeTally(msgspec.Struct):
         return len(self.alarms) / self.calls
 
 
-def run_all(half: str = "cases") -> OutcomeTally:
-    """Judge one half of the corpus."""
+def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
+    """Judge one part of the corpus; if `reviewed`, the cases with recorded replies of their reviews."""
     tally = OutcomeTally({}, [], [])
+    replies = read_replies(find_path(half).with_suffix(".replies.jsonl")) if reviewed else {}
     for case in cases(half):
+        reply = replies.get(case_id(case), "")
+        if reviewed and not reply:
+            continue
         tally.total[case.kind] = tally.total.get(case.kind, 0) + 1
-        found = judged(case)
+        tally.dropped += len(point(read_items(case), reply).unproven)
+        results = judged(case, reply)
         shown = " / ".join(str(part) for step in case.steps for part in step)[:300]
         if case.kind != "fine":
-            if found[case.at][0] not in KINDS[case.kind]:
-                tally.missed.append(f"{case.kind}: {found[case.at]} in {shown}")
+            if results[case.at][0] not in KINDS[case.kind]:
+                tally.missed.append(f"{case.kind}: {results[case.at]} in {shown}")
             continue
-        given = [step[3] for step in case.steps if step[0] == "run"]
-        tally.calls += len(found)
-        wrong = [one for one in found if any(one[0] in kinds for kinds in KINDS.values())]
-        tally.alarms += [f"{one} in {shown}" for one in wrong[: max(0, len(wrong) - sum(map(bool, given)))]]
+        codes = [step[3] for step in case.steps if step[0] == "run"]
+        tally.calls += len(results)
+        wrong = [result for result in results if any(result[0] in kinds for kinds in KINDS.values())]
+        surplus = max(0, len(wrong) - sum(map(bool, codes)))
+        tally.alarms += [f"{result} in {shown}" for result in wrong[:surplus]]
     return tally
 
 
 def run(runs: int, full: bool) -> list[Row]:
     """The corpus is fixed, so one run is enough."""
-    return [_row(half) for half in (*HALVES, STRANGERS)]
+    alone = [_row(half, reviewed=False) for half in (*HALVES, STRANGERS, FRESH)]
+    return [*alone, *(_row(half, reviewed=True) for half in (UNSEEN, STRANGERS, FRESH))]
 
 
-def _row(half: str) -> Row:
-    tally = run_all(half)
+def _row(half: str, *, reviewed: bool) -> Row:
+    tally = run_all(half, reviewed=reviewed)
     shares = {kind: tally.recall(kind) for kind in KINDS}
+    name = "outcomes" if half == "cases" else f"outcomes-{half}"
+    is_met = tally.false_share <= 0.02
+    how = "by the program alone"
+    if reviewed:
+        how = (
+            f"with recorded replies of reviews ({_REPLIES_BY[half]}; reviewed at once, and not at the day's"
+            f" looks: {_count_at_once(half)}), {tally.dropped} without proof"
+        )
     return Row(
-        "outcomes" if half == "cases" else f"outcomes-{half}",
-        f"outcomes of tool calls, {sum(tally.total.values())} labelled sessions"
-        f"{_NOTES.get(half, '')}: soft failures, undone, objected recognised;"
-        f" false alarms among {tally.calls} calls",
-        "≥ 90 % each; ≤ 2 %",
+        f"{name}-reviewed" if reviewed else name,
+        f"outcomes of tool calls {how}, {sum(tally.total.values())} labelled sessions{_NOTES.get(half, '')}:"
+        f" soft failures, undone, objected recognised; false alarms among {tally.calls} calls",
+        "≥ 90 % each; ≤ 2 %" if reviewed else "≤ 2 % alarms",
         f"{', '.join(f'{share:.0%}' for share in shares.values())}; {tally.false_share:.1%}",
         "-",
-        min(shares.values()) >= 0.9 and tally.false_share <= 0.02,
+        is_met and (min(shares.values()) >= 0.9 or not reviewed),
         "python -m benchmarks outcomes",
-        details=[*tally.missed, *tally.alarms],
+        details=[*(tally.missed if reviewed else ()), *tally.alarms],
     )
+
+
+def _count_at_once(half: str) -> str:
+    """Write of how many cases of each kind a turn calls for a review by itself."""
+    parts: list[str] = []
+    for kind in KINDS:
+        mine = [case for case in cases(half) if case.kind == kind]
+        count = sum(is_reviewed_at_once(read_items(case)) for case in mine)
+        parts.append(f"{kind} {count} of {len(mine)}")
+    return ", ".join(parts)

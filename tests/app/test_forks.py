@@ -81,7 +81,7 @@ def test_all_of_a_turn_is_copied_but_what_was_judged_of_it(tmp_path: Path) -> No
         for table, copied in forks.COPIED.items():
             told = database.read_now(lambda db, table=table: list(db.execute(f"PRAGMA table_info({table})")))  # type: ignore[misc]
             left = {row[1] for row in told} - set(copied.split(", "))
-            assert left <= {"id", "session", "outcome", "outcome_reason"}, table
+            assert left <= {"id", "session", "outcome", "outcome_reason", "pointed"}, table
 
 
 def _tree(database: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:

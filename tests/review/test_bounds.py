@@ -313,6 +313,7 @@ def test_the_message_names_the_tasks_the_tools_and_the_focus() -> None:
     assert wording.read_prompt("skill.md").strip() not in text
     assert "above all" not in wording.review_message(("skill",), " ", ())
     assert "{" not in wording.review_message(("memory", "skill"), "", ("memory",))
+    assert '"outcome": "failed"' in wording.review_message(("memory",), "", ("memory",), has_calls=True)
 
 
 def test_there_is_budget_again_at_the_persons_midnight(database: StateDatabase) -> None:

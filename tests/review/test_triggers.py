@@ -178,7 +178,7 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
         assert [sorted(one.signals) for one in found] == [["correction"], []]
 
 
-@pytest.mark.parametrize(("free", "queued"), [(36_499, [1]), (36_500, [1, 1]), (73_000, [1, 1, 2])])
+@pytest.mark.parametrize(("free", "queued"), [(38_199, [1]), (38_200, [1, 1]), (76_400, [1, 1, 2])])
 async def test_what_waits_counts_as_spent_and_a_wider_review_is_none_more(
     tmp_path: Path, free: int, queued: list[int]
 ) -> None:

@@ -87,6 +87,17 @@ def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
     assert seen == [(key, "a", 0, "good"), (key, "c", 1, "bad")]
 
 
+def test_a_pointed_outcome_is_stored_and_read_with_its_call(db, clock):
+    log = asyncio.run(worked(db, clock))
+    seqs = {call.name: call.seq for call in read(db, log) if isinstance(call, StoredCall)}
+    db.write_now(lambda c: calls.store_pointed(c, log.live.key, {seqs["a"]: "failed"}))
+    stored = {call.name: call.pointed for call in read(db, log) if isinstance(call, StoredCall)}
+    assert (stored["a"], stored["b"]) == ("failed", "")
+    seen: list[tuple[int, str, int, str]] = []
+    db.read_now(lambda c: calls.visit_outcomes(c, lambda *row: seen.append(row)))
+    assert seen == [(log.live.key, "a", 0, "failed")]
+
+
 async def test_only_sessions_that_ended_well_are_learned_from(db, clock):
     await worked(db, clock, "good", workspace="/w", source="cli")
     await worked(db, clock, "hidden", private=True)

@@ -54,7 +54,7 @@ async def test_a_pipe_and_a_file_that_returns_are_recorded_and_judged(tmp_path: 
 def test_the_exit_codes_of_a_pipe_decide_and_not_its_words(
     command: str, codes: tuple[int, ...], outcome: str
 ) -> None:
-    text = "2 failed, 1 passed" if "pytest" in command else "make: error in a"
+    text = "2 failed, 1 passed in 0.1s" if "pytest" in command else "make: error in a"
     call = StoredCall(2, 1, 1, 1, "terminal", "{}", text, exit_code=0, effects=CallEffects(pipeline=codes))
     assert judge_alone(call, {"command": command})[0] == outcome
 
@@ -98,11 +98,7 @@ def test_a_command_that_left_a_file_alone_which_its_next_try_changes_did_nothing
     [
         ("./send list", "Datei nicht lesbar", "sudo ./send list", "40 Mails verschickt", True),
         ("node seed.js", "ошибка: нет доступа", "node seed.js --local", "готово", True),
-        ("./put a -a shp", "Couldn't find that app.", "./put a -a shop", "done", True),
         ("./put a -a app1", "kept", "./put a -a app12", "done", False),
-        ("./etl", "skipped 12 rows, wrote 0", "./etl --latin", "skipped 0 rows, wrote 12", True),
-        ("./sync to", "[]", "./sync to --all", "[1]", True),
-        ("curl -s a.test", '{"detail": "who?"}', "curl -s -H k:v a.test", '{"id": 1, "name": "a"}', True),
         ("curl -s a.test", '{"id": 1}', "curl -s -H k:v a.test", '{"id": 1, "name": "a"}', False),
         ("./describe a.csv", "a.csv: ok", "./describe b.csv", "b.csv: 3 columns", False),
         ("./run.sh dev", "starting: dev", "./run.sh prod", "starting: prod", False),
@@ -126,8 +122,8 @@ def test_the_same_command_works_after_another_one_mended_what_it_needs() -> None
 def test_the_notes_of_the_shell_tool_are_no_output() -> None:
     silent = run("make", "[no output, exit 0]\n[the next command begins in a]")
     assert outcomes(silent, run("./configure", "ok"), run("make", "linked a.out"))[0] == "ok"
-    empty = run("curl -s a.test/v1", "[no output, exit 0]")
-    assert outcomes(empty, run("curl -s a.test/v2", "[1]"))[0] == "failed"
+    noted = run("node seed.js", "ошибка: нет базы\n[the next command begins in a]")
+    assert outcomes(noted, run("node seed.js --local", "готово"))[0] == "failed"
 
 
 def test_a_message_that_names_only_what_was_wrong_objects() -> None:

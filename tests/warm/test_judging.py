@@ -220,50 +220,23 @@ def test_how_a_call_had_failed_is_told_in_own_words() -> None:
 # Objections, and what is taken back.
 
 
-def test_an_objection_is_to_the_turn_before_and_to_what_worked_in_it() -> None:
-    assert outcomes(look("a"), look("b"), "no, not that") == ["objected", "objected"]
-    assert outcomes(look("a", "no"), "wrong!", failed=(0,)) == ["failed"]
-    assert outcomes(look("a"), "go on", look("b"), "undo that") == ["ok", "objected"]
-    assert outcomes(look("a"), "go on: no, not that") == ["ok"]
-    assert outcomes(look("a"), "I said " + "x " * 100 + "not that") == ["objected"]
-    assert outcomes(look("a"), "I said " + "x " * 200 + "not that") == ["ok"]
+def test_words_of_the_person_alone_object_to_nothing() -> None:
+    assert outcomes(look("a"), "no, not that", look("b")) == ["ok", "ok"]
 
 
-@each(
-    ("message", "is_objection"),
-    [
-        ("stop!! not that one", True),
-        ("wait, I meant the docs", True),
-        ("hey - the docs", True),
-        ("wrong", True),
-        ("stop the timer and thanks", False),
-        ("wait for the build, then deploy", False),
-        ("hey can you also run the linter", False),
-        ("stop words go into stop.txt", False),
-        ("oh no not on prod!!", True),
-        ("that was the wrong folder", True),
-        ("I told you never to commit", True),
-        ("We had a rule about commits. Undo it.", True),
-        ("Perfect. No more for today.", False),
-        ("so no news yet", False),
-    ],
-)
-def test_a_word_that_also_begins_a_task_objects_only_by_itself(message: str, is_objection: bool) -> None:
-    assert outcomes(look("a"), message) == ["objected" if is_objection else "ok"]
+def test_what_a_review_has_shown_outweighs_the_result_and_can_be_repaired() -> None:
+    judge = OutcomeJudge()
+    first = stored(2, 1, run("./put a", "put 0 of 3"))
+    first.pointed = "failed"
+    judge.add(first)
+    judge.add(stored(4, 1, run("./put a --all", "put 3 of 3")))
+    failed, again = judge.finish()
+    assert (failed.outcome, failed.reason) == ("failed", "a review has shown it")
+    assert again.outcome == "ok" and again.repairs is first
 
 
 def test_a_part_of_a_compound_word_complains_of_nothing() -> None:
     assert outcomes(run("make build"), "non-linear fits next", run("make fits")) == ["ok", "ok"]
-
-
-def test_what_is_typed_during_a_turn_is_no_objection_to_it() -> None:
-    judge = OutcomeJudge()
-    judge.add(stored(2, 1, look("a")))
-    judge.add(UserWords(1, "no, not that"))
-    judge.add(stored(4, 1, look("b")))
-    judge.add(stored(6, 2, look("c")))
-    judge.add(UserWords(2, "no, not that"))
-    assert [one.outcome for one in judge.finish()] == ["ok", "ok", "ok"]
 
 
 def test_calls_come_out_once_their_next_turn_is_over_and_only_once() -> None:
@@ -342,7 +315,6 @@ def test_an_edit_after_a_message_that_replaces_what_was_written_objects() -> Non
     assert outcomes(wrote, "shorter", look("a"), edit("a", "first words", "words"))[0] == "objected"
     assert outcomes(wrote, "more", edit("a", "first words", "first words and more"))[0] == "ok"
     assert outcomes(wrote, "change first words to words too", edit("a", "first words", "words"))[0] == "ok"
-    assert outcomes(wrote, "not first words", edit("a", "first words", "words"))[0] == "objected"
 
 
 def test_a_look_at_another_place_is_no_other_way_of_the_first_look() -> None:

@@ -18,7 +18,6 @@ from tests.warm.test_judging import edit, outcomes, run
         ),
         ("psql -c 'select count(*) from a'", "0", "psql -c 'select count(*) from b'", "4", False),
         ("./sell --kind car", "0 of 12 cars", "./sell --kind bike", "3 of 12 bikes", True),
-        ("python check.py src", "0 errors", "python check.py lib", "3 errors in it", False),
         ("python -c 'print(0)'", "0", "python -c 'print(2)'", "2", False),
         (
             "python load.py",
@@ -32,8 +31,7 @@ from tests.warm.test_judging import edit, outcomes, run
         ("./out --as parquet", "unknown format 'parquet'", "./out --as pq", "120 rows", True),
         ("./out --as json", '{"as": "json"}', "./out --as csv", "a,b", False),
         ("./out --as json", "wrote it as json", "./out --as csv", "wrote it as csv", False),
-        ("curl -s a.test/v1", "(no output)", "curl -s a.test/v2", "[1]", True),
-        ("curl -s -X DELETE a.test/v1", "(no output)", "curl -s a.test/v2", "[1]", False),
+        ("curl -s a.test/v1", "(no output)", "curl -s a.test/v2", "[1]", False),
         ("./put a", "(no output)", "./put b", "kept", False),
         ("ninja app", "ninja: no work to do.", "touch a.c && ninja app", "[1/2] CXX a.o", True),
         ("mypy src", "Success: no issues in 4 files", "mypy src -v", "LOG: all is well", False),
@@ -48,34 +46,9 @@ def test_the_next_try_shows_that_a_command_had_done_nothing(
     assert outcomes(run(first, output), "Go on.", run(again, result))[0] in ("ok", "failed" * is_vain)
 
 
-def test_a_failure_that_the_person_or_the_command_asked_about_is_no_failure() -> None:
-    status = run("curl -s -o /dev/null -w '%{http_code}' localhost/none", "404")
-    assert outcomes("Check that it is 404 there.", status)[0] == "ok"
-    assert outcomes("Look at the page.", status)[0] == "failed"
-    assert outcomes(run("./app list-errors", "NotFound: not found"))[0] == "ok"
-    assert outcomes(run("./app list", "NotFound: not found"))[0] == "failed"
-
-
-@each(
-    ("command", "message", "outcome"),
-    [
-        ("git push --force", "Never force push here.", "objected"),
-        ("git push --force", "Never force it into shape.", "ok"),
-        ("make lint", "revert to me when it is through", "ok"),
-        ("make lint", "revert that", "objected"),
-        ("make lint", "no further changes please", "ok"),
-    ],
-)
-def test_a_prohibition_objects_if_it_names_what_was_done(command: str, message: str, outcome: str) -> None:
-    assert outcomes(run(command), message, run("true"))[0] == outcome
-
-
 def test_what_git_takes_back_may_be_named_by_its_folder_or_by_the_command_that_changed_it() -> None:
     assert outcomes(edit("src/a.py", "x", "y"), run("git checkout HEAD -- src/"))[0] == "undone"
     assert outcomes(edit("lib/a.py", "x", "y"), run("git checkout HEAD -- src/"))[0] == "ok"
     assert outcomes(run("sed -i s/a/b/ x.py"), run("git checkout x.py"))[0] == "undone"
     assert outcomes(run("python x.py"), run("git checkout x.py"))[0] == "ok"
     assert outcomes(run("git merge fix"), run("git reset --hard ORIG_HEAD"))[0] == "undone"
-    complaint = "you reformatted files that have nothing to do with it"
-    assert outcomes(run("black src"), complaint, run("git checkout src/b.py"))[0] == "objected"
-    assert outcomes(run("black src"), "Thanks.", run("git checkout src/b.py"))[0] == "ok"

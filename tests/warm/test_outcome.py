@@ -41,9 +41,8 @@ def test_the_labelled_corpus(tmp_path: Path, clock: FixedClock) -> None:
 
 
 def test_a_line_of_trouble_that_was_got_over_is_none() -> None:
-    assert find_error_line("ls: cannot access 'x'")
-    assert not find_error_line("ls: cannot access 'x'\nbuilding\nlinking\ntesting\nall is well")
-    assert not find_error_line("note: warning: error: never mind")
+    assert find_error_line("sh: 1: no")
+    assert not find_error_line("sh: 1: no\nbuilding\nlinking\ntesting\nall is well")
 
 
 def test_an_interrupted_or_missing_result_is_unknown() -> None:

@@ -140,14 +140,14 @@ def test_labelling_takes_what_has_no_outcome_or_everything_again(
     assert label_all(database, lambda done, total: told.append((done, total))) == (2, 4)
     assert told == [(2, 2)]
     assert kept(database, first) == [
-        ("objected", "the person objected"),
+        ("ok", "no error flag"),
         ("failed", "failed"),
         ("ok", "no error flag"),
     ]
     assert label_all(database, lambda done, total: told.append((done, total))) == (0, 0) and len(told) == 1
     database.write_now(lambda db: db.execute("UPDATE tool_calls SET outcome = ''") and None)
     assert label_all(database, lambda done, total: None, again=True) == (2, 4)
-    assert [outcome for outcome, _ in kept(database, first)] == ["objected", "failed", "ok"]
+    assert [outcome for outcome, _ in kept(database, first)] == ["ok", "failed", "ok"]
 
 
 @pytest.mark.slow

@@ -101,7 +101,7 @@ def test_rule_1_results_are_paired_by_id_and_orphans_dropped(
 # Rule 2: success from evidence.
 
 
-def test_rule_2_success_is_read_from_exit_code_fields_and_phrases(
+def test_rule_2_success_is_read_from_exit_codes_and_fields(
     database: StateDatabase, clock: FixedClock
 ) -> None:
     turn = Turn(
@@ -112,7 +112,7 @@ def test_rule_2_success_is_read_from_exit_code_fields_and_phrases(
                 sh("grep foo a", "", 1),
                 sh("call-api", '{"success": false}'),
                 sh("call-api", '{"success": true, "error": null}'),
-                sh("build 2>&1 | tail -3", "fatal: no such thing"),
+                sh("build 2>&1 | tail -3", "sh: 1: build: not found"),
                 sh("cc a.c", "a.c:1: warning: this error is only a word"),
                 sh("cat app.log", "error: this is what the log says"),
             ]
@@ -135,11 +135,13 @@ def test_rule_2_what_was_undone_or_objected_to_is_no_success(
     database: StateDatabase, clock: FixedClock
 ) -> None:
     undone = store(database, clock, Turn("go", steps(read("a.txt")), undone=True))
-    objected = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no, that's the wrong file"))
+    write = Did("write_file", {"path": "a.py", "content": "x = 1"})
+    again = Did("write_file", {"path": "a.py", "content": "y = 2"})
+    objected = store(database, clock, Turn("go", steps(write)), Turn("as I said, y", steps(again)))
     content = store(database, clock, Turn("go", steps(read("a.txt"))), Turn("no problem, thanks"))
     taken_back = steps(Did("write_file", {"path": "a.py", "content": "x"}), sh("git checkout -- a.py"))
     assert outcomes(database, undone) == ["undone"]
-    assert outcomes(database, objected) == ["objected"]
+    assert outcomes(database, objected) == ["objected", "ok"]
     assert outcomes(database, content) == ["ok"]
     assert outcomes(database, store(database, clock, Turn("go", taken_back))) == ["undone", "ok"]
 

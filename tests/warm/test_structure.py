@@ -5,48 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from benchmarks.outcomes import HALVES, KINDS, OutcomeCase, judged, run_all
-
-from whet.warm.masking import find_hidden_exit, is_masked
+from benchmarks.outcomes import FRESH, HALVES, KINDS, STRANGERS, UNSEEN, OutcomeCase, judged, run_all
 
 
 def outcomes(*steps: list[Any]) -> list[str]:
     return [outcome for outcome, _ in judged(OutcomeCase("fine", -1, [["say", "go on"], *steps]))]
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_the_labelled_corpus(half: str) -> None:
+@pytest.mark.parametrize("half", [*HALVES, STRANGERS, FRESH])
+def test_the_program_alone_raises_few_alarms(half: str) -> None:
     tally = run_all(half)
-    assert min(tally.total.values()) >= 25
+    assert len(tally.alarms) <= max(1, 0.02 * tally.calls), tally.alarms
+
+
+@pytest.mark.parametrize("half", [UNSEEN, STRANGERS, FRESH])
+def test_with_the_replies_of_a_review_most_is_recognised(half: str) -> None:
+    tally = run_all(half, reviewed=True)
     assert {kind: share for kind in KINDS if (share := tally.recall(kind)) < 0.9} == {}, tally.missed
-    assert tally.false_share <= 0.02, tally.alarms
-
-
-@pytest.mark.parametrize(
-    ("command", "text", "code"),
-    [
-        ("./put a || echo 'did not work'", "x\ndid not work", 1),
-        ("./put a || echo 'did not work'", "all is well", None),
-        ("command -v jq || echo none", "none", None),
-        ("./put a; echo code: $?", "code: 7", 7),
-        ("./put a; echo code: $?", "code: 0", None),
-        ("./put a; rc=$?; echo $rc", "12", 12),
-        ("echo 7", "7", None),
-    ],
-)
-def test_an_exit_code_that_the_command_hides_is_found_where_it_is_shown(
-    command: str, text: str, code: int | None
-) -> None:
-    found = find_hidden_exit(command, text)
-    assert (found.code if found else None) == code
-
-
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [("make | tail -3", True), ("make || true", True), ("make", False), ("make | ./check", False)],
-)
-def test_what_masks_an_exit_code(command: str, expected: bool) -> None:
-    assert is_masked(command) is expected
+    assert len(tally.alarms) <= max(1, 0.02 * tally.calls), tally.alarms
+    assert tally.dropped <= 4
 
 
 def test_an_answer_that_no_is_no_failure_however_it_is_shown() -> None:
@@ -79,11 +56,6 @@ def test_a_program_that_served_its_purpose_is_not_taken_back_when_it_is_stopped(
     started, used, ended = "docker run -d --name db pg", "pytest", "docker rm -f db"
     assert outcomes(*(["run", text, "ok", 0] for text in (started, used, ended)))[0] == "ok"
     assert outcomes(*(["run", text, "ok", 0] for text in (started, ended)))[0] == "undone"
-
-
-def test_a_failure_that_only_the_last_line_reports_counts_and_the_rows_of_a_table_do_not() -> None:
-    assert outcomes(["run", "make deploy", "uploading\nDeployment FAILED, see deploy.log", 0]) == ["failed"]
-    assert outcomes(["run", "gh run list", "X  fix  failure\nv  docs  success", 0]) == ["ok"]
 
 
 def test_a_thing_that_was_used_before_its_removal_is_not_taken_back() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -61,10 +62,3 @@ def hash_files(files: list[HookFile]) -> str:
     for file in files:
         seal.update(b"\0" + file.name.encode("utf-8", "surrogateescape") + b"\0" + file.seal)
     return seal.hexdigest()
-
-
-def _decode(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None

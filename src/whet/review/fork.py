@@ -77,13 +77,14 @@ class ForkParts(msgspec.Struct, frozen=True):
 
 class Fork(msgspec.Struct, frozen=True):
     """An open review: its session, the message that begins it, its metered link to the model, the origin of
-    its writes, and the person whose memory it writes to (empty: the owner's)."""
+    its writes, the person whose memory it writes to (empty: the owner's), and the last turn that it sees."""
 
     session: Session
     opening: Message
     link: MeteredLink
     origin: Origin
     profile: str = ""
+    last_turn: int = 0
 
 
 async def open_fork(
@@ -98,29 +99,20 @@ async def open_fork(
     )
 
     most_tokens = review_job.excerpt_tokens or parts.digest_tokens
-
-    def read(connection: apsw.Connection) -> tuple[SessionRow, list[Message], tuple[str, str], bool, str]:
-        parent = sessions.get(connection, review_job.session_id)
-        view = reviews.read_view(connection, job.id)[1]
-        key = sessions.key_of(connection, parent.id)
-        is_digest = view == DIGEST
-        if is_digest:
-            last_turn, first_turn = _last_turn(connection, key, review_job), 0
-            if review_job.excerpt_tokens:
-                first_turn = _last_look(connection, key, review_job)
-            view = compactions.view_after(connection, key, last_turn, first_turn)
-        inherited = compactions.read_view(connection, key, view)
-        others = _write_others(connection, review_job.others, most_tokens)
-        return parent, inherited, sessions.read_prefix(connection, child_id), is_digest, others
-
-    parent, inherited, prefix, is_digest, others = await parts.database.read(read)
-    profile = await parts.database.read(lambda db: sessions.profile_of(db, parent.id))
+    read = await parts.database.read(lambda db: _read_reviewed(db, job, review_job, most_tokens))
+    parent, inherited, is_digest, others = read.parent, read.inherited, read.is_digest, read.others
+    prefix = await parts.database.read(lambda db: sessions.read_prefix(db, child_id))
     specs = read_specs(prefix[1].encode())
     is_brief = is_digest or review_job.is_brief
     allowed = _allowed_names(specs, parts)
     ends_when_taken = is_brief or not review_job.is_by_hand
     opening = wording.review_message(
-        review_job.kinds, review_job.focus, allowed, others, is_brief=ends_when_taken
+        review_job.kinds,
+        review_job.focus,
+        allowed,
+        others,
+        is_brief=ends_when_taken,
+        has_calls=bool(others) or any(message.tool_calls for message in inherited),
     )
     expected = review_job.context_tokens
     if is_digest:
@@ -141,14 +133,42 @@ async def open_fork(
     )
     metered.ends_when_taken = ends_when_taken
     origin = _origin(job, parent, review_job)
-    parts.bind(child_id, origin, profile)
+    parts.bind(child_id, origin, read.profile)
     log = await Transcript.open(parts.database, child_id, parts.clock)
     if is_brief:
         limits = msgspec.structs.replace(parts.limits, steps=1 + EXPECTED_CALLS)
         parts = msgspec.structs.replace(parts, limits=limits)
     session = _make_session(parts, log, metered, inherited, (specs, parent))
     origin = msgspec.structs.replace(origin, session_id=child_id)
-    return Fork(session, Message(role="user", content=opening), metered, origin, profile)
+    return Fork(session, Message(role="user", content=opening), metered, origin, read.profile, read.last_turn)
+
+
+class _Reviewed(msgspec.Struct, frozen=True):
+    """What a review reads: its session with its list, the other one-shots, and the last turn."""
+
+    parent: SessionRow
+    inherited: list[Message]
+    is_digest: bool
+    others: str
+    profile: str
+    last_turn: int
+
+
+def _read_reviewed(
+    connection: apsw.Connection, job: Job, review_job: ReviewJob, most_tokens: int
+) -> _Reviewed:
+    parent = sessions.get(connection, review_job.session_id)
+    view = reviews.read_view(connection, job.id)[1]
+    key = sessions.key_of(connection, parent.id)
+    last_turn = _last_turn(connection, key, review_job)
+    is_digest = view == DIGEST
+    if is_digest:
+        first_turn = _last_look(connection, key, review_job) if review_job.excerpt_tokens else 0
+        view = compactions.view_after(connection, key, last_turn, first_turn)
+    inherited = compactions.read_view(connection, key, view)
+    others = _write_others(connection, review_job.others, most_tokens)
+    profile = sessions.profile_of(connection, parent.id)
+    return _Reviewed(parent, inherited, is_digest, others, profile, last_turn)
 
 
 def _open_child(

@@ -22,13 +22,13 @@ from whet.store.reviews import DaySpending, DayUsage
 # it ends when all of its writes were taken.
 EXPECTED_CALLS = 3
 # What a review adds to the conversation: its instructions and results, and what it writes itself.
-_ADDED_TOKENS = 1_200
+_ADDED_TOKENS = 1_370
 _WRITTEN_TOKENS = 350
 # What a brief one adds and writes.
-_BRIEF_TOKENS = 700
+_BRIEF_TOKENS = 870
 _BRIEF_WRITTEN_TOKENS = 250
 # The instructions and tools of a review that reads an excerpt, and the shortest excerpt that is of use.
-EXCERPT_HEAD_TOKENS = 1_400
+EXCERPT_HEAD_TOKENS = 1_570
 _MIN_EXCERPT_TOKENS = 1_000
 # What an excerpt of another short conversation takes, and the most that all of them may take.
 _OTHER_TOKENS = 200

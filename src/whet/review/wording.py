@@ -6,6 +6,7 @@ settled ledger rows, so that text which it merely read or tried can't appear in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,15 +22,27 @@ _OLD_TEXT_CHARS = 120
 
 
 def review_message(
-    kinds: Sequence[Kind], focus: str, allowed: Sequence[str], others: str = "", *, is_brief: bool = False
+    kinds: Sequence[Kind],
+    focus: str,
+    allowed: Sequence[str],
+    others: str = "",
+    *,
+    is_brief: bool = False,
+    has_calls: bool = False,
 ) -> str:
     """Return the one message that a review adds to the conversation; it begins with `TITLE` and ends with
-    `others`."""
+    `others`. `has_calls`: there are calls whose outcomes it asks for."""
     tasks = "".join(read_prompt(f"{kind}.md") for kind in kinds)
     focus_text = f"\nThe person asks to look above all at: {focus.strip()}\n" if focus.strip() else ""
     text = read_prompt("review.md")
-    for name, value in (("tasks", tasks), ("allowed", ", ".join(allowed)), ("focus", focus_text)):
+    values = {
+        "tasks": tasks,
+        "allowed": ", ".join(allowed),
+        "outcomes": read_prompt("outcomes.md") if has_calls else "",
+    }
+    for name, value in (*values.items(), ("focus", focus_text)):
         text = text.replace(f"{{{name}}}", value)
+    text = re.sub(r"\n{3,}", "\n\n", text)
     return "\n".join((text.strip(), *((_BRIEF,) if is_brief else ()))) + others
 
 

@@ -45,12 +45,14 @@ from whet.review.fork import DIGEST, Fork, ForkParts, open_fork
 from whet.review.jobs import ReviewJob, read_review_job
 from whet.review.judge import Checks, find_doubts
 from whet.review.plain_lessons import find_plain_lessons
+from whet.review.pointed_outcomes import PointedOutcomes, verify_answers
 from whet.review.probes import run_probes
 from whet.store import claims, jobs, reviews, sessions, turns
 from whet.store.database import read_time
 from whet.store.jobs import Job
 from whet.store.leases import LEASE_S, LeaseLost, run_with_lease
 from whet.store.ledger import LedgerRow
+from whet.store.reviews import SHORT_TURNS
 
 log: logging.Logger = logging.getLogger("whet.review")
 KINDS = (reviews.KIND,)
@@ -170,7 +172,8 @@ class ReviewWorker:
                 fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
                 note = await self._converse(fork)
         refused = await self._verify_changes(job, review_job, fork)
-        return await self._settle(job, review_job, fork, (note, refused))
+        pointed = await self._verify_outcomes(fork, review_job)
+        return await self._settle(job, review_job, fork, (note, refused, pointed))
 
     async def _save_plain_lessons(self, fork: Fork, review_job: ReviewJob) -> bool:
         """Stage the lessons that need no model, and return whether the review needs none at all."""
@@ -209,6 +212,13 @@ class ReviewWorker:
             return {}
         async with aclosing(judge):
             return await find_doubts(self._parts, fork, job.id, judge, by_hand=review_job.is_by_hand)
+
+    async def _verify_outcomes(self, fork: Fork, review_job: ReviewJob) -> PointedOutcomes:
+        """Return the outcomes of calls that the review's answers point at, and that the sessions prove."""
+        answers = [message.text for message in fork.session.log.messages if message.role == "assistant"]
+        reviewed = {review_job.session_id: fork.last_turn, **dict.fromkeys(review_job.others, SHORT_TURNS)}
+        trusted = self._desk_of(fork.profile).changes.trusted_tools
+        return await self._database.read(lambda db: verify_answers(db, answers, reviewed, trusted))
 
     @asynccontextmanager
     async def _provider(self, review_job: ReviewJob) -> AsyncGenerator[tuple[Provider, bool]]:
@@ -249,11 +259,16 @@ class ReviewWorker:
         return fork.opening
 
     async def _settle(
-        self, job: Job, review_job: ReviewJob, fork: Fork, outcome: tuple[str, dict[int, str]]
+        self,
+        job: Job,
+        review_job: ReviewJob,
+        fork: Fork,
+        outcome: tuple[str, dict[int, str], PointedOutcomes],
     ) -> ReviewFinished:
         """Activate all saved changes together with the job's completion, then write the files. `outcome`: the
-        note on its end, and the rows that the judge rejects."""
-        note, refused = outcome
+        note on its end, the rows that the judge rejects, and the outcomes of calls."""
+        note, refused, pointed = outcome
+        note = ", ".join(filter(None, (note, pointed.note)))
         now, child, service = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
@@ -262,6 +277,7 @@ class ReviewWorker:
             rows = service.settle(connection, job.id, refused)
             summary = wording.write_summary(rows)
             reviews.finish(connection, job.id, summary, note, now)
+            pointed.store(connection)
             sessions.end_session(connection, child, "completed", now)
             return rows, summary
 

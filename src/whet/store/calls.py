@@ -7,7 +7,7 @@ result is dropped. `whet.warm.outcome` judges the calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +20,8 @@ from whet.contract.receipts import CallEffects
 from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.store import rows, sessions
 
+POINTED = "a review has shown it"
+"""The reason of an outcome that a review pointed at."""
 _LONG_BYTES = 12_000
 # An assistant's text is no evidence of an outcome, so it is not read.
 _RESULT = (
@@ -29,7 +31,7 @@ _RESULT = (
 )
 _ROWS = (
     f"SELECT m.id, m.turn, m.role, {_RESULT}, m.extra, c.step, c.error_kind, c.exit_code, c.decided_by,"
-    " m.at, c.facts FROM messages m"
+    " m.at, c.facts, c.pointed FROM messages m"
     " LEFT JOIN tool_calls c ON m.role = 2 AND c.session = ?1 AND c.seq = m.id & ?2"
     # The turn's beginning is searched backwards, so that a long past costs nothing.
     " WHERE m.id > coalesce((SELECT b.id FROM messages b WHERE ?3 > 0 AND b.turn < ?3"
@@ -56,7 +58,8 @@ class StoredCall(msgspec.Struct, gc=False):
 
     `result` is None if the call has none; a long one lacks its middle. `seq` is the number of the result's
     message, `asked_seq` that of the call's message. `error_kind`, `exit_code` and `decided_by` are as in
-    the table `tool_calls`. `effects` are None if none are stored.
+    the table `tool_calls`. `effects` are None if none are stored. `pointed` is the outcome that a review has
+    shown, or an empty string.
     """
 
     seq: int
@@ -71,6 +74,7 @@ class StoredCall(msgspec.Struct, gc=False):
     exit_code: int | None = None
     decided_by: str = ""
     effects: CallEffects | None = None
+    pointed: str = ""
 
 
 class UserWords(msgspec.Struct, frozen=True, gc=False):
@@ -133,7 +137,7 @@ def stream_calls(
     pending: dict[str, StoredCall] = {}
     parameters = (key, rows.SEQ_LIMIT - 1, from_turn)
     cursor = connection.execute(_ROWS, parameters)
-    for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms, facts in cursor:
+    for id_, turn, role, content, extra, step, kind, exit_code, decided_by, at_ms, facts, pointed in cursor:
         seq = id_ & (rows.SEQ_LIMIT - 1)
         if role == rows.TOOL:
             call = _pair_result(pending, extra)
@@ -142,6 +146,7 @@ def stream_calls(
                 if step is not None:
                     call.error_kind, call.exit_code, call.decided_by = kind, exit_code, decided_by
                     call.effects = _facts.decode(facts) if facts else None
+                    call.pointed = pointed
                 yield call
             continue
         if pending:
@@ -279,6 +284,15 @@ def store_outcomes(
         ((outcome, reason, key, seq) for seq, outcome, reason in outcomes),
     )
     connection.execute(_SET_JUDGED, (turn, key))
+
+
+def store_pointed(connection: apsw.Connection, key: int, outcomes: Mapping[int, str]) -> None:
+    """Store the outcomes that a review has shown, by the calls' seq. They outweigh any other judgement."""
+    connection.executemany(
+        "UPDATE tool_calls SET pointed = ?1, outcome = ?1, outcome_reason = ?2"
+        " WHERE session = ?3 AND seq = ?4",
+        [(outcome, POINTED, key, seq) for seq, outcome in outcomes.items()],
+    )
 
 
 _SET_JUDGED = "UPDATE sessions SET judged_turn = ? WHERE key = ?"

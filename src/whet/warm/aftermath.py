@@ -10,19 +10,18 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
-from whet.late import late_pattern
-from whet.store.calls import StoredCall, UserWords
+from whet.store.calls import POINTED, StoredCall, UserWords
 from whet.warm.contents import find_returned, left_alone
 from whet.warm.opposites import may_undo
 from whet.warm.outcome import EDITS_IN_PLACE, Outcome, judge_alone, read_program
 from whet.warm.retry import find_vain_run, find_vain_try, is_again, is_alike, is_same_run, own_output
-from whet.warm.takeback import drops_path_of, ends_or_amends, replaces_text, restores_content, undoes
+from whet.warm.takeback import ends_or_amends, replaces_text, restores_content, undoes
 
 _MAX_CALLS_BETWEEN = 2
 _MAX_RUNS_BACK = 6
@@ -35,43 +34,7 @@ _COMMAND_ARGUMENTS = _PAGING_ARGUMENTS | {"command", "workdir", "stdin", "pty"}
 _OPTION_PREFIXES = ("-", ">", "<", "|", "&", "2>")
 _TOO_SHORT_COMMANDS = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
 _TARGET_ARGUMENTS = ("path", "file_path", "url", "name", "file", "uri")
-_REJECTION = (
-    r"that(?:'s| is| was) (?:not|(?:the )?wrong|incorrect)|this is (?:not|wrong)|not what i"
-    r"|(?:that|this|it|you) (?:did|does|do)(?:n[’']t| not) (?!matter|need|have)|why did you\b"
-    r"|i (?:said|told you|asked)\b.*\b(?:not|never)\b|i did(?:n't| not) (?:ask|want|say)"
-    r"|you (?:should not|shouldn't|were not supposed|broke|deleted the wrong)"
-    r"|undo\b|revert\b(?! to (?:me|us)\b)|roll (?:it |that )?back|put (?:it|that) back|don't do that"
-    r"|das (?:ist|war) (?:falsch|nicht)|mach das rückgängig|c'est faux|eso no|不对|错了|違う"
-)
-"""The beginning of a sentence that rejects what was done."""
-_OBJECTION = (
-    r"^(?!\W*no\s[^.!?\n]*\?)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
-    rf"(?:{_REJECTION})|[.!?]\s+(?:{_REJECTION})"
-)
-_NO = (
-    r"^(?!\W*no\s[^.!?\n]*\?|[^\n!]*\?\s*$)\W*(?:(?:[aeou]h+|h?m+)\W+)?"
-    r"(?:(?:no|nope|nah|nein|non|incorrect|falsch|nee?)\b"
-    r"(?!\s*(?:problem|worries|need|rush|thanks|thank|idea|doubt|more|other|further|extra))(?:[,.!:; ]|$)"
-    # With an object these begin the next task: "stop the timer", "wait for the build".
-    r"|(?:stop|wrong|wait|hey|argh|ugh)\b\s*(?:[,.!:;-]|(?:no|not|that|nein|non)\b|$))"
-)
-"""The beginning of a message that says no, to what was done or to something else."""
-
-_BARE_NO = late_pattern(r"(?i)\W*(?:(?:[aeou]h+|h?m+)\W+)?\w+\s*(?:[,.!:;-]|$)|[^\n]*!\s*$")
-_COMPLAINT = late_pattern(
-    r"(?i)\b(?:no|not|never|nope|cannot|\w+n[’']t|wrong|instead|still|nicht|kein\w*|falsch"
-    r"|immer noch|non|pas|faux|sigue|mal|não|нет|не|nic|furt|ne)\b(?!-)"
-    r"|[不没錯错違]|ない|아니|말고|안 |\bلا\b|\bלא\b|^\W*(?:you|your|why)\b"
-    r"|(?i:\bi (?:said|told|wanted|asked|meant)\b)"
-)
-"""A negation, or a sentence that begins by addressing the agent or with the person's own wish."""
 _CHANGES = frozenset(("edits", "command"))
-_FORBIDS = late_pattern(
-    r"(?i)(?:^|[.!?]\s+)\W*(?:please\s+)?(?:never|do(?:n[’']t| not)|nie(?:mals)?|nunca|jamais|никогда)"
-    r"\s+(\w+ \w+)"
-)
-_MIN_SHARED_WORDS = 0.5
-_COMPLAINT_CHARS = 160
 _UNKNOWN_TOOL = (
     r"\b(?:unknown|no such|invalid|no) (?:tool|function)\b"
     r"|\btool\b.{0,80}\b(?:not found|unknown|does not exist)"
@@ -106,9 +69,7 @@ class OutcomeJudge:
         self._turn: list[JudgedCall] = []
         self._previous: list[JudgedCall] = []
         self._settled: list[JudgedCall] = []
-        self._complains = False
         self._request = ""
-        self._doubted: list[JudgedCall] = []
 
     def add(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
@@ -116,9 +77,11 @@ class OutcomeJudge:
             self._add_message(item)
             return
         arguments = parse_arguments(item.arguments)
-        outcome, reason = judge_alone(item, arguments, self._request)
+        outcome, reason = judge_alone(item, arguments)
         if outcome == "ok" and (is_unknown_tool(item) if not self._tools else item.name not in self._tools):
             outcome, reason = "failed", "there is no such tool"
+        if item.pointed:
+            outcome, reason = cast("Outcome", item.pointed), POINTED
         if item.turn in self._undone:
             outcome, reason = "undone", "the turn was undone"
         changes = not tags_of(item.name).isdisjoint(_CHANGES)
@@ -142,21 +105,12 @@ class OutcomeJudge:
         return self.take()
 
     def _add_message(self, message: UserWords) -> None:
-        """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
+        """Handle a new message: it begins a turn, unless it was typed during one."""
         if self._turn and self._turn[-1].call.turn == message.turn:
             return
         self._request = message.text
-        if not self._turn:
-            return
-        self._complains = _COMPLAINT.search(message.text[:_COMPLAINT_CHARS]) is not None
-        is_rejected = is_objection(message.text)
-        doubted: list[JudgedCall] = []
-        for judged in self._turn:
-            if judged.outcome == "ok" and (is_rejected or _is_forbidden(judged.arguments, message.text)):
-                judged.outcome, judged.reason = "objected", "the person objected"
-                doubted.append(judged)
-        self._end_turn()
-        self._doubted = [] if re.search(_OBJECTION, message.text[:300], re.I) else doubted
+        if self._turn:
+            self._end_turn()
 
     def _compare(self, new: JudgedCall) -> None:
         if new.outcome != "ok":
@@ -241,38 +195,27 @@ class OutcomeJudge:
 
     def _find_replaced_edit(self, new: JudgedCall) -> None:
         """Find an objection: the first edit after a message replaces text that the previous turn wrote. A
-        message that names that text and complains of nothing is the next task."""
+        message that names that text is the next task."""
         if "edits" not in tags_of(new.call.name) or any(
             "edits" in tags_of(judged.call.name) for judged in self._turn[-_MAX_EARLIER:]
         ):
             return
         for old in self._previous[-_MAX_EARLIER:]:
-            is_next = not self._complains and _is_named(str(new.arguments.get("old_string")), self._request)
+            is_next = _is_named(str(new.arguments.get("old_string")), self._request)
             if old.outcome == "ok" and replaces_text(old.arguments, new.arguments) and not is_next:
                 old.outcome, old.reason = "objected", "the person had it replaced"
 
     def _find_redone_call(self, new: JudgedCall) -> None:
-        """Find an objection: after a message with a negation, or one that names what it should not have
-        been, the turn's first call does earlier work in another way."""
+        """Find an objection: after a message that names what it should not have been, or with a call that
+        ends or amends earlier work, the turn's first call does that work in another way."""
         if self._turn or not self._request or self._request.rstrip().endswith(("?", "？", "؟")):
             return
         for old in self._previous[-_MAX_EARLIER:]:
-            is_ended = ends_or_amends(old.arguments, new.arguments)
-            if not self._complains and not is_ended and not _names_replaced(old, new, self._request):
-                continue
-            is_redone = is_ended or drops_path_of(old.arguments, new.arguments)
-            is_redone = is_redone or (old.call.name == new.call.name and _is_redone(old, new))
-            if old.outcome == "ok" and is_redone:
+            is_redone = ends_or_amends(old.arguments, new.arguments)
+            if old.outcome == "ok" and (is_redone or _names_replaced(old, new, self._request)):
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
     def _end_turn(self) -> None:
-        if not any(map(_acts, self._turn)) and (self._turn or not _BARE_NO.match(self._request)):
-            # A "no" after which nothing is done, and nothing done again, rejects a question or an offer.
-            again = {_subject(judged) for judged in self._turn}
-            for judged in self._doubted:
-                if judged.outcome == "objected" and _subject(judged) not in again:
-                    judged.outcome, judged.reason = "ok", "no error flag"
-        self._doubted = []
         self._settled += self._previous
         self._previous, self._turn = self._turn, []
 
@@ -281,11 +224,6 @@ class OutcomeJudge:
         self._settled += [*self._previous, *self._turn[:count]]
         self._previous = []
         del self._turn[:count]
-
-
-def is_objection(text: str) -> bool:
-    """Return whether a message rejects what was done before it, in how it or one of its sentences begins."""
-    return any(re.search(pattern, text[:300], re.I) is not None for pattern in (_OBJECTION, _NO))
 
 
 def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
@@ -351,21 +289,6 @@ def _is_named(text: str, request: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", request) is not None
 
 
-def _is_redone(old: JudgedCall, new: JudgedCall) -> bool:
-    """Return whether a call is an earlier one with other words in some places, or continues its edit."""
-    before, after = old.arguments, new.arguments
-    if before == after:
-        return False
-    wrote = str(before.get("new_string") or "").strip()
-    if wrote and before.get("path") == after.get("path"):
-        return wrote in str(after.get("old_string") or "")
-    first, second = (set(re.findall(r"[\w./-]+", _argument_text(arguments))) for arguments in (before, after))
-    shared = first & second
-    return [*shared] not in _TOO_SHORT_COMMANDS and len(shared) >= _MIN_SHARED_WORDS * max(
-        len(first), len(second)
-    )
-
-
 def _acts(judged: JudgedCall) -> bool:
     """Return whether a call was an edit, or a command that does more than show data or wait."""
     command = judged.arguments.get("command")
@@ -375,19 +298,14 @@ def _acts(judged: JudgedCall) -> bool:
     return program not in ("", "sleep") and not shows
 
 
-def _subject(judged: JudgedCall) -> tuple[str, str]:
-    """Return a call's tool, and the program if it is a command."""
-    return judged.call.name, read_program(str(judged.arguments.get("command", "")))[0]
-
-
 def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
-    """Return whether a command is an earlier one with another word in one place, and the message between
-    them names only the word that was replaced."""
+    """Return whether a command that acts is an earlier one with another word in one place, and the message
+    between them names only the word that was replaced."""
     first, second = (
         re.findall(r"[\w.-]+", str(judged.arguments.get("command", "")).lower()) for judged in (old, new)
     )
     gone, put = set(first) - set(second), set(second) - set(first)
-    if len(first) != len(second) or len(gone) != 1 or len(put) != 1:
+    if len(first) != len(second) or len(gone) != 1 or len(put) != 1 or not _acts(old):
         return False
     requested = set(re.findall(r"[\w.-]*\w", request.lower()))
     return gone <= requested and requested.isdisjoint(put)
@@ -405,13 +323,6 @@ def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
     if is_named is not None and is_again(done, again) and is_clear:
         return "it changed no file, and the next try changed one"
     return find_vain_try(first, second)
-
-
-def _is_forbidden(arguments: dict[str, Any], message: str) -> bool:
-    """Return whether a sentence forbids what a command did: a negation begins it, and the command has the two
-    words after that."""
-    words = set(re.findall(r"\w{3,}", str(arguments.get("command", "")).lower()))
-    return any(words.issuperset(match[1].lower().split()) for match in _FORBIDS.finditer(message))
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:

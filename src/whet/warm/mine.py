@@ -20,9 +20,10 @@ import msgspec
 
 from whet.contract.tools import tags_of
 from whet.memory.folding import content_words
+from whet.memory.transcript import is_rejection
 from whet.store import calls
 from whet.store.calls import MinedSession, StoredCall, UserWords
-from whet.warm.aftermath import JudgedCall, OutcomeJudge, is_objection
+from whet.warm.aftermath import JudgedCall, OutcomeJudge
 from whet.warm.foreign_calls import convert_call
 from whet.warm.mends import FailureSample, Mend, find_mend, words_of
 from whet.warm.shape import shape_of
@@ -219,7 +220,7 @@ def _judge_calls(connection: apsw.Connection, session: MinedSession) -> Iterator
 def _is_reply(text: str) -> bool:
     """Return whether a message only answers what was done before it, so that the task is that of the message
     before: "No, undo it", "go on"."""
-    return is_objection(text) or (len(content_words(text)) < _MIN_TASK_WORDS and not re.search(r"\d", text))
+    return is_rejection(text) or (len(content_words(text)) < _MIN_TASK_WORDS and not re.search(r"\d", text))
 
 
 def _count_call(mined: MiningResult, session: MinedSession, judged: JudgedCall, hint: str) -> None:

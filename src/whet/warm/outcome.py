@@ -1,30 +1,27 @@
 """Judge how a tool call went from its own result.
 
 Evidence in this order: the error flag that dispatch stored, the exit code (as the command means it: `grep`
-with 1 found nothing), fields of a JSON result that report success or error, and phrases by which a shell
-tool reports that it failed. Text that a call only shows (a file, a log, a page) is data and says nothing
-about the call. `aftermath.py` judges a call by later events.
+with 1 found nothing), fields of a JSON result that report success or error, and messages of the shell and the
+system. Text that a call only shows (a file, a log, a page) is data and says nothing about the call.
+`aftermath.py` judges a call by later events; what failed in words of its own only a review can see.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
+from whet.agent.test_runs import test_counts
+from whet.approval.readonly import only_reads
 from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.contract.tools import tags_of
 from whet.late import late_pattern
+from whet.shell.words import literal
 from whet.store.calls import StoredCall
-from whet.warm.masking import (
-    find_empty_file,
-    find_hidden_exit,
-    find_http_error,
-    find_masked_error,
-    find_reported_failure,
-    is_masked,
-)
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
 """ok; failed: it did not do its task; corrected: it worked but was repeated with fixed arguments; undone and
@@ -49,58 +46,24 @@ _GIT_1 = (
     r"|merge-base\s+--is-ancestor|check-ignore)\b"
 )
 _COMMAND_1 = r"(?:^|[|;&\n])\s*(?:!\s*)?command\s+-[vV]\s[^|;&\n]*$"
-# Programs that show what they find: error words in their output belong to that data.
-_SHOWS = _words(
-    "cat head tail less more grep egrep fgrep zgrep zcat rg ag sed awk journalctl dmesg git diff jq sort uniq"
-    " cut tac nl strings find ls echo printf man history docker kubectl"
-)
-# Of these, the ones whose verb decides: with any other verb they act, and their output is about themselves.
-_SHOWING_VERBS = {
-    "git": _words("log show diff grep blame status ls-files ls-tree ls-remote cat-file bisect shortlog help"),
-    "docker": _words("logs ps inspect images image exec top events run"),
-    "kubectl": _words("logs get describe exec explain top events config"),
-}
 EDITS_IN_PLACE = r"\bsed\s+-i\b"
-# A command that names failures was run to show them.
-_ABOUT_FAILURES = r"(?i)(?<![a-z])(?:error|failed|failure)s?(?![a-z])"
 _WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
-_RUNNERS = (
-    r"\b(?:pytest|py\.test|unittest|nose2?|tox|jest|vitest|mocha|ctest|phpunit|rspec)\b"
-    r"|\b(?:npm|yarn|pnpm|cargo|go|mvn|gradlew?|make|bun|deno|dotnet|swift)\s+(?:run\s+)?\S*(?:test|check)\b"
+# The shell reports a failure in its own name.
+_SHELLS = late_pattern(
+    r"(?:(?:bash|sh|zsh|dash|ksh|fish|/bin/\w+)(?:: line \d+|:\d+)?: \S|\S{1,60}: command not found$)"
 )
-_TESTS_RAN = (
-    r"\b[1-9]\d* failed\b|FAILED \((?:[^)]*\b)?failures=\d+|^--- FAIL: |\bTests?:\s+[1-9]\d* failed"
-    r"|test result: FAILED\. \d+ passed; [1-9]|\b[1-9]\d* (?:failing|failures?)\b|^not ok \d+"
-    r"|Failures: [1-9]"
-)
-_TESTS_BROKEN = (
-    r"\b[1-9]\d* errors?\b|errors=[1-9]|ERROR collecting|no tests ran|ImportError|ModuleNotFoundError"
-    r"|error\[E\d+\]|cannot find (?:module|package)|SyntaxError|usage: "
-)
-_NO_TESTS = (
-    r"\b(?:0|no) (?:tests?|test files?|specs?|examples?|scenarios?|suites?)\b|\bcollected 0\b"
-    r"|\btest NO-SOURCE$"
-)
-_COUNTED_TESTS = r"(?<![\d.])[1-9]\d* (?:passed|tests?|specs?|examples?|scenarios?|suites?)\b|^ok\s+\S+/"
-_SHELL_TROUBLE = (
-    r"^(?:bash|sh|zsh|dash|/bin/\w+)(?:: line \d+)?: .*(?:not found|No such file|Permission denied"
-    r"|syntax error|unbound variable|cannot|ambiguous)"
-    r"|^\S{1,60}: (?:command not found|cannot (?:access|open|stat|create|remove|find)\b.*|Permission denied)"
-    r"|^\S{1,80}: .{1,200}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$"
-    r"|^fatal: |^make(?:\[\d+\])?: \*\*\* |^npm (?:ERR!|error) |^curl: \(\d+\) |^\S+: error: "
-    r"|^(?:error|ERROR): |^E: |^panic: |^Segmentation fault|^Killed$"
-)
-# The expression above can match only if one of these occurs; searching for them is quicker.
-_HINTS = (
-    *("rror: ", "ERROR: ", "not found", "irectory", "enied", "cannot", "fatal: ", "***", "ERR!", "curl: ("),
-    *("npm error", "E: ", "panic: ", "Segm", "Killed", "syntax", "unbound", "ambiguous"),
-)
+# A part that prints the exit code of the one before it.
+_PRINTED = late_pattern(r"(?:;|&&|\n)\s*(?:echo|printf)\b[^;|&]*\$(?:\?|\{?\w+\}?)[^;|&]*$")
+_NUMBER = late_pattern(r"(\d{1,3})\W*$")
+_MAX_LINES_AFTER = 3
+# Runners count tests that could not run as errors.
+_BROKEN = r"\b[1-9]\d* errors?\b|\berrors=[1-9]"
 _FRAME = late_pattern(r'^  File "[^"\n]+", line \d+', re.M)
 _RAISED = late_pattern(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
-_CALM = late_pattern(r"(?i)\bwarning\b|\b0 errors?\b|no errors?\b|without errors?\b|errors?: 0\b")
 _ERROR_FIELD = late_pattern(r"(?:error|errors|errormessage|errortype|errorcode|iserror|exception|fault)$")
 _FAILED_STATUS = late_pattern(r"(?i)(?:error|fail(?:ed|ure)?)$")
 _EDGES_CHARS = 4_000
+_TESTS_FAILED = (1, 101)
 _ENDED_EARLY = (0, 141)
 """Success, and the signal that a writer gets whose reader has ended."""
 _SEPARATORS = late_pattern(r"\|\||&&|;|\n|\|&?|&(?![>\d])")
@@ -108,9 +71,9 @@ _QUOTED = late_pattern(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
-def judge_alone(call: StoredCall, arguments: dict[str, Any], request: str = "") -> tuple[Outcome, str]:
+def judge_alone(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
     """Judge a call by its own result. Returns the outcome and a reason of a few words for a person.
-    `arguments` are the call's, `request` is what the person asked for."""
+    `arguments` are the call's."""
     kind = call.error_kind
     if kind in _NOT_RUN:
         return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
@@ -119,13 +82,13 @@ def judge_alone(call: StoredCall, arguments: dict[str, Any], request: str = "") 
     if kind and kind != "exit":
         return "failed", kind.replace("_", " ")
     if "command" in tags_of(call.name) or call.exit_code is not None:
-        return _judge_command(call, arguments, request)
+        return _judge_command(call, arguments)
     if trouble := find_json_error(call.result):
         return "failed", trouble
     return "ok", "no error flag"
 
 
-def _judge_command(call: StoredCall, arguments: dict[str, Any], request: str) -> tuple[Outcome, str]:
+def _judge_command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
     command, text = arguments.get("command"), call.result or ""
     if not isinstance(command, str):
         command = ""
@@ -133,30 +96,19 @@ def _judge_command(call: StoredCall, arguments: dict[str, Any], request: str) ->
         return _judge_exit(command, call.exit_code, text)
     if call.effects is not None and call.effects.pipeline:
         return _judge_pipeline(command, call.effects.pipeline, text)
-    return _judge_output(command, text, request) if text else ("ok", "exit 0")
+    return _judge_output(command, text) if text else ("ok", "exit 0")
 
 
-def _judge_output(command: str, text: str, request: str) -> tuple[Outcome, str]:
+def _judge_output(command: str, text: str) -> tuple[Outcome, str]:
     """Judge a command that ended with 0 by its output."""
-    if (hidden := find_hidden_exit(command, text)) is not None:
-        outcome, reason = _judge_exit(hidden.command, hidden.code, text)
-        return (outcome, reason) if outcome == "ok" else ("failed", f"exit 0, but {hidden.shown}")
-    if path := find_empty_file(command, text):
-        return "failed", f"exit 0, but {path[:80]} has 0 bytes"
-    first, shows = read_program(command)
-    if shows:
-        text = _own_message(first, text[:_EDGES_CHARS])
-    elif trouble := find_json_error(text):
+    if (printed := find_printed_exit(command, text)) is not None:
+        outcome, reason = _judge_exit(*printed, text)
+        return (outcome, reason) if outcome == "ok" else (outcome, f"exit 0, but it printed the {reason}")
+    program, shows = read_program(command)
+    trouble = "" if shows else find_json_error(text)
+    if trouble:
         return "failed", f"exit 0, but {trouble}"
-    elif _ran_tests(command, text):
-        return "ok", "the tests ran and report failures"
-    elif _ran_no_test(command, text):
-        return "failed", "exit 0, but no test ran"
-    trouble = find_error_line(text) if text else ""
-    if not trouble and (not shows or is_masked(command)):
-        status = find_http_error(first, command, text)
-        trouble = status if status.rpartition(" ")[2] not in request else ""
-        trouble = trouble or _find_said_failure(command, text[-_EDGES_CHARS:])
+    trouble = find_error_line(_own_message(program, text[:_EDGES_CHARS]) if shows else text, command)
     return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
 
 
@@ -171,28 +123,14 @@ def _judge_pipeline(command: str, codes: tuple[int, ...], text: str) -> tuple[Ou
     return "ok", "each part of the pipe ended with 0"
 
 
-def _find_said_failure(command: str, text: str) -> str:
-    """Return the line that says that the work failed; empty if the command is about failures."""
-    if re.search(_ABOUT_FAILURES, command):
-        return ""
-    return find_masked_error(text) if is_masked(command) else find_reported_failure(text)
-
-
-def _ran_tests(command: str, text: str) -> bool:
-    return (
-        re.search(_RUNNERS, command) is not None
-        and re.search(_TESTS_RAN, text, re.M) is not None
-        and not re.search(_TESTS_BROKEN, text, re.I)
-    )
-
-
-def _ran_no_test(command: str, text: str) -> bool:
-    """Return whether a test runner counted tests and came to none."""
-    return (
-        re.search(_RUNNERS, command) is not None
-        and re.search(_NO_TESTS, text, re.I | re.M) is not None
-        and re.search(_COUNTED_TESTS, text, re.I | re.M) is None
-    )
+def find_printed_exit(command: str, text: str) -> tuple[str, int] | None:
+    """Return the part of a command line whose exit code its end prints (`; echo $?`), and the code if it is
+    not 0."""
+    match = _PRINTED.search(command) if "$?" in command else None
+    number = _NUMBER.search(text.rstrip().rpartition("\n")[2])
+    if match is None or number is None or not int(number[1]):
+        return None
+    return re.sub(r";?\s*\w+=\$\?\s*$", "", command[: match.start()]), int(number[1])
 
 
 @lru_cache(maxsize=1_024)
@@ -204,11 +142,12 @@ def read_program(command: str) -> tuple[str, bool]:
 
 
 def _is_showing(program: str, command: str) -> bool:
-    """Return whether a command shows data: its program does, and so does the verb if that decides."""
-    verbs = _SHOWING_VERBS.get(program)
-    if verbs is None:
-        return program in _SHOWS and not re.search(EDITS_IN_PLACE, command)
-    return not verbs.isdisjoint(_SEPARATORS.split(command, maxsplit=1)[0].split())
+    """Return whether a command begins with a program that only reads: its output is data."""
+    words = _SEPARATORS.split(command, maxsplit=1)[0].split()
+    names = [word.strip("(){}!").rpartition("/")[2] for word in words]
+    return program in names and only_reads(
+        [literal(program), *map(literal, words[names.index(program) + 1 :])]
+    )
 
 
 def _own_message(program: str, text: str) -> str:
@@ -222,11 +161,12 @@ def _own_message(program: str, text: str) -> str:
 def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
     last = next(reversed(list(programs_of(command))), "")
     answers = last in _ANSWERS_1 or (last == "git" and re.search(_GIT_1, command) is not None)
-    if code == 1 and answers and not re.search(_SHELL_TROUBLE, text, re.M):
+    if code == 1 and answers and not find_error_line(text, command):
         return "ok", f"{last} answers no with exit 1"
     if code == 1 and re.search(_COMMAND_1, command):
         return "ok", "command -v answers no with exit 1"
-    if code in (1, 101) and _ran_tests(command, text):
+    counts = test_counts(command, text) if code in _TESTS_FAILED else None
+    if counts is not None and counts.failed and not re.search(_BROKEN, text):
         return "ok", "the tests ran and report failures"
     return "failed", f"exit {code}"
 
@@ -272,29 +212,33 @@ def _judge_field(key: str, value: object) -> str:
     return "true" if value is True else "set" if isinstance(value, kinds) else ""
 
 
-def find_error_line(text: str) -> str:
-    """Return the line by which a shell reports a failure although it ended with 0, or an empty string.
+def find_error_line(text: str, command: str = "") -> str:
+    """Return the line by which a shell, or a program of the command, reports a failure although it ended with
+    0, or an empty string.
 
-    A traceback counts if it is the end of the output; a warning that mentions errors does not.
+    A traceback counts if it is the end of the output.
     """
-    edges = text[-_EDGES_CHARS:]
-    if _FRAME.search(edges):
-        last = edges.rstrip().splitlines()[-1].strip()
-        if _RAISED.match(last):
-            return last[:120]
-    for hint in _HINTS:
-        if hint in edges:
-            break
-    else:
-        return ""
-    match = re.search(_SHELL_TROUBLE, edges, re.M)
-    if match is None:
-        return ""
-    line, _, remainder = edges[match.start() :].partition("\n")
+    lines = text[-_EDGES_CHARS:].rstrip().splitlines()
+    if lines and _RAISED.match(lines[-1].strip()) and any(map(_FRAME.match, lines)):
+        return lines[-1].strip()[:120]
     # If much output follows, the line was about a part that did not matter.
-    if _CALM.search(line) or remainder.strip().count("\n") >= 3:
-        return ""
-    return line.strip()[:120]
+    last = lines[-1 - _MAX_LINES_AFTER :]
+    return next((line.strip()[:120] for line in last if _is_trouble(line, command)), "")
+
+
+def _is_trouble(line: str, command: str) -> bool:
+    """Return whether a line is the shell's own message, or an error of the system behind a word of the
+    command."""
+    head, _, message = line.rstrip(" .").rpartition(": ")
+    name = head.partition(":")[0].strip().rpartition("/")[2]
+    is_named = bool(name) and name in command
+    return _SHELLS.match(line) is not None or (is_named and message.lower() in _system_errors())
+
+
+@cache
+def _system_errors() -> frozenset[str]:
+    """Return the messages of the system's errors in lower case, such as "no space left on device"."""
+    return frozenset(os.strerror(code).lower() for code in errno.errorcode)
 
 
 def programs_of(command: str) -> Iterator[str]:

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
-from typing import Any
 
-from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.late import late_pattern
 from whet.warm.outcome import read_program
 
 _MAX_LINES = 6
 _MIN_SHARED_WORDS = 0.25
 _MIN_LIKENESS = 0.6
-_MAX_MESSAGE_FIELDS = 3
-_EMPTY = ("[]", "{}", "null", "None", "0")
 _MAX_MESSAGE_LINES = 3
-_MIN_SPELLING = 0.75
 _NO_OUTPUT = ("", "(no output)")
 # The lines that the shell's tool adds below a command's output.
 _NOTES = late_pattern(
@@ -32,15 +27,8 @@ _MASK = late_pattern(r"^\s*sleep\s+\S+\s*(?:;|&&)|(?:\s*(?:\|\||;)\s*(?:true|:|e
 _TOKEN = late_pattern(r"[\w./@:=-]+")
 _WORD = late_pattern(r"[^\W\d_]{2,}")
 _COUNT = late_pattern(r"(?<![\w.:-])\d+(?![\w:-]|\.\d)")
-_ANSWERS = ("curl", "http", "https", "wget", "xh", "xhs")
-_SAVES = late_pattern(r"(?i)\s(?:-\w*o|--output|>|-X\s*(?!get|post)\w)")
 _ASKS = late_pattern(r"(?i)[\"']\s*select\b|\b(?:wc|count)\b")
 _COMPLAINT = late_pattern(r"(?m)^\D{2,60}?(?::\s|：)\s*\D|(?<!\w)['\"«„“‘`「][^\n]{1,60}['\"»“”’`」]|!")
-_PROBLEMS = late_pattern(
-    r"(?i)\b(?:0|no) [\w ]{0,20}?(?:errors?|fail\w*|problems?|warnings?|issues?|broken|offen[cs]es)\b"
-)
-
-_object_decoder = shared_decoder(dict[str, Any])
 
 
 def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
@@ -50,13 +38,8 @@ def find_vain_try(first: tuple[str, str], second: tuple[str, str]) -> str:
     is_part = set(before) < set(after)
     if before == after or not (is_part or _runs_again(before, after)):
         return ""
-    if text.count("\n") >= _MAX_LINES or not result.strip():
+    if text.count("\n") >= _MAX_LINES or not text.strip() or not result.strip():
         return ""
-    if not text.strip():
-        is_answer = before[0] in _ANSWERS and not _SAVES.search(command)
-        return "the answer was empty, and the next try's was not" if is_answer else ""
-    if is_part and (reason := _compare_answers(text, result)):
-        return reason
     return _compare_outputs((command, text, before), (again, result, after))
 
 
@@ -109,12 +92,7 @@ def _compare_outputs(first: tuple[str, str, list[str]], second: tuple[str, str, 
         is_tried and not _counts(command, text) and any(count.strip("0") for count in _counts(again, result))
     )
     is_message = _is_complaint(text, gone) and not _is_complaint(result, new)
-    is_respelled = not is_part and _is_respelled(*gone, *new)
-    return (
-        "it ended with a message, and the next try did the work"
-        if is_counted or is_message or is_respelled
-        else ""
-    )
+    return "it ended with a message, and the next try did the work" if is_counted or is_message else ""
 
 
 def _is_value(word: str) -> bool:
@@ -123,38 +101,13 @@ def _is_value(word: str) -> bool:
     return word == "sudo" or (not word.startswith("-") and re.search(r"[\d/.=:@]", word) is not None)
 
 
-def _is_respelled(old: str, new: str) -> bool:
-    """Return whether a word is another one with a few letters more or fewer; file2 after file1 is not."""
-    likeness = SequenceMatcher(None, old, new, autojunk=False).ratio()
-    return len(old) != len(new) and likeness >= _MIN_SPELLING and not re.search(r"\d", old + new)
-
-
-def _compare_answers(text: str, result: str) -> str:
-    """Return why a program that got more arguments had not done its work before, or an empty string: its
-    data was empty, its answer was an object without the fields of the next one, or it counted nothing where
-    the next try counted something in the same words."""
-    if text.strip() in _EMPTY and result.strip() not in _EMPTY:
-        return "its data was empty, and the next try's was not"
-    first, second = (_fields(output) for output in (text, result))
-    if first and second and first.isdisjoint(second) and len(first) <= _MAX_MESSAGE_FIELDS:
-        return "its answer had none of the fields of the next try's"
-    return "it counted nothing, and the next try did" if _counts_flip(text, result) else ""
-
-
 def _counts_flip(text: str, result: str) -> bool:
     """Return whether two outputs have the same words, and one of the counts is no longer zero."""
-    if _COUNT.sub("#", text.strip()) != _COUNT.sub("#", result.strip()) or _PROBLEMS.search(text):
+    if _COUNT.sub("#", text.strip()) != _COUNT.sub("#", result.strip()):
         return False
     return any(
         old == "0" != new for old, new in zip(_COUNT.findall(text), _COUNT.findall(result), strict=True)
     )
-
-
-def _fields(output: str) -> set[str]:
-    try:
-        return set(_object_decoder.decode(output.strip()))
-    except NOT_JSON:
-        return set()
 
 
 def _is_complaint(text: str, gone: set[str]) -> bool:
@@ -188,9 +141,8 @@ def _runs_again(before: list[str], after: list[str]) -> bool:
 
 
 def _counts_nothing(command: str, text: str) -> bool:
-    """Return whether the first count of an output is zero, and not of problems or the answer to a query."""
-    is_question = _ASKS.search(command) is not None or _PROBLEMS.search(text) is not None
-    return not is_question and _counts(command, text)[:1] == ["0"]
+    """Return whether the first count of an output is zero, and not the answer to a query."""
+    return _ASKS.search(command) is None and _counts(command, text)[:1] == ["0"]
 
 
 def _counts(command: str, text: str) -> list[str]:

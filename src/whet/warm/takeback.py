@@ -54,7 +54,7 @@ def undoes(old: tuple[str, Arguments], new: tuple[str, Arguments], between: Sequ
     if "command" not in old_tags:
         return False
     done = str(before.get("command", ""))
-    if "git" in command and _EDITS_IN_PLACE.search(done) and drops_path_of(before, after):
+    if "git" in command and _EDITS_IN_PLACE.search(done) and _drops_path_of(before, after):
         return True
     if _undoes_command(done, command):
         return True
@@ -127,7 +127,7 @@ def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def drops_path_of(before: Arguments, after: Arguments) -> bool:
+def _drops_path_of(before: Arguments, after: Arguments) -> bool:
     """Return whether git discards the changes of a file that an earlier command named, or of one in a folder
     that it named."""
     named = str(before.get("command", "")).split()

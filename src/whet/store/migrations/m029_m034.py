@@ -1,4 +1,5 @@
-"""Schema steps 29 to 33: estimated tokens, accepted messages, indexes of lists, pinned sessions, model calls.
+"""Schema steps 29 to 34: estimated tokens, accepted messages, indexes of lists, pinned sessions, model calls,
+outcomes that a review pointed at.
 
 A released step is never changed.
 """
@@ -42,4 +43,9 @@ CREATE INDEX sessions_pinned ON sessions (pinned) WHERE pinned <> '';
 # The process that makes a model call: the call of one that was killed is not under way. Empty: made before.
 M033_WALLET_CALL_OWNERS = """
 ALTER TABLE wallet_calls ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+"""
+
+# The outcome of a call that a review pointed at and the program verified; empty: none did.
+M034_POINTED_OUTCOMES = """
+ALTER TABLE tool_calls ADD COLUMN pointed TEXT NOT NULL DEFAULT '';
 """
