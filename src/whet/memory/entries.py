@@ -78,7 +78,8 @@ def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[st
     commands = _label_commands(passages, forms)
     for source in _list_sources(passages):
         quote = _join_quotes([passage for passage in passages if passage.source is source])
-        if source.role == "user" or (source.tier == "user" and _is_statement(quote)):
+        is_said = not source.call if source.role == "user" else source.tier == "user" and _is_statement(quote)
+        if is_said:
             texts.append(f"{quote} (said {source.day})" if source.day else quote)
             continue
         label = format_code(commands[strip_talk(source)]) if source.is_command else source.call
