@@ -135,6 +135,12 @@ def test_a_bare_yes_is_kept_with_its_question(question: str, answer: str) -> Non
     assert given.trust == "user"
 
 
+def test_an_answer_is_dated_as_words_of_the_person(world: World) -> None:
+    session_id = asyncio.run(world.session([User("Set it up."), Say("Always squash?"), User("yes"), *LATER]))
+    asyncio.run(world.review(session_id, [add("Squash.", "yes")]))
+    assert "asked “Always squash?”: “yes” (said 2" in asyncio.run(world.prompt())
+
+
 def test_a_yes_without_a_question_is_refused() -> None:
     given = verdict([User("Set it up."), Say("I always squash."), User("yes"), *LATER], "x", "yes")
     assert "too short to point at anything" in str(given)

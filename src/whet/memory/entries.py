@@ -87,7 +87,7 @@ def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[st
             label = f"asked “{units.sentences(label)[-1]}”"
         between = " →" if source.is_command else ":"
         text = f"{label}{between} {quote}" if quote else f"{label} worked"
-        day = f" ({source.day})" if source.day else ""
+        day = f" ({'said ' if source.role == 'user' else ''}{source.day})" if source.day else ""
         if not quote and texts and texts[-1].endswith(f" worked{day}"):
             texts[-1] = texts[-1].removesuffix(day)
         texts.append(f"{text}{day}")
