@@ -17,7 +17,7 @@ from whet.store.purge import PURGED
 HAND = Origin("user")
 SAID = "Our deploy host is zebra-nine.example.net, and deploys happen on Tuesdays only."
 LEARNED = "Deploys happen on Tuesdays only, on the host zebra-nine.example.net."
-LATER = "Our deploy host is new, and deploys happen on Fridays only, on lynx-2."
+LATER = "Our deploy host is new, and deploys happen on Tuesdays only."
 SKILL = create(
     "deploys", "How deploys are done.", "Deploys happen on Tuesdays only, on zebra-nine.example.net.", SAID
 )
@@ -61,14 +61,14 @@ def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -
 def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: str) -> None:
     other = asyncio.run(world.session([User(LATER), Say("ok")]))
     change = MemoryRequest(
-        "replace", content="The deploy host is lynx-2.", old_text="zebra-nine", evidence=(LATER,)
+        "replace", content="The deploy host is new.", old_text="zebra-nine", evidence=(LATER,)
     )
     [(outcome, state)] = asyncio.run(world.review(other, [change]))
     assert state == "active"
     purged(world, taught)
     row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
-    assert (row.before, row.state) == (PURGED, "active") and "lynx-2" in row.after and row.evidence
-    assert "lynx-2" in asyncio.run(world.prompt())
+    assert (row.before, row.state) == (PURGED, "active") and "is new" in row.after and row.evidence
+    assert "is new" in asyncio.run(world.prompt())
     with pytest.raises(CannotUndo, match="gone for good"):
         asyncio.run(world.desk.undo(row.id, HAND))
 

@@ -42,7 +42,8 @@ def taken_back(*steps: Step, quote: str) -> str:
         # With values, two words of the subject, which are half of the shorter one.
         ("Kiln glaze at 900", "Kiln glaze at 950", True),
         ("Kiln at 900", "Kiln at 950", False),
-        ("Kiln glaze oven at 900", "Kiln glaze shelf at 950", True),
+        # Other words in two places are about another thing.
+        ("Kiln glaze oven at 900", "Kiln glaze shelf at 950", False),
         ("Kiln glaze oven bowl at 900", "Kiln glaze shelf plate at 950", False),
         ("Kiln glaze at 900 or 950", "Kiln glaze at 950 or 990", False),
         ("Kiln glaze at 900", "Kiln glaze for clay", False),

@@ -1,4 +1,4 @@
-"""The corpora whose authors had not read the gate: no stranger in force, nothing of the person lost."""
+"""The corpora of `benchmarks/lessons/unseen.py`: no stranger in force, nothing of the person lost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from benchmarks.lessons import unseen
 from benchmarks.lessons.world import World
 
-# The most that may end wrong: newest in force of revisions at 97 %, all else none.
-ALLOWED = {"revision": 2}
+# The most that may end wrong: newest in force of revisions at 97 %, one in forty parallel facts, else none.
+ALLOWED = {"revision": 2, "parallel": 1, "replaced": 1}
 
 
 @pytest.mark.slow

@@ -146,7 +146,7 @@ class Changes:
         existing = _list_entries(self._reader, base, origin)
         request = self._resolve_remark(request, existing)
         verdict = self._judge_note(request, origin, base, existing)
-        request, similar = self._keep_old_if_doubtful(request, verdict, base)
+        request, verdict, similar = self._keep_old(request, verdict, base)
         limit = self._reader.max_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
         if verdict.text and not edit.before and not verdict.why:
@@ -156,21 +156,24 @@ class Changes:
         row = self._hold_removal(self._build_row(request, origin, verdict, edit))
         return _Planned(row, base, read_base)
 
-    def _keep_old_if_doubtful(
+    def _keep_old(
         self, request: MemoryRequest, verdict: GateVerdict, base: str
-    ) -> tuple[MemoryRequest, str]:
-        """Return the request and an empty string. If a replacement is not clearly a newer version of its
-        entry, return it as an addition, with the entry."""
+    ) -> tuple[MemoryRequest, GateVerdict, str]:
+        """Return the request and the verdict with what stays of the old entry before the new text.
+
+        If the new text doesn't clearly take the entry's place, the request is an addition, and the entry is
+        returned too.
+        """
         if request.action != "replace" or not verdict.text:
-            return request, ""
-        from whet.memory.removal import takes_place  # noqa: PLC0415 - loads what reads sessions
+            return request, verdict, ""
+        from whet.memory.removal import find_rest  # noqa: PLC0415 - loads what reads sessions
 
         old = notes.find_entry(base, request.old_text).statement
-        if takes_place(old, verdict.text):
-            return request, ""
-        if settling.is_persons_entry(_list_rows(self._reader, request), old):
-            return request, ""
-        return msgspec.structs.replace(request, action="add", old_text=""), old
+        rows = _list_rows(self._reader, request)
+        rest = "" if settling.is_persons_entry(rows, old) else find_rest(old, verdict.text, request.old_text)
+        if rest is None:
+            return msgspec.structs.replace(request, action="add", old_text=""), verdict, old
+        return request, _add_rest(verdict, rest, rows, old) if rest else verdict, ""
 
     def _hold_removal(self, row: NewRow) -> NewRow:
         """Return the row, put into the inbox for the person if it removes text without clear evidence."""
@@ -305,6 +308,13 @@ def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:
     )
 
 
+def _add_rest(verdict: GateVerdict, rest: str, rows: Sequence[LedgerRow], old: str) -> GateVerdict:
+    """Return the verdict with what stays of an old entry before its text, and with that entry's evidence."""
+    earlier = next((row.evidence for row in rows if row.after == old and row.state == "active"), ())
+    evidence = tuple(dict.fromkeys((*earlier, *verdict.evidence)))
+    return msgspec.structs.replace(verdict, evidence=evidence, text=f"{rest}; {verdict.text}")
+
+
 def _is_repeated(old: str, existing: Sequence[str]) -> bool:
     from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
 
@@ -313,12 +323,9 @@ def _is_repeated(old: str, existing: Sequence[str]) -> bool:
 
 def _find_similar(text: str, existing: Sequence[str]) -> str:
     """Return an entry that makes the same statement with other values or words, or an empty string."""
-    from whet.memory.removal import takes_place  # noqa: PLC0415 - loads what reads sessions
+    from whet.memory.removal import find_rest  # noqa: PLC0415 - loads what reads sessions
 
-    for entry in existing:
-        if subjects.may_be_update(entry, text) or takes_place(entry, text):
-            return entry
-    return ""
+    return next((entry for entry in existing if find_rest(entry, text) is not None), "")
 
 
 def _list_entries(reader: MemoryReader, text: str, origin: Origin) -> tuple[str, ...]:

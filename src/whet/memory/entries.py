@@ -78,7 +78,8 @@ def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[st
     commands = _label_commands(passages, forms)
     for source in _list_sources(passages):
         quote = _join_quotes([passage for passage in passages if passage.source is source])
-        if source.role == "user" or (source.tier == "user" and _is_statement(quote)):
+        is_said = not source.call if source.role == "user" else source.tier == "user" and _is_statement(quote)
+        if is_said:
             texts.append(f"{quote} (said {source.day})" if source.day else quote)
             continue
         label = format_code(commands[strip_talk(source)]) if source.is_command else source.call
@@ -86,7 +87,7 @@ def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[st
             label = f"asked “{units.sentences(label)[-1]}”"
         between = " →" if source.is_command else ":"
         text = f"{label}{between} {quote}" if quote else f"{label} worked"
-        day = f" ({source.day})" if source.day else ""
+        day = f" ({'said ' if source.role == 'user' else ''}{source.day})" if source.day else ""
         if not quote and texts and texts[-1].endswith(f" worked{day}"):
             texts[-1] = texts[-1].removesuffix(day)
         texts.append(f"{text}{day}")

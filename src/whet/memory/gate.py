@@ -31,10 +31,11 @@ from whet.store.ledger import Quote, Trust
 
 _MAX_QUOTES = 12
 _KEPT_QUOTE_CHARS = 400
-_MAX_LINE_CHARS = 400
 _MIN_CHARS = 6
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
+_MIN_SIGNS = 4
+_SIGN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
 
 
@@ -212,6 +213,10 @@ def _find_turn_passages(claim: Claim, transcript: QuotableTranscript) -> list[Pa
 def _is_long_enough(quote: str, passage: Passage) -> bool:
     """Return whether a quote is long enough to point at a passage."""
     folded = fold(quote)
+    is_word = len(re.findall(r"\w+", folded)) < 2 and len(_SIGN.findall(folded)) < _MIN_SIGNS
+    is_answer = passage.source.role == "user" and folded == fold(passage.unit) and is_word
+    if is_answer and not passage.source.call:
+        return False  # it answers something, and nobody knows what
     if folded == fold(passage.unit) or not passage.unit or _PACKED.search(folded):
         return len(folded) >= 2
     return len(folded.replace(" ", "")) >= _MIN_CHARS
@@ -236,10 +241,10 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
     ran = passage.source
     if claim.kind == "skill" and ran.is_done and passage.unit:
         is_look = not ran.is_command and passage.tier == "observed"
-        if len(passage.unit) > _MAX_LINE_CHARS or (is_look and not _is_confirmed(passage, transcript)):
-            # The call is a step because it ran; its output is not needed.
+        if len(passage.unit) > units.MAX_CHARS or (is_look and not _is_confirmed(passage, transcript)):
+            # the call is a step because it ran; its output does not matter
             passage = msgspec.structs.replace(passage, unit="")
-    if len(passage.unit) > _MAX_LINE_CHARS:
+    if len(passage.unit) > units.MAX_CHARS:
         raise Refused(
             f"What this quote stands in is too long to be kept whole: {_short(passage.quote)}",
             hint="Point at a shorter line.",
@@ -408,10 +413,10 @@ def _repeat_error(text: str) -> Repeated:
 def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
     """Raise Repeated if one existing entry already contains all lines and calls of the passages."""
     lines = [fold(line) for passage in passages for line in passage.unit.splitlines()]
-    if not lines:
-        return
+    asked = [passage.source.call for passage in passages if passage.source.role == "user"]
     calls = [fold(strip_talk(passage.source)) for passage in passages if not passage.unit]
-    for existing in claim.existing:
+    calls += map(fold, filter(None, asked))
+    for existing in claim.existing if lines else ():
         if all(has_part(fold(existing), part) for part in (*lines, *calls)):
             raise _repeat_error(existing)
 

@@ -7,15 +7,19 @@ the same subject. In doubt the change waits for the person, so that nothing is l
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import product
 
-from whet.memory import subjects
+from whet.memory import subjects, units
 from whet.memory.folding import content_words, fold, has_part
-from whet.memory.transcript import is_rejection
+from whet.memory.replies import is_rejection
 from whet.store.ledger import LedgerRow, NewRow, Quote
 
 _MIN_SAME = 0.5
 _MARKS = "“”\"'` .-*"
+_QUOTE = re.compile(r"“([^“”]*)”")
+_SAID = re.compile(r"“[^“”]*”(?:(?: … | \(said [\d-]{10}\)|; )+“[^“”]*”)*(?: \(said [\d-]{10}\))?")
+_GROUP_END = re.compile(r"(?<=[)”]); (?=“)")
 _STEP = re.compile(r"^\s*(?:\d+[.)]|[-*+])\s+")
 
 
@@ -50,17 +54,72 @@ def find_doubt_about(row: LedgerRow | NewRow, entries: Sequence[str]) -> str:
         return ""
     if row.after:
         return ""  # only what takes its place is entered as a replacement
-    is_proven = any(_takes_back(row.before, text) for text in quotes)
+    is_proven = any(
+        _takes_back(row.before, text) and not _is_about_another(row.before, text) for text in quotes
+    )
     return "" if is_proven else "it removes a note, and nothing newer clearly takes it back"
 
 
-def takes_place(old: str, new: str) -> bool:
-    """Return whether a newer statement is the older one with other words in some places: it begins alike, or
+def find_rest(old: str, new: str, named: str = "") -> str | None:
+    """Return what stays of an older note if a newer statement takes its place, or None if it does not.
+
+    A note may hold several statements. Of those, one that the newer statement is about leaves, but only the
+    one that the change names (`named`) if it names one. Others stay. What it names besides leaves as well, as
+    a condition does, unless it is about another thing.
+    """
+    groups = _split_groups(old)
+    statements = [text for group in groups for text in _list_statements(group)]
+    if len(statements) < 2:
+        return "" if _takes_place(old, new) else None
+    taken = {text for text in statements if _takes_place(text, new) or has_part(fold(new), _strip(text))}
+    others = {text for text in statements if _is_about_another(text, new)} - taken
+    if not taken:
+        return "" if not others and _takes_place(old, new) else None
+    pointed = {text for text in statements if _strip(text) in fold(named)}
+    leaving = (taken & pointed or taken) | (pointed - others)
+    return "; ".join(filter(None, (_drop_statements(group, leaving) for group in groups)))
+
+
+def _takes_place(old: str, new: str) -> bool:
+    """Return whether a newer text is an older statement with other words in one place."""
+    is_other = _is_about_another(old, new)
+    return any(_is_changed(old, text) for text in (*_list_statements(new), *(() if is_other else (new,))))
+
+
+def _is_changed(old: str, new: str) -> bool:
+    """Return whether a newer statement is the older one with other words in a place: it begins alike, or
     nothing was only left out."""
     if subjects.is_update(old, new):
         return True
     places = subjects.compare_places(old, new)
-    return _is_close(old, new, places) and (places.is_filled or places.begins_alike)
+    is_same_thing = _is_close(old, new, places) and not subjects.is_parallel(old, new)
+    return is_same_thing and (places.is_filled or places.begins_alike)
+
+
+def _is_about_another(old: str, new: str) -> bool:
+    """Return whether a statement of a newer text is about another thing than one of an older text."""
+    pairs = product(_list_statements(old), _list_statements(new))
+    return any(subjects.is_parallel(*pair) or subjects.names_another(*pair) for pair in pairs)
+
+
+def _list_statements(text: str) -> list[str]:
+    """Return the sentences of a text, or of the quotes in a note."""
+    quotes = _QUOTE.findall(text) or [subjects.strip_day(text)]
+    return [sentence for quote in quotes for sentence in units.sentences(quote)]
+
+
+def _split_groups(entry: str) -> list[str]:
+    """Return the parts of a note that holds only what the person said, one for each message; else none."""
+    return _GROUP_END.split(entry) if _SAID.fullmatch(entry) else []
+
+
+def _drop_statements(group: str, leaving: Collection[str]) -> str:
+    """Return a part of a note without some of its statements, or an empty string if none stays."""
+    quotes = (
+        [text for text in units.sentences(each) if text not in leaving] for each in _QUOTE.findall(group)
+    )
+    rest = " … ".join(f"“{' '.join(texts)}”" for texts in quotes if texts)
+    return rest and rest + group[group.rindex("”") + 1 :]
 
 
 def _is_close(old: str, new: str, places: subjects.Places) -> bool:
@@ -92,8 +151,12 @@ def _is_same_subject(old: str, new: str) -> bool:
 
 def is_repeated(old: str, entries: Sequence[str]) -> bool:
     """Return whether another entry contains what the old one says."""
-    part = fold(subjects.strip_day(old)).strip(_MARKS)
+    part = _strip(old)
     return any(entry != old and has_part(fold(entry), part) for entry in entries)
+
+
+def _strip(text: str) -> str:
+    return fold(subjects.strip_day(text)).strip(_MARKS)
 
 
 def _list_lines(text: str, other: str) -> list[str]:

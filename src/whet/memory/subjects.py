@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+from unicodedata import normalize
 
 from whet.memory.folding import fold, strip_marks
 from whet.store.stopwords import STOP_WORDS
@@ -20,6 +21,9 @@ _TOKEN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
     "|[^\\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+"
 )
+_PART_OF_WORD = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3400-\u9fff]")
+_SIGN = re.compile("[\u3400-\u9fff]")
+_MAX_SMALL_WORD = 3
 _PUNCTUATION = ".,;:!?()[]\"'“”‘’«»„。，、！？*`…"
 # A setting that this machine printed: where it was read, its key with the sections above it, its value.
 _SETTING = re.compile(r"(?P<subject>(?:.+) *(?:→|:) “(?![-*])[^“”]*?[^“”=:\s])\s*(?:=|:(?=\s))\s*[^“”=/]+”")
@@ -33,6 +37,9 @@ _BEFORE_VALUE = frozenset(
 )
 """Before an amount within a sentence; never before the number of a thing."""
 _BEFORE_AMOUNT = STOP_WORDS.union(("every", "least", "within"))
+
+Stretch: TypeAlias = tuple[list[str], list[str]]
+"""The words of an old statement, and those of a new one that stand in their place."""
 
 
 def is_update(old: str, new: str) -> bool:
@@ -55,51 +62,63 @@ def is_update(old: str, new: str) -> bool:
     return all(_is_amount(words, changed[0]) for words in (before_words, after_words))
 
 
-def may_be_update(old: str, new: str) -> bool:
-    """Return whether two entries make the same statement with other values, so that a person should see
-    both."""
-    masked = [
-        [re.sub(r".*\d.*", "#", word) for word in _split_words(_DATED.sub("", text))] for text in (old, new)
-    ]
-    return masked[0] == masked[1] and "#" in masked[0]
-
-
 def names_another(old: str, new: str) -> bool:
     """Return whether two statements name different things: customer 4711 and customer 4712."""
     before, after = _list_identifiers(old), _list_identifiers(new)
     if len(before) == len(after):
-        return before != after
+        return before != after and before[: max(1, len(before) - 1)] != after[: max(1, len(after) - 1)]
     return bool(before and after) and set(before).isdisjoint(after)
 
 
-def repeats_for_another(old: str, new: str) -> bool:
-    """Return whether a statement begins like the other one and says the like of another thing, mostly in the
-    same words."""
-    before, after = (
-        ["#" if _NAME.search(word) else word for word in _split_words(text)] for text in (old, new)
-    )
-    if not before or not after or before[0] != after[0] or not names_another(old, new):
+def is_parallel(old: str, new: str) -> bool:
+    """Return whether a statement says the like of another thing, so that both hold.
+
+    It repeats the words of the other one with the number of another thing, with other words in two places,
+    or with other words in one place after an added name. In one place only, the value may have changed. So it
+    has if the new statement also names the last value that it replaces: "on Thursday, not on Tuesday".
+    """
+    before, after = _split_words(strip_day(old)), _split_words(strip_day(new))
+    masked = [["#" if _NAME.search(word) else word for word in words] for words in (before, after)]
+    if before and after and masked[0][0] == masked[1][0] and names_another(old, new):
+        return 2 * sum(block.size for block in _align(*masked).get_matching_blocks()) >= len(after)
+    stretches = _find_stretches(before, after)
+    changed = [stretch for stretch in stretches if _is_changed(*stretch)]
+    if not changed or not _is_built_alike(before, after, stretches):
         return False
-    blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
-    return 2 * sum(block.size for block in blocks) >= len(after)
+    names = find_names(new).difference(before)
+    adds_name = any(
+        not lost and not names.isdisjoint(added) for lost, added in stretches[: stretches.index(changed[0])]
+    )
+    is_first_kept, is_last_kept = (set(after).issuperset(changed[at][0] or [""]) for at in (0, -1))
+    return len(changed) + adds_name > 1 and (is_first_kept or not is_last_kept)
+
+
+def find_names(text: str) -> set[str]:
+    """Return the words of a text, but for its first, that hold a digit or begin with a capital letter."""
+    words = re.findall(r"\w+", text)[1:]
+    named = (word for word in words if word[0].isupper() or re.search(r"\d", word))
+    return {word.lower() for word in named if word != "I"}
 
 
 class Places(NamedTuple):
     """How a new statement fills the places of an old one: the share of its words that are the same in the
-    same order, whether it has others in the place of the rest, and whether both begin with the same word."""
+    same order, whether it has others in the place of the rest, and whether both begin and end with the same
+    word."""
 
     same_share: float
     is_filled: bool
     begins_alike: bool
+    ends_alike: bool
 
 
 def compare_places(old: str, new: str) -> Places:
     """Return how a new statement fills the places of an old one."""
     before, after = _split_words(strip_day(old)), _split_words(strip_day(new))
-    steps = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    steps = _align(before, after).get_opcodes()
     same = sum(end - start for kind, start, end, _, _ in steps if kind == "equal")
     is_filled = all(step[0] != "delete" for step in steps)
-    return Places(same / max(1, len(before)), is_filled, before[:1] == after[:1])
+    begins_alike, ends_alike = (bool(steps) and steps[at][0] == "equal" for at in (0, -1))
+    return Places(same / max(1, len(before)), is_filled, begins_alike, ends_alike)
 
 
 def strip_day(entry: str) -> str:
@@ -115,6 +134,62 @@ def mask_amounts(entry: str) -> str:
 def find_day(entry: str) -> str:
     """Return the newest day that an entry carries (ISO), or an empty string."""
     return max(_DATED.findall(entry), default="")
+
+
+def _align(before: Sequence[str], after: Sequence[str]) -> difflib.SequenceMatcher[str]:
+    return difflib.SequenceMatcher(None, before, after, autojunk=False)
+
+
+def _find_stretches(before: Sequence[str], after: Sequence[str]) -> list[Stretch]:
+    """Return the stretches in which two statements differ, in order.
+
+    A script without blanks has its characters for words: a single one that is the same by chance does not
+    divide a stretch. What changes right after the statement's first word is a stretch of its own.
+    """
+    stretches: list[Stretch] = []
+    is_open = False
+    for kind, start, end, first, last in _align(before, after).get_opcodes():
+        if kind == "equal":
+            is_open = is_open and end - start == 1 and _PART_OF_WORD.match(before[start]) is not None
+            continue
+        if not is_open:
+            stretches.append(([], []))
+        stretches[-1][0].extend(before[start:end])
+        stretches[-1][1].extend(after[first:last])
+        is_open = True
+    if stretches and before[:1] != after[:1] and len(stretches[0][0]) == len(stretches[0][1]):
+        lost, added = stretches[0]
+        is_number = [all(map(_has_number, pair)) for pair in zip(lost, added, strict=True)]
+        at = is_number.index(True) if True in is_number else int(not _PART_OF_WORD.match("".join(lost)))
+        if 0 < at < len(lost):
+            stretches[:1] = [(lost[:at], added[:at]), (lost[at:], added[at:])]
+    return stretches
+
+
+def _has_number(word: str) -> bool:
+    return any(map(str.isnumeric, word))
+
+
+def _is_changed(lost: Sequence[str], added: Sequence[str]) -> bool:
+    """Return whether words that carry content took the place of others. A sign that was added or left out
+    changes the word that it is in."""
+    if not lost or not added:
+        return bool(_SIGN.fullmatch("".join((*lost, *added))))
+    return all(any(word not in STOP_WORDS for word in words) for words in (lost, added))
+
+
+def _is_built_alike(before: Sequence[str], after: Sequence[str], stretches: Sequence[Stretch]) -> bool:
+    """Return whether half of the words are the same, or a long one is and each stretch has as many words as
+    before. Without the beginning it is only a part of a statement."""
+    blocks = _align(before, after).get_matching_blocks()
+    same = [word for block in blocks for word in before[block.a : block.a + block.size]]
+    if before[:1] != after[:1] and not stretches[0][1]:
+        return False
+    if len(same) > 1 and 2 * len(same) >= min(len(before), len(after)):
+        return True
+    is_even = all(len(lost) == len(added) for lost, added in stretches)
+    # A sign of Korean holds two or three letters.
+    return is_even and any(len(normalize("NFD", word)) > _MAX_SMALL_WORD for word in same)
 
 
 def _list_identifiers(text: str) -> list[str]:

@@ -20,20 +20,27 @@ from whet.memory import typed, units
 from whet.memory.alignment import find_aligned, may_hold
 from whet.memory.folding import content_words, find_span, fold, join_words
 from whet.memory.provenance import FileOrigins
+from whet.memory.replies import (
+    BARE_REPLY,
+    RELATED_REPLY,
+    SHORT_REPLY,
+    adds_to,
+    find_replacement,
+    is_aside,
+    is_newer,
+    is_rejection,
+    is_short,
+    names_other_value,
+    says_only_no,
+    states_another,
+)
 from whet.memory.sources import SourceText, StoredText, Tier, read_sources, strip_line_numbers
-from whet.memory.subjects import names_another, repeats_for_another
 from whet.shell.reading import read
 from whet.store import calls, rows, sessions
 
 _RANK = ("own", "untrusted", "observed", "user")
 _NOTHING_CHARS = 8
-_SHORT_REPLY = 6
-_RELATED_REPLY = 12
-_BARE_REPLY = 4
 _MAX_REPLIES = 3
-_NO = re.compile(
-    r"(?:no+|nope|nein|nee|non|wrong|falsch|faux|mal|incorrect\w*|scratch|forget|never\s?mind|不|错|錯|违|違|いいえ|ちがう)(?!\w)"
-)
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -127,14 +134,19 @@ class QuotableTranscript:
         reply = next((message for message in messages if not units.is_question(message.text)), None)
         if reply is None or mine.role != "user" or passage.tier != "user" or self._is_series(reply):
             return None
+        if states_another(passage.unit, reply.text):
+            return None
         between = [other for other in self.sources if mine.seq < other.seq < reply.seq]
         is_done = any(other.tool for other in self.sources if mine.turn <= other.turn <= reply.turn)
         is_answer = self._is_answer(mine, reply)
         is_talk = bool(between) and reply is messages[0] and not is_done and not is_answer
         is_related = bool(set(content_words(passage.unit)) & set(content_words(reply.text)))
-        is_related = is_related or (not is_answer and _names_other_value(reply.folded, passage.unit))
-        limit = _RELATED_REPLY if is_related and not is_done else _SHORT_REPLY
-        is_kept = (is_related or is_talk) and _is_short(reply.folded, limit)
+        is_related = is_related or (not is_answer and names_other_value(reply.folded, passage.unit))
+        is_related = is_related or is_rejection(reply.text)
+        is_near = is_related or is_aside(reply.text, passage.unit)
+        is_long = is_rejection(reply.text) or (is_near and not is_done)
+        limit = RELATED_REPLY if is_long else SHORT_REPLY
+        is_kept = (is_related or is_talk) and is_short(reply.folded, limit)
         return Passage(reply.text, reply, reply.text, "user") if is_kept else None
 
     def _is_series(self, message: SourceText) -> bool:
@@ -157,14 +169,14 @@ class QuotableTranscript:
         later = [other for other in self.sources if other.seq > source.seq]
         messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
-        if reply is not None and _adds_to(unit, reply.unit, claim):
+        if reply is not None and adds_to(unit, reply.unit, claim):
             # another value, or another thing's: the note shows both
             messages = [other for other in messages if other is not reply.source]
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
             for sentence in units.sentences(other.text):
-                if not units.is_question(sentence) and _is_newer(
+                if not units.is_question(sentence) and is_newer(
                     unit, sentence, is_typed=source.role == "user"
                 ):
                     return sentence
@@ -172,7 +184,7 @@ class QuotableTranscript:
         for other in later if source.tier == "observed" and not source.failed else ():
             is_same = (other.tool, other.call, other.tier, other.failed) == mine
             if is_same and unit and fold(unit.splitlines()[-1]) not in other.folded:
-                return _find_replacement(unit, other.text)
+                return find_replacement(unit, other.text)
         return ""
 
     def _is_taken_back(self, reply: SourceText, passage: Passage) -> bool:
@@ -181,9 +193,9 @@ class QuotableTranscript:
         A bare value that answers a question of the assistant's is about that question.
         """
         folded = reply.folded.strip(" .!,")
-        if _is_short(folded) and _NO.match(folded):
-            return len(folded.split()) <= _BARE_REPLY or _says_only_no(passage.unit, reply.text)
-        if not _is_short(folded) or not _names_other_value(folded, passage.unit) or self._is_series(reply):
+        if is_short(folded) and is_rejection(folded):
+            return len(folded.split()) <= BARE_REPLY or says_only_no(passage.unit, reply.text)
+        if not is_short(folded) or not names_other_value(folded, passage.unit) or self._is_series(reply):
             return False
         return not self._is_answer(passage.source, reply) or bool(
             set(content_words(passage.unit)) & set(content_words(reply.text))
@@ -200,7 +212,12 @@ class QuotableTranscript:
             if typed.is_quotation(source.text, *span, unit.text):
                 return Passage(quote, source, unit.text, "untrusted", "you report what others said")
             heading = units.sentences(typed.find_heading(source.text, unit.start))[-1:]
-            return Passage(quote, source, " ".join([*heading, unit.text]), "user")
+            if question := self._find_question(source):
+                why = self._why_not_asked(question, source)
+                answer = msgspec.structs.replace(source, call=question)
+                return Passage(quote, answer, unit.text, "untrusted" if why else "user", why)
+            text = units.shorten(source.text, unit, *span)
+            return Passage(quote, source, " ".join([*heading, text]), "user")
         if source.role != "tool":
             return Passage(quote, source, quote, source.tier, source.why)
         unit = units.line_at(source.text, *span)
@@ -213,6 +230,29 @@ class QuotableTranscript:
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
         return Passage(quote, source, unit.text, tier, why)
 
+    def _find_question(self, answer: SourceText) -> str:
+        """Return the assistant's question that a message of a few words answers, or an empty string.
+
+        Without the question a "yes" says nothing.
+        """
+        before = [other for other in self.sources if other.seq < answer.seq][-1:]
+        if not is_short(answer.folded, BARE_REPLY) or not before or before[0].role != "assistant":
+            return ""
+        questions = [text for text in units.sentences(before[0].text) if units.is_question(text)]
+        return questions[-1] if questions and not before[0].tool else ""
+
+    def _why_not_asked(self, question: str, answer: SourceText) -> str:
+        """Return why the person has to decide about a question that they answered, or an empty string.
+
+        Its words are the assistant's: they may repeat untrusted text, or name a value that nobody gave.
+        """
+        before = [other for other in self.sources if other.seq < answer.seq]
+        if foreign := next((other for other in before if other.tier == "untrusted"), None):
+            return f"the question may repeat foreign text: {foreign.why}"
+        given = " ".join(other.folded for other in before if other.tier != "own")
+        value = next((value for value in units.values(question) if value not in given), "")
+        return value and f"the assistant's question was the first to name {value}"
+
     def _add_condition(self, source: SourceText, unit: units.Unit) -> units.Unit:
         """Return a typed statement with the sentence after it, which may be its condition.
 
@@ -220,6 +260,8 @@ class QuotableTranscript:
         """
         following = units.find_following(source.text, unit.end)
         if following is None:
+            return unit
+        if states_another(unit.text, following.text):
             return unit
         is_last = not source.text[following.end :].strip()
         if is_last and any(other.turn == source.turn and other.tool for other in self.sources):
@@ -319,114 +361,3 @@ def _is_action(part: str, call: str, ran: SourceText) -> bool:
 
 def _rank(passage: Passage) -> tuple[int, bool]:
     return _RANK.index(passage.tier), not passage.source.failed
-
-
-def _is_short(folded: str, words: int = _SHORT_REPLY) -> bool:
-    return len(folded.split()) <= words and len(folded) <= 8 * words
-
-
-def is_rejection(text: str) -> bool:
-    """Return whether a sentence takes something back: it begins with a "no", a "wrong" or a "forget"."""
-    return _NO.match(fold(text).strip(" .!,")) is not None
-
-
-def _names_other_value(folded: str, unit: str) -> bool:
-    """Return whether a message names another value than a statement."""
-    if repeats_for_another(unit, folded):
-        return False
-    new_values, old_values = units.values(folded), units.values(unit)
-    return new_values.isdisjoint(old_values) and not {*map(_find_kind, new_values)}.isdisjoint(
-        map(_find_kind, old_values)
-    )
-
-
-def _means_older(claim: str, old: str, new: str) -> bool:
-    """Return whether a claim names a value of the older statement, and none of the newer one, which has
-    another."""
-    numbers, older, newer = (re.findall(r"\d+", text) for text in (fold(claim), old, new))
-    return bool(newer) and not set(numbers).isdisjoint(older) and set(numbers).isdisjoint(newer)
-
-
-def _find_kind(value: str) -> str:
-    """Return the letters of a value before its first digit: `v2` and `v3` are alike, `a6` and `3` not."""
-    return re.sub(r"\d.*|[^\w/]|[^\x00-\x7f]", "", value)  # packed scripts join words to a number
-
-
-def _adds_to(old: str, new: str, claim: str) -> bool:
-    """Return whether a reply says more than that a statement is wrong: a whole sentence that begins like it,
-    other words in a part of it, or another value if the claim is not about the older one."""
-    before, after = join_words(old).split(), join_words(new).split()
-    is_like = len(after) > _BARE_REPLY and before[:1] == after[:1]
-    if is_like and is_rejection(new):  # a rule and an objection may both begin with a "no"
-        is_like = not set(content_words(old)).isdisjoint(content_words(new))
-    if is_like or _changes_part(old, new):
-        return True
-    if _names_other_value(fold(new), old):
-        return not _means_older(claim, old, new)
-    return is_rejection(new) and not _find_names(new).issubset(before)  # somebody else, or another thing
-
-
-def _changes_part(old: str, new: str) -> bool:
-    """Return whether a short "no" goes on with words of the statement and others: "no, on Thursday" after "on
-    Tuesday"."""
-    if len(new.split()) > _BARE_REPLY:
-        return False
-    folded = fold(new).strip(" .!,")
-    no = _NO.match(folded)
-    before, after = set(join_words(old).split()), set(join_words(folded[no.end() :] if no else "").split())
-    is_shared = any(not _NO.fullmatch(word) for word in before & after)
-    return is_shared and bool(content_words(" ".join(after - before)))
-
-
-def _says_only_no(old: str, new: str) -> bool:
-    """Return whether a message that begins with a "no" says nothing in the place of a statement: it shares no
-    word with it, and names no value or name. "No, do not do that." is one."""
-    folded = fold(new).strip(" .!,")
-    no = _NO.match(folded)
-    other_words = set(content_words(folded[no.end() :] if no else folded))
-    is_empty = (
-        other_words.isdisjoint(content_words(old)) and not _find_names(new) and not units.is_packed(new)
-    )
-    return no is not None and is_empty
-
-
-def _find_names(text: str) -> set[str]:
-    """Return the words of a text, but for its first, that hold a digit or begin with a capital letter."""
-    words = re.findall(r"\w+", text)[1:]
-    named = (word for word in words if word[0].isupper() or re.search(r"\d", word))
-    return {word.lower() for word in named if word != "I"}
-
-
-def _find_replacement(unit: str, text: str) -> str:
-    """Return the line of a text that has the same shape as the statement and is below the same headings."""
-    *heads, line = unit.splitlines()
-    line_shape = units.mask_values(line)
-    for there in re.finditer(r"[^\n]+", text):
-        if units.mask_values(there[0]) != line_shape:
-            continue
-        if not re.search("[=:]", line) and names_another(line, there[0]):
-            continue
-        if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
-            return there[0]
-    return ""
-
-
-def _is_newer(old: str, new: str, *, is_typed: bool) -> bool:
-    """Return whether a later sentence contradicts an earlier one about the same subject.
-
-    A mere "no" takes back a typed statement (`is_typed`). After a result it objects to the action, not to
-    the output.
-    """
-    before, after = join_words(old), join_words(new)
-    if before in after or after in before:
-        return False
-    mine, theirs = set(content_words(old)), set(content_words(new))
-    shared = mine & theirs
-    if is_typed and shared and _NO.match(fold(new)):
-        return True
-    if len(shared) < 2 or not theirs - mine or not mine - theirs or names_another(old, new):
-        return False
-    old_values, new_values = units.values(old), units.values(new)
-    if old_values and new_values:
-        return old_values.isdisjoint(new_values) and len(shared) >= 0.5 * min(len(mine), len(theirs))
-    return len(shared) >= 3 and len(shared) >= 0.6 * min(len(mine), len(theirs))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from whet.memory.folding import fill_marks, strip_marks
+from whet.memory.subjects import is_parallel
 
 _CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # Characters that end a sentence in any script (Sentence_Terminal of Unicode), but for those of Latin and CJK
@@ -41,6 +42,11 @@ _QUOTED_COMMAND = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
 _ADDED_WORDS = 5
 _CONDITION_WORDS = 16
 _ADDED_CJK = 12
+MAX_CHARS = 400
+"""The longest statement or line that is kept whole."""
+_STRETCH_CHARS = 160
+_LAST_WORDS = re.compile(rf"(?:(?<!\S)\S+\s+){{0,{_CONDITION_WORDS}}}\S*\Z")
+_NEXT_WORDS = re.compile(rf"\S*(?:\s+\S+(?!\S)){{0,{_CONDITION_WORDS}}}")
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
@@ -75,13 +81,15 @@ class Unit(msgspec.Struct, frozen=True):
 def sentence_at(text: str, start: int, end: int) -> Unit:
     """Return the sentences that [start, end) touches, plus the short ones that follow in the same paragraph.
 
-    "Not on Fridays." belongs to the sentence before it.
+    "Not on Fridays." belongs to the sentence before it. "Bus 5 leaves at 9." after "Bus 4 leaves at 8." does
+    not.
     """
     spans = list(_sentences(text))
     first = next((n for n, (_, stop) in enumerate(spans) if stop > start), len(spans) - 1)
     last = next((n for n, (_, stop) in enumerate(spans) if stop >= end), len(spans) - 1)
     while last + 1 < len(spans) and "\n" not in text[spans[last][1] : spans[last + 1][0]]:
-        if not _is_short(text[slice(*spans[last + 1])]):
+        sentence, following = (text[slice(*spans[at])] for at in (last, last + 1))
+        if not _is_short(following) or is_parallel(sentence, following):
             break
         last += 1
     return _unit(text, spans[first][0], spans[last][1])
@@ -94,6 +102,21 @@ def find_following(text: str, end: int) -> Unit | None:
     unit = _unit(text, start, stop)
     is_near = unit.text and "\n" not in text[end:start] and not is_question(unit.text)
     return unit if is_near and len(unit.text.split()) <= _CONDITION_WORDS else None
+
+
+def shorten(text: str, unit: Unit, start: int, end: int) -> str:
+    """Return a statement, or of one that is too long the words around [start, end), with ellipses.
+
+    What somebody dictates may have no full stop at all.
+    """
+    if len(unit.text) <= MAX_CHARS:
+        return unit.text
+    before = _LAST_WORDS.search(text[unit.start : start][-_STRETCH_CHARS:])
+    after = _NEXT_WORDS.match(text[end : unit.end][:_STRETCH_CHARS])
+    lead, rest = before[0] if before else "", after[0] if after else ""
+    begin, stop = start - len(lead), end + len(rest)
+    marks = ("… " if begin > unit.start else "", " …" if stop < unit.end else "")
+    return text[begin:stop].strip().join(marks)
 
 
 def line_at(text: str, start: int, end: int) -> Unit:

@@ -17,7 +17,7 @@ from typing import Literal
 from whet.contract.tools import tags_of
 from whet.memory import typed, units
 from whet.memory.folding import PACKED
-from whet.memory.transcript import is_rejection
+from whet.memory.replies import is_rejection
 from whet.store.reviews import TurnCall
 
 Correction = Literal["", "said", "redone"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-from whet.agent.test_runs import test_counts
+from whet.agent.test_runs import read_counts
 from whet.approval.readonly import only_reads
 from whet.contract.texts import NOT_JSON, shared_decoder
 from whet.contract.tools import tags_of
@@ -165,7 +165,7 @@ def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
         return "ok", f"{last} answers no with exit 1"
     if code == 1 and re.search(_COMMAND_1, command):
         return "ok", "command -v answers no with exit 1"
-    counts = test_counts(command, text) if code in _TESTS_FAILED else None
+    counts = read_counts(command, text) if code in _TESTS_FAILED else None
     if counts is not None and counts.failed and not re.search(_BROKEN, text):
         return "ok", "the tests ran and report failures"
     return "failed", f"exit {code}"
