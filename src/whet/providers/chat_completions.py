@@ -279,9 +279,7 @@ _NO_ERROR = (b"", b"null", b"false", b"{}", b"[]", b'""', b"0")
 
 class ChatDecoder:
     """Decodes one answer. Reads reasoning under its three field names, and tool calls by index, id or order.
-
-    `replay_fields`: the extra fields that the server needs back, so they are kept.
-    """
+    `replay_fields`: the extra fields that the server needs back, so they are kept."""
 
     def __init__(self, info: ModelInfo, replay_fields: Sequence[str] = ()) -> None:
         self._info = info

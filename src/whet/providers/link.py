@@ -22,14 +22,7 @@ import msgspec
 from whet.contract.errors import BadRequest, ContextOverflow, ProviderError, WireError
 from whet.contract.events import ReasoningDelta, Retry, TextDelta
 from whet.contract.messages import Message, Usage
-from whet.contract.protocols import (
-    AnswerGrew,
-    AttemptLost,
-    FailureJudge,
-    ModelInfo,
-    ModelReply,
-    StreamItem,
-)
+from whet.contract.protocols import AnswerGrew, AttemptLost, FailureJudge, ModelInfo, ModelReply, StreamItem
 from whet.http1.client import Answer
 from whet.providers.answer_parts import AnswerParts, Piece, separate
 from whet.providers.backoff import Backoff
@@ -317,7 +310,7 @@ class ServerLink:
             async with wiring.http.post(self.info, self._codec.path, headers, attempt.body) as answer:
                 is_answered = True
                 request_id = answer.headers.get("x-request-id") or answer.headers.get("request-id") or ""
-                async with aclosing(self._read_deltas(answer, attempt)) as deltas:
+                async with aclosing(self._decode(answer, attempt)) as deltas:
                     async for delta in deltas:
                         yield delta
         except ProviderError as error:
@@ -344,9 +337,7 @@ class ServerLink:
         warnings = reply.warnings if decoder.is_done else (_UNMARKED_END, *reply.warnings)
         yield msgspec.structs.replace(reply, message=message, request_id=request_id, warnings=warnings)
 
-    async def _read_deltas(
-        self, answer: Answer, attempt: _Attempt
-    ) -> AsyncGenerator[Piece | AnswerGrew, None]:
+    async def _decode(self, answer: Answer, attempt: _Attempt) -> AsyncGenerator[Piece | AnswerGrew, None]:
         info, decoder, progress = self.info, attempt.decoder, AnswerProgress(self._wiring.http)
         content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "application/json":

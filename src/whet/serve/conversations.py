@@ -30,6 +30,7 @@ from whet.store.jobs import QueuedJob
 
 _CONTINUE_TEXT = "Go on: the results of the calls are above."
 Write = Callable[[apsw.Connection], None]
+EmitEvent = Callable[[ApiEvent], None]
 
 
 class SessionTurns:
@@ -46,17 +47,11 @@ class SessionTurns:
         turns.hosted.add_tools(self._tools.tools_for)
 
     async def converse(
-        self,
-        choice: SessionChoice,
-        emit: Callable[[ApiEvent], None],
-        on_open: Callable[[str], None],
-        store_end: Write,
+        self, choice: SessionChoice, emit: EmitEvent, on_open: Callable[[str], None], store_end: Write
     ) -> TurnEnd:
-        """Run the turn of a request until it ends or calls tools of the program.
-
-        `on_open` is called with the session's id before the turn starts. `store_end` is called in the
-        transaction that stores the end. Raises WhetError before anything is stored.
-        """
+        """Run the turn of a request until it ends or calls tools of the program. `on_open` is called with the
+        session's id before the turn starts. `store_end` is called in the transaction that stores the end.
+        Raises WhetError before anything is stored."""
         is_aside = choice.is_side_request or await self._is_about_conversation(choice)
         if is_aside:
             choice = msgspec.structs.replace(choice, client_key="", private=True, is_aside=True)
@@ -76,23 +71,21 @@ class SessionTurns:
                 on_open(session_id)
                 return await self._continue_turn(suspended, choice, emit, store_end)
             stored = await _read_stored(self._database, choice, session_id)
-            new_content = await _find_new_content(self._database, self._tools, choice, session_id, stored)
+            added = await _find_new_content(self._database, self._tools, choice, session_id, stored)
             writes: list[Write] = []
             if not session_id:
-                session_id = await self._create(choice, new_content)
+                session_id = await self._create(choice, added)
                 await locks.enter_async_context(self._locks.setdefault(session_id, asyncio.Lock()))
                 writes.append(lambda db: api.set_owner(db, session_id, choice.caller.name, choice.client_key))
                 if is_aside:
                     writes.append(lambda db: api.mark_as_helper(db, session_id))
             on_open(session_id)
-            return await self._run_turn(choice, session_id, new_content, writes, emit, store_end)
+            return await self._run_turn(choice, session_id, added, writes, emit, store_end)
 
     async def remember(self, choice: SessionChoice, end: TurnEnd, answer: str) -> None:
-        """Store the fingerprints of a conversation, if its client has no name for it.
-
-        Instructions for one turn alone are not part of the client's history. So after such a turn, they are
-        stored only for a client that names itself.
-        """
+        """Store the fingerprints of a conversation, if its client has no name for it. Instructions for one
+        turn alone are not part of the client's history. So after such a turn, they are stored only for a
+        client that names itself."""
         tips = choice.tips(answer)
         if tips and end.turn_id and (choice.client or not choice.once) and not choice.is_side_request:
             await self._database.append(lambda db: api.keep_tips(db, end.session_id, end.turn_id, tips))
@@ -105,12 +98,12 @@ class SessionTurns:
         self,
         choice: SessionChoice,
         session_id: str,
-        new_content: content.NewContent,
+        added: content.NewContent,
         writes: list[Write],
-        emit: Callable[[ApiEvent], None],
+        emit: EmitEvent,
         store_end: Write,
     ) -> TurnEnd:
-        text = self._turn_text(choice, session_id, new_content, writes)
+        text = self._turn_text(choice, session_id, added, writes)
         is_stored: list[bool] = []
 
         def store_once(db: apsw.Connection) -> None:
@@ -120,24 +113,22 @@ class SessionTurns:
                 store_end(db)
 
         turn_writes = TurnWrites(_run_all(writes), lambda turn, reason, text: _run_all((store_once,)))
-        is_here = bool(choice.tools or new_content.results)
-        turn_input = TurnInput(text, new_content.images, writes=turn_writes, is_plain=True, is_here=is_here)
+        is_here = bool(choice.tools or added.results)
+        turn_input = TurnInput(text, added.images, writes=turn_writes, is_plain=True, is_here=is_here)
         await self._offer_tools(session_id, choice)
-        if new_content.results and not new_content.history:
+        if added.results and not added.history:
             # The results belong to a turn that ended without them, or that a crash interrupted. The
             # interrupted turn continues.
-            self._tools.deliver(session_id, new_content.results)
+            self._tools.deliver(session_id, added.results)
             resumed = msgspec.structs.replace(turn_input, text=None, images=())
             session = await self._turns.hosted.open_session(session_id)
             if not text and session.log.live.open_turn is not None:  # a crash interrupted it
                 return await self._start_turn(session_id, resumed, emit, store_once)
-            turn_input = msgspec.structs.replace(
-                turn_input, text=_late_results_text(new_content.results, text)
-            )
+            turn_input = msgspec.structs.replace(turn_input, text=_late_results_text(added.results, text))
         return await self._start_turn(session_id, turn_input, emit, store_once)
 
     async def _start_turn(
-        self, session_id: str, turn_input: TurnInput, emit: Callable[[ApiEvent], None], store: Write
+        self, session_id: str, turn_input: TurnInput, emit: EmitEvent, store: Write
     ) -> TurnEnd:
         suspended = SuspendedTurn(session_id, self._tools, self._wait_s)
 
@@ -158,19 +149,15 @@ class SessionTurns:
         return end
 
     async def _continue_turn(
-        self,
-        suspended: SuspendedTurn,
-        choice: SessionChoice,
-        emit: Callable[[ApiEvent], None],
-        store_end: Write,
+        self, suspended: SuspendedTurn, choice: SessionChoice, emit: EmitEvent, store_end: Write
     ) -> TurnEnd:
         """Continue a turn that waits for results. Any other text in the request is added to the turn."""
-        new_content = await _find_new_content(self._database, self._tools, choice, suspended.session_id, ())
+        added = await _find_new_content(self._database, self._tools, choice, suspended.session_id, ())
         self._tools.offer(suspended.session_id, choice.tools, one_by_one=choice.one_by_one)
-        if new_content.text.strip() or new_content.images:
-            turn_input = TurnInput(new_content.text, new_content.images, "steer", is_plain=True, is_here=True)
+        if added.text.strip() or added.images:
+            turn_input = TurnInput(added.text, added.images, "steer", is_plain=True, is_here=True)
             await self._turns.run(suspended.session_id, turn_input, lambda event: None)
-        self._tools.deliver(suspended.session_id, new_content.results)
+        self._tools.deliver(suspended.session_id, added.results)
         end = await suspended.run_round(emit)
         await self._database.append(store_end)
         return end
@@ -200,9 +187,7 @@ class SessionTurns:
 
     async def _session_with_tools(self, choice: SessionChoice, session_id: str) -> str:
         """Return the session's id if it was created with the offered tools, because its prefix can't change.
-
-        Otherwise returns an empty string, or raises ApiError if the client named the session.
-        """
+        Otherwise returns an empty string, or raises ApiError if the client named the session."""
         if not session_id or not choice.tools or session_id in self._suspended or choice.results:
             return session_id
         _, tools_json = await self._database.read(lambda db: sessions.read_prefix(db, session_id))
@@ -229,13 +214,11 @@ class SessionTurns:
         await self._database.append(lambda db: api.set_owner(db, session_id, caller.name))
         return session_id
 
-    async def _create(self, choice: SessionChoice, new_content: content.NewContent) -> str:
+    async def _create(self, choice: SessionChoice, added: content.NewContent) -> str:
         # A session with a history gets no warm start, because its first message would choose it.
-        warm = "off" if new_content.history or choice.is_side_request else ""
-        texts = [
-            *(message.text for message in new_content.history if message.speaker == "user"),
-            new_content.text,
-        ][:3]
+        warm = "off" if added.history or choice.is_side_request else ""
+        asked = (message.text for message in added.history if message.speaker == "user")
+        texts = [*asked, added.text][:3]
         clock = self._turns.hosted.services.clock
         session_id = clock.new_id()
         if choice.tools:
@@ -249,8 +232,8 @@ class SessionTurns:
             tools=self._tools.tools(choice.tools),
             session_id=session_id,
         )
-        if new_content.history:
-            past = list(history.to_past_messages(new_content.history, clock.unix_ms()))
+        if added.history:
+            past = list(history.to_past_messages(added.history, clock.unix_ms()))
             await self._database.append(lambda db: bulk.prepend_messages(db, session_id, past))
         return session_id
 
@@ -260,12 +243,12 @@ class SessionTurns:
         return await self._database.read(lambda db: identity.is_about_conversation(db, choice))
 
     def _turn_text(
-        self, choice: SessionChoice, session_id: str, new_content: content.NewContent, writes: list[Write]
+        self, choice: SessionChoice, session_id: str, added: content.NewContent, writes: list[Write]
     ) -> str:
         """Return the turn's text, with the client's instructions before it if they are new to the session.
         Then a write that stores their hash is added to `writes`."""
-        text = new_content.text
-        if not text.strip() and not new_content.images and new_content.history:
+        text = added.text
+        if not text.strip() and not added.images and added.history:
             text = _CONTINUE_TEXT
         if choice.once:
             text = content.with_instructions(choice.once, text)
@@ -298,15 +281,15 @@ async def _find_new_content(
 ) -> content.NewContent:
     """Return the content that a request adds to a session ("" for a new one). Raises ApiError if a result
     belongs neither to a call of the session nor to one in the request."""
-    new_content = content.find_new_content(choice.messages, stored, is_begun=bool(session_id))
+    added = content.find_new_content(choice.messages, stored, is_begun=bool(session_id))
     known_ids = {call.id for message in choice.messages for call in message.calls}
     known_ids |= {call.id for call in tools.waiting_calls(session_id)}
-    result_ids = {result.call_id for result in new_content.results}
+    result_ids = {result.call_id for result in added.results}
     if session_id and not result_ids <= known_ids:
         calls = await database.read(lambda db: api.list_call_ids(db, session_id))
         if not result_ids <= known_ids | {client_call_id(session_id, *call) for call in calls}:
             raise content.no_such_call()
-    return new_content
+    return added
 
 
 async def _read_stored(database: StateDatabase, choice: SessionChoice, session_id: str) -> list[str]:

@@ -40,11 +40,9 @@ class StaleTranscript(Exception):
 
 
 class OpenStep(msgspec.Struct):
-    """The last answer that called tools, with the results that have come.
-
-    `seq` is the number of the answer's message; the result of call i has the number seq + 1 + i. `base` is
-    the index after the answer in the live list. `started` and `results` are by i.
-    """
+    """The last answer that called tools, with the results that have come. `seq` is the number of the answer's
+    message; the result of call i has the number seq + 1 + i. `base` is the index after the answer in the live
+    list. `started` and `results` are by i."""
 
     seq: int
     number: int
@@ -55,15 +53,12 @@ class OpenStep(msgspec.Struct):
 
 
 class LiveState(msgspec.Struct):
-    """The state that an open session holds in memory.
-
-    `messages` is the live list: all messages, or the list of the last compaction and all messages after
-    it. A message stays the same object while the session is open. `seqs[i]` is the number of
-    `messages[i]`, 0 for a message that only a compaction created. `epoch` counts how often the list was
-    rewritten. `shell` is the last known folder of the session's commands; `is_shell_current` tells that no
-    turn has changed it since. `accepted` are the messages that wait for a turn. `rewound_turns` are the turns
-    before which files were rewound without a report to the model.
-    """
+    """The state that an open session holds in memory. `messages` is the live list: all messages, or the list
+    of the last compaction and all messages after it. A message stays the same object while the session is
+    open. `seqs[i]` is the number of `messages[i]`, 0 for a message that only a compaction created. `epoch`
+    counts how often the list was rewritten. `shell` is the last known folder of the session's commands;
+    `is_shell_current` tells that no turn has changed it since. `accepted` are the messages that wait for a
+    turn. `rewound_turns` are the turns before which files were rewound without a report to the model."""
 
     session: SessionRow
     key: int
@@ -134,11 +129,8 @@ class LiveState(msgspec.Struct):
         return by_seq
 
     def update_from(self, fresh: LiveState) -> None:
-        """Take over a fresh state of the session.
-
-        Messages that only the last compaction created have no number. They stay the same objects while that
-        compaction is the last one.
-        """
+        """Take over a fresh state of the session. Messages that only the last compaction created have no
+        number. They stay the same objects while that compaction is the last one."""
         if fresh.epoch == self.epoch:
             for index, seq in enumerate(fresh.seqs[: len(self.seqs)]):
                 if not seq and not self.seqs[index]:
@@ -242,10 +234,8 @@ class SessionWriter:
     async def commit_claimed(
         self, work: Callable[[apsw.Connection], None], apply: Callable[[None], object]
     ) -> None:
-        """Claim the session's turn and commit `work` in one transaction.
-
-        Raises StoreBusy if another holder has the session, and StaleTranscript if the session has changed.
-        """
+        """Claim the session's turn and commit `work` in one transaction. Raises StoreBusy if another holder
+        has the session, and StaleTranscript if the session has changed."""
 
         def work_claimed(
             connection: apsw.Connection, claim: Callable[[apsw.Connection], Callable[[], int] | None]
@@ -284,11 +274,9 @@ class SessionWriter:
         return claims.begin_claim(connection, live.key, live.session.id, self._holder, self.clock.now())
 
     async def take_over(self) -> bool:
-        """Claim the session if its turn is open and has no living holder. Return whether it was claimed.
-
-        The session is read after the claim in the same transaction. So everything that the last holder stored
-        is seen, also a call that it started, and its later writes are refused.
-        """
+        """Claim the session if its turn is open and has no living holder. Return whether it was claimed. The
+        session is read after the claim in the same transaction. So everything that the last holder stored is
+        seen, also a call that it started, and its later writes are refused."""
         live, known = self._live, self._live.messages_by_seq()
 
         def work(connection: apsw.Connection) -> LiveState | None:
@@ -309,10 +297,8 @@ class SessionWriter:
         return fresh is not None and fresh.open_turn is not None
 
     def renew(self, connection: apsw.Connection) -> None:
-        """Renew the claim now and then, for processes that can't see whether this one lives.
-
-        In a team, check each time that the claim was not lost. Raises StoreBusy if it was.
-        """
+        """Renew the claim now and then, for processes that can't see whether this one lives. In a team, check
+        each time that the claim was not lost. Raises StoreBusy if it was."""
         if self.db.is_team or self.clock.monotonic_s() > self._renew_after_s:
             claims.renew(connection, self._live.key, self._holder, self.clock.now())
             self._renew_after_s = self.clock.monotonic_s() + claims.LEASE_S / 4
@@ -342,10 +328,8 @@ class SessionWriter:
         return self.commit(work, apply)
 
     def start_call(self, call: CallStart, apply: Callable[[None], object]) -> Coroutine[Any, Any, None]:
-        """Commit that a call is about to run.
-
-        Raises StoreBusy if another process holds the session or has started the call. Then it must not run.
-        """
+        """Commit that a call is about to run. Raises StoreBusy if another process holds the session or has
+        started the call. Then it must not run."""
         row = self.db.call_start(self._live.key, self._holder, call)
         return self.commit((row,), apply) if self.db.is_team else self.append(apply, row)
 
@@ -395,10 +379,8 @@ def load(
 
 
 def _select_history(connection: apsw.Connection, live: LiveState) -> Callable[[], list[int]]:
-    """Query the turns of rewinds without a report, and return the function that reads them.
-
-    In a team the next command's folder is queried with them, which saves a round trip later.
-    """
+    """Query the turns of rewinds without a report, and return the function that reads them. In a team the
+    next command's folder is queried with them, which saves a round trip later."""
     from whet.store import facts, rewinds  # noqa: PLC0415 - a session without messages needs neither
 
     read_rewound = rewinds.select_unreported_turns(connection, live.key)

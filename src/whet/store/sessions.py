@@ -28,11 +28,8 @@ SessionKind: TypeAlias = Literal["chat", "child", "review"]
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session with its sums. Times are ISO, and `ended` is empty while it is open.
-
-    `model` is the one that was configured when the session began or, with `model_chosen`, the one chosen for
-    it.
-    """
+    """A session with its sums. Times are ISO, and `ended` is empty while it is open. `model` is the one that
+    was configured when the session began or, with `model_chosen`, the one chosen for it."""
 
     id: str
     conversation_id: str
@@ -57,13 +54,10 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """The fields of a new session.
-
-    An empty `conversation_id` becomes the parent's, or the session's own id. `profile` is the person whose
-    memory it reads and writes, empty for the owner. `prime_json` are messages that precede the first one in
-    every request (`whet.warm`). A child has its parent's profile, and is private if the parent is. A review
-    has its parent's prime, because it sends the same prefix.
-    """
+    """The fields of a new session. An empty `conversation_id` becomes the parent's, or the session's own id.
+    `profile` is the person whose memory it reads and writes, empty for the owner. `prime_json` are messages
+    that precede the first one in every request (`whet.warm`). A child has its parent's profile, and is
+    private if the parent is. A review has its parent's prime, because it sends the same prefix."""
 
     id: str
     conversation_id: str = ""
@@ -190,12 +184,9 @@ def select_columns(connection: apsw.Connection, columns: str, session_id: str) -
 
 class SessionFilter(TypedDict, total=False):
     """The sessions to list. Missing or empty fields do not restrict them, but `kinds` is ("chat",) unless
-    set.
-
-    `query` holds parts of the title or beginnings of the id. Archived sessions are listed only with a `query`
-    or with `archived`, which lists no others. `token` restricts the list to sessions that an API client of
-    this name began.
-    """
+    set. `query` holds parts of the title or beginnings of the id. Archived sessions are listed only with a
+    `query` or with `archived`, which lists no others. `token` restricts the list to sessions that an API
+    client of this name began."""
 
     kinds: Sequence[SessionKind]
     source: str
@@ -214,10 +205,8 @@ def list_sessions(
     offset: int = 0,
     **filters: Unpack[SessionFilter],
 ) -> list[SessionRow]:
-    """Return sessions, the last active first, with the usage of their helpers included.
-
-    `before` is a `last_active` time to continue from.
-    """
+    """Return sessions, the last active first, with the usage of their helpers included. `before` is a
+    `last_active` time to continue from."""
     listed = _list_rows(connection, limit, before, offset, filters)
     usages = helper_usages(connection, [row.id for row in listed])
     return [
@@ -283,10 +272,8 @@ def find_latest(connection: apsw.Connection, *, source: str = "", workspace: str
 
 
 def resolve_id(connection: apsw.Connection, name: str) -> str:
-    """Return the id of the session with this id, beginning of an id, or title.
-
-    Raises NotFound, which names the candidates if there are several.
-    """
+    """Return the id of the session with this id, beginning of an id, or title. Raises NotFound, which names
+    the candidates if there are several."""
     name = name.strip()
     exact = connection.execute("SELECT id FROM sessions WHERE id = ?", (name,)).fetchone()
     if exact is not None or not name:
@@ -308,10 +295,8 @@ def resolve_id(connection: apsw.Connection, name: str) -> str:
 
 
 def make_title(text: str) -> str:
-    """Create a session's title from its first message: the first line, masked, at most 60 characters.
-
-    Whole `<name>…</name>` blocks before the person's words, which coding clients add, are skipped.
-    """
+    """Create a session's title from its first message: the first line, masked, at most 60 characters. Whole
+    `<name>…</name>` blocks before the person's words, which coding clients add, are skipped."""
     words = text.replace("<pasted>", "").replace("</pasted>", "")
     stripped = _BLOCKS.sub("", words, count=1) if "</" in words else words
     lines = (stripped if stripped.strip() else words).strip().splitlines()
@@ -330,9 +315,7 @@ def choose_model(
     connection: apsw.Connection, session_id: str, provider: str, model: str, *, chosen: bool
 ) -> None:
     """Store the model that answers a session from now on. Without `chosen`, the model is the configured one.
-
-    Raises NotFound.
-    """
+    Raises NotFound."""
     connection.execute(
         "UPDATE sessions SET provider = ?, model = ?, model_chosen = ? WHERE id = ?",
         (provider, model, int(chosen), session_id),
@@ -341,10 +324,8 @@ def choose_model(
 
 
 def set_archive_time(connection: apsw.Connection, session_id: str, at: str) -> None:
-    """Archive a session at the time `at`, or restore it if `at` is empty. Raises NotFound.
-
-    Lists leave archived sessions out, and search finds them.
-    """
+    """Archive a session at the time `at`, or restore it if `at` is empty. Raises NotFound. Lists leave
+    archived sessions out, and search finds them."""
     connection.execute("UPDATE sessions SET archived = ? WHERE id = ?", (at, session_id))
     _require_change(connection, session_id)
 
