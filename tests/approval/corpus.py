@@ -162,6 +162,11 @@ awk -F : '{print $1}' f
 awk -v x=1 -F, '{print $1}' f
 git symbolic-ref HEAD
 git -C sub log
+ls ${z:-src}
+cat "$x"y
+cat $(git rev-parse --show-toplevel)/README.md
+echo ${x:-$(date)}
+head -3 ${1:-README.md}
 """
 
 NORMAL = r"""
@@ -425,6 +430,9 @@ awk -F : '{print ENVIRON[1]}' f
 awk -f script f
 git symbolic-ref HEAD refs/heads/x
 git log --ext-diff
+cat $(printf .%s env)
+cat $(echo .e)nv
+cat $(echo -n .e; echo nv)
 """
 
 DANGEROUS = r"""
@@ -963,6 +971,15 @@ podman cp box:/x /home/u/x
 nobody-knows-this --to=/home/u/.bashrc
 ed -s README.md
 printf '!id\n' | ed
+cat ${z:-.en}v
+cat .${z:-env}
+cat "${z:=.e}nv"
+cat .en$z"v"
+cat ".e"${z}"nv"
+cat < ${z:-.e}nv
+cat ${PWD/*/.env}
+find d ${z:--delete}
+find d -del${z:-ete}
 """
 
 FORBIDDEN = r"""

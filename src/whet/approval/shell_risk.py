@@ -44,7 +44,7 @@ from whet.shell.fetches import VERBS
 from whet.shell.parse import parse
 from whet.shell.programs import ProgramWords, program
 from whet.shell.state import Folders, Invocation, ShellScript
-from whet.shell.words import Word, literal, name_of
+from whet.shell.words import Word, fill_word, literal, name_of
 from whet.shell.wrappers import WrappedCommand, join_words, unwrap
 
 _MAX_LENGTH = 100_000
@@ -202,6 +202,9 @@ class _Judge:
             for first_words in programs:
                 self.judge_words([*first_words, *words[1:]], invocation, nesting + 1)
             return
+        filled = [part for word in words for part in fill_word(word)]
+        if filled != list(words):
+            self.judge_guesses(WrappedCommand(maybe=[filled]), invocation, nesting)
         inside = unwrap(words)
         findings = list(self.collect_findings(words, invocation, inside))
         if inside is not None:
