@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import each
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 
@@ -94,3 +95,20 @@ def test_no_command_that_bash_runs_is_taken_for_text(text: str, tmp_path: Path) 
 @pytest.mark.parametrize("text", QUOTED)
 def test_text_that_bash_does_not_run_is_no_command(text: str, tmp_path: Path) -> None:
     assert (_judge(text), _runs(text, tmp_path)) == ("safe", False)
+
+
+# A program, and the input that it runs.
+FED = [
+    ("awk -f -", 'BEGIN{system("rm -rf d")}'),
+    ("awk --file=/dev/stdin f", 'BEGIN{system("rm -rf d")}'),
+    ("sed -f - f", "1e rm -rf d"),
+    ("vim f", ":!rm -rf d"),
+    ("less f", "!rm -rf d"),
+    ("make -f -", "x:\n\trm -rf d"),
+]
+
+
+@each("command, stdin", FED)
+def test_a_program_that_runs_its_input_needs_a_question(command: str, stdin: str) -> None:
+    scope = RiskScope("/code/proj", "/home/u", "/home/u/.whet")
+    assert analyse(command, "/code/proj", scope, stdin).level == "dangerous"

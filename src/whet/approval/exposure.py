@@ -17,8 +17,8 @@ from whet.approval.paths import absolute_path, within
 from whet.approval.risk import CommandSetting, Finding, RiskScope, Shown
 from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
 from whet.late import late_pattern
-from whet.shell.options import operands
-from whet.shell.programs import git_verb, program
+from whet.shell.options import has_option, operands
+from whet.shell.programs import git_verb, program, read_programs
 from whet.shell.sed import parse_sed_call
 from whet.shell.state import Invocation, ShellScript
 from whet.shell.words import Word, fill_own_texts, fill_variables, literal, name_of, unknown
@@ -185,11 +185,23 @@ def _is_joined(word: Word) -> bool:
 def _makes_text(source: Invocation) -> bool:
     """Return whether a command's output may be a file name that the text doesn't contain."""
     name = os.path.basename(source.words[0].text) if source.words else ""
-    facts = program(_stem(name))
+    facts = program(name) if name in read_programs() else program(_stem(name))
+    if name in _LISTS and not source.piped_from:
+        return _lists_hidden_files(source)
     if name in _PRINTS:
         marks = "\\%" if name == "printf" else "\\"
         return any(mark in word.text for word in source.words[1:] for mark in marks)
     return "makes-text" in facts.kinds or facts.code is not None or "shell" in facts.kinds
+
+
+_LISTS = ("ls", "find", "gfind")
+
+
+def _lists_hidden_files(source: Invocation) -> bool:
+    """Return whether ls or find may print names of files that begin with a dot, such as `.env`."""
+    if name_of(source.words[0]) == "ls":
+        return has_option(source.words[1:], "aAf", "all", "almost-all")
+    return not any(re.match(r"-i?(name|path|wholename|regex)", word.text) for word in source.words[1:])
 
 
 _PATTERN_OPTIONS = ("regexp", "file", "expression", "from-file")

@@ -274,6 +274,8 @@ class _Judge:
         if "shell" in kinds and inside is not None and inside.fed:
             self.judge_shell_input(invocation)
         yield from self.judge_interpreter(name, arguments, invocation)
+        if "keys" in kinds and (invocation.stdin is not None):
+            yield "dangerous", f"{name}: the keys that it is given can run programs"
         text = " ".join((name, *(w.text for w in arguments[:3])))
         if "network" in kinds or VERBS.match(text):
             self.exposure.network = True
