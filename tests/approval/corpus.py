@@ -175,7 +175,6 @@ gzip -dc ../a.gz
 gzip -c a
 zcat ../a.gz
 bat ../README.md
-base64 ../a
 yq .a ../x.yml
 ack foo ../src
 diff a ../b
@@ -187,6 +186,40 @@ find . -name '*.py' | xargs grep -n x
 ls | xargs cat
 git ls-files | xargs wc -l
 sort -u f
+git clean -n
+find . -name '*.py' -exec grep -l foo {} +
+man ls
+docker logs web
+man rm
+[ -f a ]
+[[ -f a ]]
+[ "$x" = 1 ]
+i=1
+echo $((1+1))
+find . -name a -exec wc -l {} +
+find . -name a -exec grep x {} \;
+node -v
+tar tf x.tar
+go env GOPATH
+clear
+tput cols
+git help
+shuf -n1 a
+ss -tlnp
+lsof -i
+top -b -n1
+docker logs x
+uuidgen
+objdump -d a
+bc <<< 1+1
+ls | while read f; do wc -l "$f"; done
+cat a | xxd | head
+crontab -l
+python3 --version
+cargo -V
+java -version
+go version
+rustc --version
 """
 
 NORMAL = r"""
@@ -236,7 +269,6 @@ git revert HEAD
 git reset HEAD~1
 git restore --staged a.py
 git config user.name "A B"
-git clean -n
 git bisect start
 python script.py
 python script.py --delete-all
@@ -343,7 +375,6 @@ sh ./configure --prefix=$PWD/out
 ./run.sh --all
 bash -c 'make && make test'
 xargs -I{} python convert.py {} < list.txt
-find . -name '*.py' -exec grep -l foo {} +
 find src -name '*.py' -exec black {} \;
 timeout 60 pytest -q
 time make
@@ -380,11 +411,9 @@ for i in 1 2 3; do make test; done
 function build { make; }; build
 rsync -a src/ build/
 less +F log
-man ls
 awk '{print > "out.txt"}' f
 sort -o sorted.txt names.txt
 uniq in.txt out.txt
-docker logs web
 history | grep foo; make
 python app.py --name "O'Brien" --note 'a; rm -rf /'
 git log --format='%h %s' > log.txt
@@ -488,7 +517,6 @@ ninja -C build
 flutter clean
 sbt clean test
 mytool run -- x
-man rm
 open x
 nix develop
 mise install
@@ -504,10 +532,28 @@ sqlite3 my.db .tables
 sqlite3 my.db '.schema x'
 sqlite3 my.db '.mode csv' 'select * from x'
 python3 -c "import sqlite3; print(sqlite3.connect('a').execute('select 1').fetchall())"
-swift build --release
 vim x
 make -f Makefile.dev test
 awk -f x.awk f
+base64 ../a
+X=1; echo $X
+for i in 1 2; do echo $((i*2)); done
+echo $((x+1))
+find . -exec cat {} +
+gh pr view
+x='a[$(id)]'; echo $((x))
+find . -name '*.py' -exec sh -c x {} \;
+find . -name a -exec cat {} + -fprint x
+find . -name a -execdir cat {} +
+find . -name a -exec sed -i s/a/b/ {} +
+find . -name a -exec ./x {} +
+git clean -nf
+git help log
+PATH=x
+x[$(id)]=1
+ss -K x
+node -v x
+top
 """
 
 DANGEROUS = r"""
@@ -1157,6 +1203,17 @@ env 'BASH_FUNC_ls%%=() { rm -rf d2; }' bash -c ls
 tar cf x.tar --remove-files d5
 sort --compress-program=./s.sh f
 sqlite3 my.db < schema.sql
+find . -name a -exec rm {} +
+find . -name a -exec cat {} + -delete
+find . -name .env -exec cat {} +
+git clean -fd
+go env -w X=1
+LD_PRELOAD=x
+[ -v 'a[$(id)]' ]
+[[ 'a[$(id)]' -eq 0 ]]
+man -P x ls
+objdump -d .env
+docker rm x
 """
 
 FORBIDDEN = r"""

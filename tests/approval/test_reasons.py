@@ -113,7 +113,7 @@ from tests.support import each
         (
             "uv run --frozen x rm -rf y",
             "dangerous",
-            ("deletes folders with all that is in them", "x rm: may change what nobody can bring back"),
+            ("x rm: may change what nobody can bring back", "deletes folders with all that is in them"),
         ),
         (
             "eval eval eval eval eval eval eval ls",

@@ -206,7 +206,7 @@ def _by_reason(piece: Piece, text: str) -> str:
     words = text.split()
     if any(matches(pattern, line) for pattern in _read_table()["asked"] for line in _without_options(words)):
         return ""
-    parts = (part for verb in find_verbs(words[1:]) for part in re.split("[:=]", verb.lower().lstrip("-")))
+    parts = (part for verb in find_verbs(words[1:]) for part in re.split("[:=-]", verb.lower().lstrip("-")))
     verbs = (read_verbs().get(part, "") for part in parts)
     unknown = "" if piece.program else "delete_data"  # the statements of a client somewhere in the command
     return _riskiest(words[0].rpartition("/")[2]) or next(filter(None, verbs), unknown)

@@ -92,6 +92,7 @@ class _Judge:
         self.exposure: Exposure = Exposure(scope)
         self.needs: Needs = Needs(scope)
         self.everyday = True
+        self.decides = False  # it tests or assigns something, which is no command
         self.values: VariableValues = {}
 
     def add_finding(self, level: Level, reason: str) -> None:
@@ -105,8 +106,8 @@ class _Judge:
         pieces = [*self.pieces, *(Piece(command, "", level, (reason,)) for level, reason in self.wholes)]
         level = worst(piece.level for piece in pieces)
         if level == "safe" and not (self.everyday and pieces):
-            level = "normal"
-            pieces.append(Piece(command, "", "normal"))
+            level = "safe" if self.everyday and self.decides else "normal"
+            pieces.append(Piece(command, "", level))
         ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
         all_reasons = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
         reasons = tuple(map(_cut, all_reasons))[:_MAX_REASONS]
@@ -126,6 +127,7 @@ class _Judge:
             return
         script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
+        self.decides = self.decides or script.tests or bool(script.assignments)
         outer, self.values = self.values, {} if _sets_defaults(text) else list_values(script)
         for doubt in script.doubts:
             self.add_finding(*_cant_tell(doubt))
