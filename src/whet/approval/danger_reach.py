@@ -153,7 +153,7 @@ def read_verbs() -> Mapping[str, str]:
 
 
 _MAX_VERB_WORDS = 5
-_OPTION_VERB = late_pattern(r"--?([\w-]{4,})(?:=(.*))?", re.DOTALL)
+_OPTION_VERB = late_pattern(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
 
 
 _BUILD_KINDS = frozenset(("release",))  # `--release` is no verb
@@ -169,8 +169,9 @@ def find_verbs(texts: Sequence[str]) -> Iterator[str]:
     for text in operand_texts:
         yield from (text for part in text.lower().split(":") if part in verbs or _is_deleting(part))
     for match in filter(None, map(_OPTION_VERB.fullmatch, texts)):
-        parts = {(match[1] or "").lower(), (match[2] or "").lower()} - _BUILD_KINDS
-        yield from (match[0] for part in parts if part in verbs)
+        name, value = match[1].lower(), (match[2] or "").lower()
+        is_verb = name in verbs and len(name) > 3 and name not in _BUILD_KINDS  # `--rm` removes when it ends
+        yield from [match[0]] if is_verb or value in verbs else []
 
 
 def _is_deleting(text: str) -> bool:
