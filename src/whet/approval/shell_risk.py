@@ -31,6 +31,7 @@ from whet.approval.risk import (
     RiskScope,
     ShellRisk,
     UnknownProgram,
+    list_reasons,
     rank,
     worst,
 )
@@ -44,12 +45,11 @@ from whet.shell.fetches import VERBS
 from whet.shell.parse import parse
 from whet.shell.programs import ProgramWords, program
 from whet.shell.state import Folders, Invocation, ShellScript
-from whet.shell.words import Word, fill_word, literal, name_of
+from whet.shell.words import Word, fill_words, literal, name_of
 from whet.shell.wrappers import WrappedCommand, join_words, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
-_MAX_REASONS = 12
 HIDDEN = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
 )
@@ -108,12 +108,9 @@ class _Judge:
         if level == "safe" and not (self.everyday and pieces):
             level = "safe" if self.everyday and self.decides else "normal"
             pieces.append(Piece(command, "", level))
-        ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
-        all_reasons = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
-        reasons = tuple(map(_cut, all_reasons))[:_MAX_REASONS]
         return ShellRisk(
             level,
-            reasons,
+            list_reasons(pieces),
             tuple(pieces),
             self.exposure.network,
             frozenset(self.exposure.downloads - self.scope.downloads),
@@ -204,9 +201,7 @@ class _Judge:
             for first_words in programs:
                 self.judge_words([*first_words, *words[1:]], invocation, nesting + 1)
             return
-        filled = [part for word in words for part in fill_word(word)]
-        if filled != list(words):
-            self.judge_guesses(WrappedCommand(maybe=[filled]), invocation, nesting)
+        self.judge_guesses(WrappedCommand(maybe=fill_words(words)), invocation, nesting)
         inside = unwrap(words)
         findings = list(self.collect_findings(words, invocation, inside))
         if inside is not None:
@@ -272,12 +267,10 @@ class _Judge:
             yield from self.exposure.judge_download(name, words, setting)
         yield from judge_unknown(words)
         yield from (*_judge_location(words, self.scope), *self.exposure.judge_addresses(name, arguments))
-        yield from _judge_names(name, arguments)
+        yield from _judge_names(name, arguments, invocation.stdin)
         if "shell" in kinds and inside is not None and inside.fed:
             self.judge_shell_input(invocation)
         yield from self.judge_interpreter(name, arguments, invocation)
-        if "keys" in kinds and (invocation.stdin is not None):
-            yield "dangerous", f"{name}: the keys that it is given can run programs"
         text = " ".join((name, *(w.text for w in arguments[:3])))
         if "network" in kinds or VERBS.match(text):
             self.exposure.network = True
@@ -364,10 +357,6 @@ def _judge_location(words: Sequence[Word], scope: RiskScope) -> Iterator[Finding
         yield "normal", f"PATH leads to a file of the workspace: {path}"
 
 
-def _cut(reason: str) -> str:
-    return reason if len(reason) < 200 else type(reason)(reason[:197] + "...")
-
-
 def normalise_command(words: Sequence[Word], *, is_exact: bool = False) -> str:
     """Return a command in the form that rules match: without unnecessary quotes and standard folders.
 
@@ -380,9 +369,11 @@ def normalise_command(words: Sequence[Word], *, is_exact: bool = False) -> str:
     return " ".join((literal(program).normal_form, *operands))
 
 
-def _judge_names(name: str, arguments: Sequence[Word]) -> Iterator[Finding]:
-    """Judge the names of variables and commands that a builtin is given."""
+def _judge_names(name: str, arguments: Sequence[Word], stdin: Word | None) -> Iterator[Finding]:
+    """Judge the names of variables and commands that a builtin is given, and keys for an editor or pager."""
     kinds = program(name).kinds
+    if "keys" in kinds and stdin is not None:
+        yield "dangerous", f"{name}: the keys that it is given can run programs"
     sets = "subscripts" in kinds and (name != "printf" or any(w.text.startswith("-v") for w in arguments))
     if sets and any(_SUBSCRIPT.search(word.text) for word in arguments):
         yield "dangerous", "bash runs what stands in a subscript"

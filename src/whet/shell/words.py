@@ -116,7 +116,13 @@ def fill_own_texts(text: str) -> str:
     return text
 
 
-def fill_word(word: Word) -> list[Word]:
+def fill_words(words: Sequence[Word]) -> list[list[Word]]:
+    """Return a command with its expansions' own texts in their place; nothing if it has none."""
+    filled = [part for word in words for part in _fill_word(word)]
+    return [filled] if filled and filled != list(words) else []
+
+
+def _fill_word(word: Word) -> list[Word]:
     """Return the words that a word becomes if its expansions bring their own texts."""
     text = fill_own_texts(word.text) if word.dynamic and "${" in word.text else word.text
     if text == word.text:
