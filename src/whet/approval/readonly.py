@@ -87,16 +87,24 @@ def _awk_only_reads(words: Sequence[Word]) -> bool:
     return not re.search(r"system|getline|@|\||ENVIRON|ARG[CV]|print.*>", words[at].text, re.DOTALL)
 
 
-_RUNS_COMMAND = late_pattern(r" -exec( (?! -)[^ ]+)+? [;+](?= |$)")
+_MAX_WORDS = 1_000
 _HIDES_NOTHING = late_pattern(r".* -i?(?:name|path|wholename|regex) [^ ]+.*")
 
 
 def _find_only_reads(words: Sequence[Word]) -> bool:
     """Return whether find only lists files, or hands those that it has names for to a program that only
     reads. Without names, a file such as `.env` may be among them."""
-    line = in_line(words)
-    rest = _RUNS_COMMAND.sub("", line)
-    if rest != line:
+    own_words: list[Word] = []
+    is_inside = False
+    for word in words:
+        is_inside = is_inside or word.text == "-exec"
+        if not is_inside:
+            own_words.append(word)
+        is_inside = is_inside and word.text not in (";", "+")
+    rest = in_line(own_words)
+    if is_inside or len(words) > _MAX_WORDS:
+        return False
+    if len(own_words) < len(words):
         inside = unwrap([literal("find"), *words])
         if inside is None or inside.doubts or not all(map(only_reads, inside.commands)):
             return False

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from itertools import islice
 
 from tree_sitter import Language, Node, Parser
 
@@ -37,7 +38,7 @@ _ONE_LINE = frozenset(
 )
 # A lone `-` before `<<` belongs to no node of the tree.
 # The beginning of a substitution in text that the grammar left as it is.
-_SUBSTITUTION = late_pattern(r"(?P<backslashes>\\*)(?P<start>`|[$<>]\()")
+_SUBSTITUTION = late_pattern(r"`|[$<>]\(")
 _BLANKS = late_pattern(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
 _RUNS_SUBSCRIPTS = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
@@ -73,7 +74,8 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         state.doubt("the shell syntax can't be read")
     if "\\\n" in text:
         _check_joined_lines(state, root, text)
-    if any(_hides_command(root, match) for match in _SUBSTITUTION.finditer(text)):
+    starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1))
+    if len(starts) > _MAX_COMMANDS or any(_hides_command(root, text, match.start()) for match in starts):
         state.doubt("a command stands where the shell syntax can't be read")
     _Walker(state).walk(root, 0)
     return state.script
@@ -87,19 +89,22 @@ def _check_joined_lines(state: ShellState, root: Node, text: str) -> None:
         state.doubt("a line holds nothing but a backslash")
 
 
-def _hides_command(root: Node, match: re.Match[str]) -> bool:
+def _hides_command(root: Node, text: str, at: int) -> bool:
     """Return whether bash runs a command that the grammar takes for text: ``${x:-`rm y`}``, a default or a
     pattern in braces. Here-documents are read elsewhere."""
-    node = root.descendant_for_byte_range(match.start("start"), match.end())
+    node = root.descendant_for_byte_range(at, at + (1 if text[at] == "`" else 2))
     if node is None:
         return True
     if not node.is_named or node.type in _READ_ELSEWHERE:
         return False
     if node.type in ("raw_string", "ansi_c_string"):
         return _is_in_braces(node)
-    is_file_name = match["start"][0] in "<>"  # of a substitution, which double quotes quote
+    is_file_name = text[at] in "<>"  # of a substitution, which double quotes quote
     is_quoted = node.type in ("string", "string_content") and is_file_name
-    return not is_quoted and len(match["backslashes"]) % 2 == 0
+    before = at
+    while before and text[before - 1] == "\\":
+        before -= 1
+    return not is_quoted and (at - before) % 2 == 0
 
 
 def _is_in_braces(node: Node) -> bool:
