@@ -162,6 +162,64 @@ awk -F : '{print $1}' f
 awk -v x=1 -F, '{print $1}' f
 git symbolic-ref HEAD
 git -C sub log
+ls ${z:-src}
+cat "$x"y
+cat $(git rev-parse --show-toplevel)/README.md
+echo ${x:-$(date)}
+head -3 ${1:-README.md}
+tar tf ../x.tar
+tar -tvf x.tar
+unzip -l x.zip
+7z l ../x.7z
+gzip -dc ../a.gz
+gzip -c a
+zcat ../a.gz
+bat ../README.md
+yq .a ../x.yml
+ack foo ../src
+diff a ../b
+tar --list -f x.tar
+less ../x
+journalctl -n 5
+find . -name '*.py' | xargs wc -l
+find . -name '*.py' | xargs grep -n x
+ls | xargs cat
+git ls-files | xargs wc -l
+sort -u f
+git clean -n
+find . -name '*.py' -exec grep -l foo {} +
+man ls
+docker logs web
+man rm
+[ -f a ]
+[[ -f a ]]
+[ "$x" = 1 ]
+i=1
+echo $((1+1))
+find . -name a -exec wc -l {} +
+find . -name a -exec grep x {} \;
+node -v
+tar tf x.tar
+go env GOPATH
+clear
+tput cols
+git help
+shuf -n1 a
+ss -tlnp
+lsof -i
+top -b -n1
+docker logs x
+uuidgen
+objdump -d a
+bc <<< 1+1
+ls | while read f; do wc -l "$f"; done
+cat a | xxd | head
+crontab -l
+python3 --version
+cargo -V
+java -version
+go version
+rustc --version
 """
 
 NORMAL = r"""
@@ -211,7 +269,6 @@ git revert HEAD
 git reset HEAD~1
 git restore --staged a.py
 git config user.name "A B"
-git clean -n
 git bisect start
 python script.py
 python script.py --delete-all
@@ -318,7 +375,6 @@ sh ./configure --prefix=$PWD/out
 ./run.sh --all
 bash -c 'make && make test'
 xargs -I{} python convert.py {} < list.txt
-find . -name '*.py' -exec grep -l foo {} +
 find src -name '*.py' -exec black {} \;
 timeout 60 pytest -q
 time make
@@ -355,11 +411,9 @@ for i in 1 2 3; do make test; done
 function build { make; }; build
 rsync -a src/ build/
 less +F log
-man ls
 awk '{print > "out.txt"}' f
 sort -o sorted.txt names.txt
 uniq in.txt out.txt
-docker logs web
 history | grep foo; make
 python app.py --name "O'Brien" --note 'a; rm -rf /'
 git log --format='%h %s' > log.txt
@@ -425,6 +479,81 @@ awk -F : '{print ENVIRON[1]}' f
 awk -f script f
 git symbolic-ref HEAD refs/heads/x
 git log --ext-diff
+cat $(printf .%s env)
+cat $(echo .e)nv
+cat $(echo -n .e; echo nv)
+tar cf - ~/.bashrc
+tar cf x.tar ../a
+tar czf dist.tgz src
+tar xzf ../x.tgz
+unzip x.zip
+zip -r out.zip src
+xz -k a
+tar xf x.tar -C build
+poetry add requests
+uv add httpx
+uv pip install -e .
+tar -xf x.tar
+cat f | gzip > x.gz
+tar cz src | wc -c
+ip addr
+ip link show
+ip -4 addr show
+git checkout -b x origin/main
+git checkout -t origin/x
+git rm --cached a
+git rm a
+go run ./cmd/x delete
+go run main.go delete
+deno run -A main.ts
+composer remove x
+coverage erase
+./gradlew build
+./gradlew publishToMavenLocal
+svn up
+jj log
+dbt run
+ninja -C build
+flutter clean
+sbt clean test
+mytool run -- x
+open x
+nix develop
+mise install
+direnv allow
+hyperfine 'ls' -- 'sleep 1'
+swift build --release
+maturin build --release
+terraform plan -- x
+ls -A | xargs cat
+find . -newer f -type f | xargs grep -h .
+acme --release x
+sqlite3 my.db .tables
+sqlite3 my.db '.schema x'
+sqlite3 my.db '.mode csv' 'select * from x'
+python3 -c "import sqlite3; print(sqlite3.connect('a').execute('select 1').fetchall())"
+vim x
+make -f Makefile.dev test
+awk -f x.awk f
+base64 ../a
+X=1; echo $X
+for i in 1 2; do echo $((i*2)); done
+echo $((x+1))
+find . -exec cat {} +
+gh pr view
+x='a[$(id)]'; echo $((x))
+find . -name '*.py' -exec sh -c x {} \;
+find . -name a -exec cat {} + -fprint x
+find . -name a -execdir cat {} +
+find . -name a -exec sed -i s/a/b/ {} +
+find . -name a -exec ./x {} +
+git clean -nf
+git help log
+PATH=x
+x[$(id)]=1
+ss -K x
+node -v x
+top
 """
 
 DANGEROUS = r"""
@@ -963,6 +1092,128 @@ podman cp box:/x /home/u/x
 nobody-knows-this --to=/home/u/.bashrc
 ed -s README.md
 printf '!id\n' | ed
+cat ${z:-.en}v
+cat .${z:-env}
+cat "${z:=.e}nv"
+cat .en$z"v"
+cat ".e"${z}"nv"
+cat < ${z:-.e}nv
+cat ${PWD/*/.env}
+find d ${z:--delete}
+find d -del${z:-ete}
+tar cf ~/.bashrc a
+tar cf .git/hooks/pre-commit a
+tar cf .git/config a
+zip .git/x.zip a
+tar czf ../x.tgz .
+tar --create --file=../v.tar a
+tar rf ../z.tar a
+tar cvzf ~/b.tgz src
+zip -r ../x.zip .
+zip -d ../x.zip a
+tar czf /opt/x.tgz a
+zip ~/.ssh/authorized_keys a
+zip .vscode/tasks.zip a
+7z a ../x.7z a
+uv venv ../v
+uv init ../p
+poetry new ../p
+uv pip install --target ../t x
+tar -C src -czf ../k.tgz .
+tar c -f ../x a
+tar -cf../x a
+tar cbf 20 ../x a
+tar --append -f ../z.tar b
+tar --delete -f ../z.tar a
+tar --remove-files -cf r.tar src
+zip -m x.zip a
+bzip2 ../a
+gzip ../a
+cd .. && tar cf x.tar p
+tar cf .envrc a
+zip x.zip a -O ../y.zip
+7z x a.7z -o../d
+sort a -o ../b
+yq -i .a=1 ../x.yml
+vim ../x
+uv build -o ../d
+uv export -o ../r.txt
+acmectl app delete x
+jj git push
+yarn dlx surge .
+yc compute instance delete
+rake release
+./gradlew publish
+./mvnw deploy
+mvn clean deploy
+deno publish
+npx semantic-release
+cap production deploy
+svn commit -m x
+kaggle datasets create
+tailscale funnel 80
+jj abandon
+drush sql-drop
+nvme format x
+badblocks -w x
+e2fsck -y x
+debugfs -w x
+ip link set eth0 down
+journalctl --vacuum-time=1s
+dbt seed --full-refresh
+setfacl -b a
+conda upload x
+velero backup delete x
+stripe customers delete x
+influx bucket delete -n x
+sometool env prod remove
+sometool --delete x
+sometool --action=delete
+twilio phone-numbers:remove x
+op delete prod
+bw delete prod
+pass rm -rf x
+s3cmd del --recursive
+restic forget --prune
+wp db reset --yes
+pod trunk push
+eas submit
+fastlane release
+acme nuke
+acme purge-all
+acme evict x
+acme ship
+touch delete; sometool delete prod
+deno run -A npm:wrangler delete
+go run example.com/acme@latest destroy prod
+doppler run -- terraform destroy
+aws-vault exec prod -- terraform destroy
+direnv exec . terraform destroy
+bundle exec fastlane release
+nix run nixpkgs#awscli2 -- s3 rb
+git read-tree --reset -u HEAD
+git checkout-index -f -a
+git checkout HEAD a
+git rm -rf src
+deno deploy
+sqlite3 my.db '.restore other.db'
+sqlite3 my.db '.open --new my.db'
+python3 -c "import sqlite3; c=sqlite3.connect('a'); c.execute('drop table x')"
+env 'BASH_FUNC_ls%%=() { rm -rf d2; }' bash -c ls
+tar cf x.tar --remove-files d5
+sort --compress-program=./s.sh f
+sqlite3 my.db < schema.sql
+find . -name a -exec rm {} +
+find . -name a -exec cat {} + -delete
+find . -name .env -exec cat {} +
+git clean -fd
+go env -w X=1
+LD_PRELOAD=x
+[ -v 'a[$(id)]' ]
+[[ 'a[$(id)]' -eq 0 ]]
+man -P x ls
+objdump -d .env
+docker rm x
 """
 
 FORBIDDEN = r"""

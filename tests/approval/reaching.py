@@ -177,7 +177,7 @@ jest deploy
 playwright test delete
 tox -e publish
 mytool deploy/app.yaml
-mytool files delete
+mytool files list
 mytool deployment
 hcloud server list
 supabase db diff

@@ -46,7 +46,7 @@ from tests.support import each
         ),
         ("git reset --hard", "dangerous", ("git reset: throws away uncommitted work",)),
         ("git reset x", "normal", ()),
-        ("git clean -n", "normal", ()),
+        ("git clean -n", "safe", ()),
         ("git clean -fn", "normal", ()),
         ("git clean -f", "dangerous", ("git clean: deletes files that git does not know",)),
         ("git clean --dry-run -f", "normal", ()),

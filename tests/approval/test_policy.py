@@ -18,6 +18,10 @@ def policy(mode: str = "ask", **rules: tuple[str, ...]) -> GatePolicy:
     return GatePolicy(ApprovalSettings(mode=mode, **rules))  # type: ignore[arg-type]
 
 
+def file_piece(path: str) -> ActionView:
+    return action("dangerous", path, path, tool="write_file")
+
+
 def action(level: Level, text: str = "make x", program: str = "make", **more: Any) -> ActionView:
     reasons = ("it is so",) if level in ("dangerous", "forbidden") else ()
     tool = more.pop("tool", "terminal")
@@ -146,3 +150,22 @@ def test_a_yes_may_last_for_the_usual_the_wider_and_the_very_same_text() -> None
     assert scopes_of("t", (one, one), lasting=False) == (GrantScope("t", ("a\\*",), always=False),)
     bare = Piece("x", "x", "normal")
     assert scopes_of("t", (one, bare), lasting=True) == (GrantScope("t", ("a\\*", "x"), always=False),)
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "covers"),
+    [
+        ("docs/*", "docs/.envrc", False),
+        ("docs/*", "docs/.git/hooks/x", False),
+        ("docs/*", "docs/sub/.vscode/tasks.json", False),
+        ("docs/.envrc", "docs/.envrc", True),
+        ("docs/.vscode/*", "docs/.vscode/tasks.json", True),
+        ("docs/.env*", "docs/.env.local", True),
+        ("docs/*", "docs/id_rsa", True),
+    ],
+)
+def test_an_allow_rule_for_a_folder_does_not_mean_the_hidden_files_that_others_run(
+    rule: str, path: str, covers: bool
+) -> None:
+    ruling = policy(allow=(f"write_file({rule})",)).judge(file_piece(path), ())
+    assert (ruling == COVERED) is covers

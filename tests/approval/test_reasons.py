@@ -110,7 +110,11 @@ from tests.support import each
         ),
         ("sudo x=1 ls", "dangerous", ("sudo: takes other rights",)),
         ("uv run --frozen pytest -q", "normal", ()),
-        ("uv run --frozen x rm -rf y", "dangerous", ("deletes folders with all that is in them",)),
+        (
+            "uv run --frozen x rm -rf y",
+            "dangerous",
+            ("x rm: may change what nobody can bring back", "deletes folders with all that is in them"),
+        ),
         (
             "eval eval eval eval eval eval eval ls",
             "dangerous",

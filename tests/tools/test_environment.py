@@ -19,7 +19,15 @@ def test_secrets_of_the_environment_are_withheld() -> None:
         },
         **{
             name: "secret"
-            for name in ("PGPASSWORD", "MYSQL_PWD", "TOKEN", "my_app_secret", "STRIPE_KEY", "GH_PAT")
+            for name in (
+                "PGPASSWORD",
+                "MYSQL_PWD",
+                "TOKEN",
+                "my_app_secret",
+                "STRIPE_KEY",
+                "GH_PAT",
+                "GPG_PW",
+            )
         },
         **{
             name: "secret"

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from whet.approval.addresses import plain_path, url_spellings
+from whet.approval.danger_code import judge_query
 from whet.approval.paths import (
     RUN_BY_OTHERS,
     WRITING,
@@ -31,6 +32,7 @@ from whet.approval.scopes import escape_pattern
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag, Tool
 from whet.internet import canonical_host
+from whet.late import late_pattern
 from whet.log import mask
 from whet.sandbox.policy import Opening
 from whet.visible import WHOLE, visible
@@ -129,6 +131,9 @@ def _terminal(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     )
 
 
+_SHELL_ESCAPE = late_pattern(r"^[^\S\n]*[:\\]*!+", re.MULTILINE)
+
+
 def _process(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     action, name = _text(call, "action"), call.tool.name
     identity = _text(call, "id")
@@ -141,10 +146,16 @@ def _process(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
         )
     text = _text(call, "text")
     risk = analyse(text, scope.workspace, scope, "")
-    level: Level = "normal" if risk.level == "safe" else risk.level
-    piece = Piece(f"write {identity} {text}", "write", level, risk.reasons)
+    # The process may be a shell, a database client, or an editor that runs what follows a `!`.
+    keys = _SHELL_ESCAPE.sub("", text)
+    escaped = analyse(keys, scope.workspace, scope, "") if keys != text else risk
+    query = judge_query(text) or ("safe", "")
+    level = worst(["normal", risk.level, escaped.level, query[0]])
+    reasons = tuple(dict.fromkeys(filter(None, (*risk.reasons, *escaped.reasons, query[1]))))
+    piece = Piece(f"write {identity} {text}", "write", level, reasons)
     subject = visible(f"send to process {identity}: {text}", WHOLE)
-    return ActionView(name, piece.text, subject, (piece,), risk.reasons, typed=risk.commands, typed_text=text)
+    typed = risk.commands if escaped is risk else (*risk.commands, *escaped.commands)
+    return ActionView(name, piece.text, subject, (piece,), reasons, typed=typed, typed_text=text)
 
 
 def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:

@@ -48,7 +48,13 @@ _CODE = late_pattern(
 )
 
 
+# A call that hands a statement to a database.
+_STATEMENT_CALL = late_pattern(r"\bexecut\w*\s*\(|\bexec\s*\(|\.(query|run|raw|prepare)\s*\(", re.IGNORECASE)
+
+
 def judge_code(text: str) -> Finding | None:
     """Judge code on an interpreter's command line: calls that run programs, delete, or connect."""
+    if _STATEMENT_CALL.search(text[:_MAX_QUERY_CHARS]) and (finding := judge_query(text)):
+        return finding
     match = _CODE.search(text)
     return ("dangerous", f"its code uses {match[0].strip('(').strip() or match[0]}") if match else None

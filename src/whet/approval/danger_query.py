@@ -52,7 +52,10 @@ _FLAGS = "AbBCeElnNqrsStwxXz0"
 _SCRIPTED = ProgramWords("mongo mongosh")
 _ORDINARY = late_pattern(
     r"\(*\s*(select|with|from|show|summarize|explain|describe|desc|values|table|pragma|insert|update|create|comment|analyze|vacuum"
-    r"|begin|start|commit|end|rollback|savepoint|release|set|reset|use|delete|fetch|declare|help|exit|quit|go)\b|\\[a-zA-Z?]|\.[a-z]",
+    r"|begin|start|commit|end|rollback|savepoint|release|set|reset|use|delete|fetch|declare|help|exit|quit|go)\b|\\[a-zA-Z?]"
+    r"|\.(?:backup|bail|changes|clone|databases|dbinfo|dump|echo|eqp|excel|exit|explain|fullschema|head(?:ers?)?|help|import|index(?:es)?"
+    r"|indices|limit|mode|nullvalue|once|output|parameter|print|prompt|q(?:uit)?|save|sch(?:ema)?|separator|sha3sum|show|stats|tab(?:les?)?"
+    r"|time(?:out|r)|width)\b",
     re.IGNORECASE,
 )
 # Rows that are printed, or added from the input.

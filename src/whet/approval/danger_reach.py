@@ -12,6 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
+from whet.approval.danger_archives import ARCHIVE_RULES
 from whet.approval.danger_files import FILE_RULES, Rule, judge_disk_wipe, judge_write
 from whet.approval.danger_git import judge_git
 from whet.approval.danger_query import judge_database
@@ -20,7 +23,6 @@ from whet.approval.risk import CommandSetting, Diverted, Finding, Irreversible
 from whet.late import late_pattern
 from whet.shell.options import before_dashes, operands
 from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program, read_table
-from whet.shell.spellings import find_operands
 from whet.shell.words import Word, in_line, literal
 
 
@@ -44,7 +46,7 @@ def judge_program(name: str, words: Sequence[Word], setting: CommandSetting) -> 
     wipes = "wipes-disks" in facts.kinds or name.startswith("mkfs")
     if "database" in facts.kinds and not _asks_version(words):
         yield from judge_database(name, words, setting)
-    rule = _RULES.get(name) or (judge_disk_wipe if wipes else None)
+    rule = _RULES.get(name) or ARCHIVE_RULES.get(name) or (judge_disk_wipe if wipes else None)
     if rule is not None and not _asks_version(words):
         yield from rule(words, setting)
 
@@ -66,11 +68,13 @@ def judge_output_options(name: str, words: Sequence[Word], setting: CommandSetti
 def judge_operands(
     name: str, words: Sequence[Word], setting: CommandSetting, values: VariableValues
 ) -> Iterator[Finding]:
-    """Judge the operands of a program that no table exempts, such as `convert a ~/b`."""
+    """Judge the operands that a program may write, such as `convert a ~/b`: all, unless it is known to read
+    them, or a rule of its own judges their roles."""
     facts = program(name)
     if name == "kill":
         yield from _judge_kill(words, values)
-    if facts.kinds & _LEAVES_FILES or facts.code is not None or name in FILE_RULES:
+    has_rule = facts.output or facts.code is not None or name in FILE_RULES or name in ARCHIVE_RULES
+    if has_rule or facts.kinds & _LEAVES_FILES:
         return
     is_unknown = facts == ProgramFacts() and name not in ("source", ".")
     for word in _without_workdir(words) if name in _CONTAINERS else words:
@@ -108,7 +112,7 @@ def _judge_kill(words: Sequence[Word], values: VariableValues) -> Iterator[Findi
             return
 
 
-_LEAVES_FILES = Kinds("reads shows-files names-only pattern-then-files shell run-verbs subscripts makes-text")
+_LEAVES_FILES = Kinds("reads names-only shell subscripts network")
 _WRITING_OPTIONS = "out|keyout|output|output-document|output-dir|directory-prefix|target-directory|directory"
 
 
@@ -148,15 +152,44 @@ def read_verbs() -> Mapping[str, str]:
     return {verb: action for action, verbs in table.items() for verb in verbs}
 
 
+_MAX_VERB_WORDS = 5
+_OPTION_VERB = late_pattern(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
+
+
+_BUILD_KINDS = frozenset(("release",))  # `--release` is no verb
+_SAYS_NO_VERBS = Kinds("brings outside")
+
+
+def find_verbs(texts: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command (program left out) that may be the verb of a program that no table lists,
+    and whose verbs `read_verbs` names: one of the first operands (`tool noun verb`, `noun:verb`), or an
+    option or its value (`--delete`, `--action=delete`)."""
+    verbs = read_verbs()
+    operand_texts = [text for text in texts if not text.startswith("-")][:_MAX_VERB_WORDS]
+    for text in operand_texts:
+        yield from (text for part in text.lower().split(":") if part in verbs or _is_deleting(part))
+    for match in filter(None, map(_OPTION_VERB.fullmatch, texts)):
+        name, value = match[1].lower(), (match[2] or "").lower()
+        is_verb = name in verbs and len(name) > 3 and name not in _BUILD_KINDS  # `--rm` removes when it ends
+        yield from [match[0]] if is_verb or value in verbs else []
+
+
+def _is_deleting(text: str) -> bool:
+    """Return whether a word of a compound such as `sql-drop` or `delete-bucket` is a verb that deletes."""
+    parts = text.split("-") if re.fullmatch(r"[a-z]+(-[a-z]+)+", text) else ()
+    deleting = ("delete_data", "wipe_database")
+    return any(len(part) > 2 and read_verbs().get(part) in deleting for part in parts)
+
+
 def judge_unknown(words: Sequence[Word]) -> Iterator[Finding]:
-    """Judge an installed program that no table lists by its verb: the first operand. `./deploy` is a path;
+    """Judge an installed program by its verb if no table says how to read its operands. `./deploy` is a path;
     `deploy` is a verb even if a folder has that name, since the agent could have made the folder. A script
     of the workspace is the project's own."""
-    if program(words[0].text) != ProgramFacts() or "/" in words[0].text:
+    facts = program(words[0].text)
+    others = msgspec.structs.replace(facts, kinds=facts.kinds - _SAYS_NO_VERBS, told={}, why="")
+    if others != ProgramFacts() or "/" in words[0].text:
         return
-    texts = [word.text for word in words[1:]]
-    firsts = (texts[at] for at in find_operands(texts) if at < len(texts))
-    if verb := next((text for text in firsts if text.lower() in read_verbs()), ""):
+    if verb := next(find_verbs([word.text for word in words[1:]]), ""):
         yield "dangerous", Irreversible(f"{words[0].text} {verb}: may change what nobody can bring back")
 
 

@@ -16,12 +16,14 @@ from whet.approval.danger_reach import downloaded_paths
 from whet.approval.paths import absolute_path, within
 from whet.approval.risk import CommandSetting, Finding, RiskScope, Shown
 from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
-from whet.shell.options import operands
-from whet.shell.programs import git_verb, program
+from whet.late import late_pattern
+from whet.shell.options import has_option, operands
+from whet.shell.programs import git_verb, program, read_programs
 from whet.shell.sed import parse_sed_call
 from whet.shell.state import Invocation, ShellScript
-from whet.shell.words import Word, fill_variables, literal, unknown
+from whet.shell.words import Word, fill_own_texts, fill_variables, literal, name_of, unknown
 
+_VARIABLE = late_pattern(r"\$\w+|\$\{[^{}]*\}")
 _SILENT = frozenset(("reads", "names-only"))
 _SHOWS = frozenset(("shows-files", "pattern-then-files"))
 _READS_ARGUMENTS = frozenset(("xargs", "gxargs", "parallel"))
@@ -69,6 +71,7 @@ class Exposure:
         shown_words = find_shown_words(name, words)
         candidates = shown_words or ()
         secret_path = next(filter(None, (find_secret_in_word(word, setting) for word in candidates)), "")
+        secret_path = secret_path or self._find_filled(candidates, setting)
         if (
             not secret_path
             and shown_words is not None
@@ -80,6 +83,17 @@ class Exposure:
             self.secret = True
             yield "dangerous", Shown(f"reads a file that holds secrets: {secret_path}")
         self._shows_unknown = self._shows_unknown or any(word.dynamic for word in candidates)
+
+    def _find_filled(self, words: Sequence[Word], setting: CommandSetting) -> str:
+        """Return the first word that names secrets if its variables are set as in the command, or not at
+        all: `.e${x}nv`, `${x:-.env}`."""
+        for word in words:
+            if word.dynamic and "$" in word.text:
+                text = fill_own_texts(fill_variables(word.text, self._values))
+                path = absolute_path(_VARIABLE.sub("", text), setting.cwd)
+                if path is not None and is_secret(path, self._scope):
+                    return word.plain
+        return ""
 
     def judge_code(self, text: str, setting: CommandSetting) -> Iterator[Finding]:
         """Judge code given to an interpreter."""
@@ -97,7 +111,10 @@ class Exposure:
         sources = list(invocation.inner) if any(word.runs for word in invocation.words) else []
         if program(name).kinds & _SHOWS and any(word.text == "{}" for word in invocation.words):
             sources.extend(invocation.piped_from)
-        return bool(shows) and any(_makes_text(source) for source in sources)
+        is_joined = any(_is_joined(word) for word in invocation.words)
+        prints = [source for source in sources if source.words and name_of(source.words[0]) in _PRINTS]
+        makes = is_joined or len(prints) > 1 or any(_makes_text(source) for source in sources)
+        return bool(shows) and makes
 
     def judge_download(self, name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
         """Judge a command that runs downloaded files, and record the files it downloads."""
@@ -157,13 +174,34 @@ def _stem(name: str) -> str:
     return re.sub(r"(?<=[a-z])[\d.]+$", "", name)
 
 
+_PRINTS = ("echo", "printf")
+
+
+def _is_joined(word: Word) -> bool:
+    """Return whether a command's output is only a part of a name: `$(echo .e)nv`. Of a path it is one."""
+    return word.runs and (word.prefix[-1:] not in ("", "/", "=") or not re.search(r"[)`](?:/|\Z)", word.text))
+
+
 def _makes_text(source: Invocation) -> bool:
     """Return whether a command's output may be a file name that the text doesn't contain."""
     name = os.path.basename(source.words[0].text) if source.words else ""
-    facts = program(_stem(name))
-    if name in ("printf", "echo"):
-        return any("\\" in word.text for word in source.words[1:])
+    facts = program(name) if name in read_programs() else program(_stem(name))
+    if name in _LISTS and not source.piped_from:
+        return _lists_hidden_files(source)
+    if name in _PRINTS:
+        marks = "\\%" if name == "printf" else "\\"
+        return any(mark in word.text for word in source.words[1:] for mark in marks)
     return "makes-text" in facts.kinds or facts.code is not None or "shell" in facts.kinds
+
+
+_LISTS = ("ls", "find", "gfind")
+
+
+def _lists_hidden_files(source: Invocation) -> bool:
+    """Return whether ls or find may print names of files that begin with a dot, such as `.env`."""
+    if name_of(source.words[0]) == "ls":
+        return has_option(source.words[1:], "aAf", "all", "almost-all")
+    return not any(re.match(r"-i?(name|path|wholename|regex)", word.text) for word in source.words[1:])
 
 
 _PATTERN_OPTIONS = ("regexp", "file", "expression", "from-file")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.approval.actions import ActionView
-from whet.approval.danger_reach import is_rehearsal, read_verbs
+from whet.approval.danger_reach import find_verbs, is_rehearsal, read_verbs
 from whet.approval.patterns import PatternRule, matches, parse_rule
 from whet.approval.risk import Irreversible, Piece
 from whet.contract.errors import ConfigError
@@ -206,7 +206,8 @@ def _by_reason(piece: Piece, text: str) -> str:
     words = text.split()
     if any(matches(pattern, line) for pattern in _read_table()["asked"] for line in _without_options(words)):
         return ""
-    verbs = (read_verbs().get(word.lower(), "") for word in words[1:4])
+    parts = (part for verb in find_verbs(words[1:]) for part in re.split("[:=-]", verb.lower().lstrip("-")))
+    verbs = (read_verbs().get(part, "") for part in parts)
     unknown = "" if piece.program else "delete_data"  # the statements of a client somewhere in the command
     return _riskiest(words[0].rpartition("/")[2]) or next(filter(None, verbs), unknown)
 

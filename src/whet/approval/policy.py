@@ -8,6 +8,7 @@ ask rule that names a program applies to a command of which nobody can tell what
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -234,9 +235,20 @@ def _allows(rule: PatternRule, piece: Piece) -> bool:
         return (piece.level == "normal" and not piece.is_diverted) or piece.program == rule.tool
     if piece.is_diverted and not rule.is_exact:
         return False
-    if (not piece.program and not rule.is_exact) or (piece.level == "dangerous" and not rule.names_what_runs):
+    if not piece.program and not rule.is_exact:
+        return False
+    if piece.level == "dangerous" and not (rule.names_what_runs and _names_hidden_parts(rule.pattern, piece)):
         return False
     return any(matches(rule.pattern, text) for text in _permission_texts(piece, rule.pattern))
+
+
+def _names_hidden_parts(pattern: str | None, piece: Piece) -> bool:
+    """Return whether a pattern names the parts of a dangerous path that begin with a dot: `docs/*` does not
+    mean `docs/.envrc` or `docs/.git/hooks/x`."""
+    parts = piece.text.split("/") if piece.program == piece.text else ()
+    named = [part for part in (pattern or "").split("/") if part.startswith(".")]
+    hidden = [part for part in parts if re.match(r"\.[^.]", part)]
+    return all(any(matches(name, part) for name in named) for part in hidden)
 
 
 def _grants(pattern: str, piece: Piece, tool: str) -> bool:

@@ -137,3 +137,19 @@ class ShellRisk(msgspec.Struct, frozen=True):
 
 Analyse = Callable[[str, str, RiskScope, str], ShellRisk]
 """Takes a command's text, its start folder, its surroundings, and its input. Never raises for bad text."""
+
+
+_MAX_REASONS, _MAX_REASON_CHARS = 12, 200
+
+
+def list_reasons(pieces: Iterable[Piece]) -> tuple[str, ...]:
+    """Return the reasons of a command's pieces, of the riskiest first, each once and not too long."""
+    ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
+    reasons = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
+    return tuple(map(_cut, reasons))[:_MAX_REASONS]
+
+
+def _cut(reason: str) -> str:
+    return (
+        reason if len(reason) < _MAX_REASON_CHARS else type(reason)(f"{reason[: _MAX_REASON_CHARS - 3]}...")
+    )

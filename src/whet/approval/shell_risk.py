@@ -31,6 +31,7 @@ from whet.approval.risk import (
     RiskScope,
     ShellRisk,
     UnknownProgram,
+    list_reasons,
     rank,
     worst,
 )
@@ -44,12 +45,11 @@ from whet.shell.fetches import VERBS
 from whet.shell.parse import parse
 from whet.shell.programs import ProgramWords, program
 from whet.shell.state import Folders, Invocation, ShellScript
-from whet.shell.words import Word, literal, name_of
+from whet.shell.words import Word, fill_words, literal, name_of
 from whet.shell.wrappers import WrappedCommand, join_words, unwrap
 
 _MAX_LENGTH = 100_000
 _MAX_NESTING = 6
-_MAX_REASONS = 12
 HIDDEN = late_pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff\ue000-\uf8ff]"
 )
@@ -92,6 +92,7 @@ class _Judge:
         self.exposure: Exposure = Exposure(scope)
         self.needs: Needs = Needs(scope)
         self.everyday = True
+        self.decides = False  # it tests or assigns something, which is no command
         self.values: VariableValues = {}
 
     def add_finding(self, level: Level, reason: str) -> None:
@@ -105,14 +106,11 @@ class _Judge:
         pieces = [*self.pieces, *(Piece(command, "", level, (reason,)) for level, reason in self.wholes)]
         level = worst(piece.level for piece in pieces)
         if level == "safe" and not (self.everyday and pieces):
-            level = "normal"
-            pieces.append(Piece(command, "", "normal"))
-        ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
-        all_reasons = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
-        reasons = tuple(map(_cut, all_reasons))[:_MAX_REASONS]
+            level = "safe" if self.everyday and self.decides else "normal"
+            pieces.append(Piece(command, "", level))
         return ShellRisk(
             level,
-            reasons,
+            list_reasons(pieces),
             tuple(pieces),
             self.exposure.network,
             frozenset(self.exposure.downloads - self.scope.downloads),
@@ -126,6 +124,7 @@ class _Judge:
             return
         script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
+        self.decides = self.decides or script.tests or bool(script.assignments)
         outer, self.values = self.values, {} if _sets_defaults(text) else list_values(script)
         for doubt in script.doubts:
             self.add_finding(*_cant_tell(doubt))
@@ -202,6 +201,7 @@ class _Judge:
             for first_words in programs:
                 self.judge_words([*first_words, *words[1:]], invocation, nesting + 1)
             return
+        self.judge_guesses(WrappedCommand(maybe=fill_words(words)), invocation, nesting)
         inside = unwrap(words)
         findings = list(self.collect_findings(words, invocation, inside))
         if inside is not None:
@@ -267,7 +267,7 @@ class _Judge:
             yield from self.exposure.judge_download(name, words, setting)
         yield from judge_unknown(words)
         yield from (*_judge_location(words, self.scope), *self.exposure.judge_addresses(name, arguments))
-        yield from _judge_names(name, arguments)
+        yield from _judge_names(name, arguments, invocation.stdin)
         if "shell" in kinds and inside is not None and inside.fed:
             self.judge_shell_input(invocation)
         yield from self.judge_interpreter(name, arguments, invocation)
@@ -357,10 +357,6 @@ def _judge_location(words: Sequence[Word], scope: RiskScope) -> Iterator[Finding
         yield "normal", f"PATH leads to a file of the workspace: {path}"
 
 
-def _cut(reason: str) -> str:
-    return reason if len(reason) < 200 else type(reason)(reason[:197] + "...")
-
-
 def normalise_command(words: Sequence[Word], *, is_exact: bool = False) -> str:
     """Return a command in the form that rules match: without unnecessary quotes and standard folders.
 
@@ -373,9 +369,11 @@ def normalise_command(words: Sequence[Word], *, is_exact: bool = False) -> str:
     return " ".join((literal(program).normal_form, *operands))
 
 
-def _judge_names(name: str, arguments: Sequence[Word]) -> Iterator[Finding]:
-    """Judge the names of variables and commands that a builtin is given."""
+def _judge_names(name: str, arguments: Sequence[Word], stdin: Word | None) -> Iterator[Finding]:
+    """Judge the names of variables and commands that a builtin is given, and keys for an editor or pager."""
     kinds = program(name).kinds
+    if "keys" in kinds and stdin is not None:
+        yield "dangerous", f"{name}: the keys that it is given can run programs"
     sets = "subscripts" in kinds and (name != "printf" or any(w.text.startswith("-v") for w in arguments))
     if sets and any(_SUBSCRIPT.search(word.text) for word in arguments):
         yield "dangerous", "bash runs what stands in a subscript"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from itertools import islice
 
 from tree_sitter import Language, Node, Parser
 
@@ -31,10 +32,13 @@ _JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
 _JOINED_TO_NOTHING = late_pattern(r"(?:\A|(?<=\n))[ \t]*\\\n")
 _UNSAFE = late_pattern(r"[^\t\n -~]")
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
+_READ_ELSEWHERE = frozenset(("comment", "heredoc_body", "heredoc_content", "heredoc_start", "heredoc_end"))
 _ONE_LINE = frozenset(
     ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
 )
 # A lone `-` before `<<` belongs to no node of the tree.
+# The beginning of a substitution in text that the grammar left as it is.
+_SUBSTITUTION = late_pattern(r"`|[$<>]\(")
 _BLANKS = late_pattern(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
 _RUNS_SUBSCRIPTS = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
@@ -70,6 +74,9 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         state.doubt("the shell syntax can't be read")
     if "\\\n" in text:
         _check_joined_lines(state, root, text)
+    starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1))
+    if len(starts) > _MAX_COMMANDS or any(_hides_command(root, text, match.start()) for match in starts):
+        state.doubt("a command stands where the shell syntax can't be read")
     _Walker(state).walk(root, 0)
     return state.script
 
@@ -80,6 +87,34 @@ def _check_joined_lines(state: ShellState, root: Node, text: str) -> None:
         state.doubt("a line break stands inside a word")
     if any(_splits_word(root, match.end() - 2) for match in _JOINED_TO_NOTHING.finditer(text)):
         state.doubt("a line holds nothing but a backslash")
+
+
+def _hides_command(root: Node, text: str, at: int) -> bool:
+    """Return whether bash runs a command that the grammar takes for text: ``${x:-`rm y`}``, a default or a
+    pattern in braces. Here-documents are read elsewhere."""
+    node = root.descendant_for_byte_range(at, at + (1 if text[at] == "`" else 2))
+    if node is None:
+        return True
+    if not node.is_named or node.type in _READ_ELSEWHERE:
+        return False
+    if node.type in ("raw_string", "ansi_c_string"):
+        return _is_in_braces(node)
+    is_file_name = text[at] in "<>"  # of a substitution, which double quotes quote
+    is_quoted = node.type in ("string", "string_content") and is_file_name
+    before = at
+    while before and text[before - 1] == "\\":
+        before -= 1
+    return not is_quoted and (at - before) % 2 == 0
+
+
+def _is_in_braces(node: Node) -> bool:
+    """Return whether a quote is part of `${...}`, where it quotes nothing inside double quotes."""
+    parent = node.parent
+    while parent is not None and parent.type not in ("command", "program"):
+        if parent.type == "expansion":
+            return True
+        parent = parent.parent
+    return False
 
 
 def _splits_word(root: Node, at: int) -> bool:

@@ -36,6 +36,7 @@ Kind = Literal[
     "names-only",  # examines or changes files without showing their contents
     "outside",  # useless in a sandbox: it works through a service, or with other rights
     "makes-text",  # transforms text, which may reveal a hidden file name
+    "keys",  # its input is keys, which can run programs
     "verb-tells",  # its first operand names the action, so a grant includes it
 ]
 _KINDS = frozenset[str](get_args(Kind))

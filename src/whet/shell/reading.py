@@ -20,7 +20,7 @@ from whet.shell.parse import parse
 from whet.shell.programs import UNKNOWN, program
 from whet.shell.spellings import find_operands, may_match, shape_of
 from whet.shell.state import Invocation
-from whet.shell.words import Word, fill_variables, name_of
+from whet.shell.words import Word, fill_own_texts, fill_variables, name_of
 from whet.shell.wrappers import unwrap
 
 _MAX_NESTING, _MAX_COMMANDS = 6, 50
@@ -153,10 +153,13 @@ def file_names(words: Iterable[str]) -> Iterator[str]:
         if re.search(r"[\s()]", word) and not re.fullmatch(r"[^\s()]*\$\([^()]*\)[^\s()]*", word):
             candidates = [*_IN_CODE.findall(word), *(match[2] for match in _LITERAL.finditer(word))]
         else:
-            name = word.partition("=")[2] or word
+            option, _, value = word.partition("=")
+            name = value if value and "$" not in option else word
             candidates = [] if name.startswith("-") else [name.strip("<>;&|\"'")]
         for name in candidates:
             yield name
+            if "${" in name and (filled := fill_own_texts(name)) != name:
+                yield filled
             pattern = re.sub(r"\*+", "*", _FILLED_IN.sub("*", name))
             if pattern != name and pattern.strip("*./"):
                 yield pattern

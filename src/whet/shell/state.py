@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from tree_sitter import Node
 
+from whet.late import late_pattern
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, cook, literal, unknown
 
@@ -28,6 +29,8 @@ _PLAIN_SYNTAX = ProgramWords(
 )
 
 
+# Arithmetic that computes nothing from a variable, whose value may hold a command.
+_NUMBERS = late_pattern(r"\$\(\([\d\s+*/%()<>=!&|^~?:,-]*\)\)")
 REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 _NO_WORDS = REDIRECTS | {"variable_assignment", "comment"}
 _STRINGS = frozenset(("raw_string", "string", "ansi_c_string"))
@@ -69,7 +72,7 @@ class ShellScript(msgspec.Struct):
 
     `doubts` are the reasons why that is uncertain. `is_plain`: it has only plain syntax. `all_words` are
     all words in it; `loops` are the variables of loops with each word; `strings` are the positions of quotes
-    and here-documents (True).
+    and here-documents (True). `tests`: it holds `[ ... ]` or `[[ ... ]]`, which are no commands here.
     """
 
     invocations: list[Invocation] = msgspec.field(default_factory=list[Invocation])
@@ -80,6 +83,7 @@ class ShellScript(msgspec.Struct):
     all_words: list[Word] = msgspec.field(default_factory=list[Word])
     strings: list[tuple[int, int, bool]] = msgspec.field(default_factory=list[tuple[int, int, bool]])
     forks: bool = False
+    tests: bool = False
     is_plain: bool = True
     arithmetic: bool = False
 
@@ -107,7 +111,9 @@ class ShellState:
     def see(self, node: Node) -> None:
         """Record whether a node's syntax may run without a question, and the positions of strings."""
         if node.is_named and node.type not in _PLAIN_SYNTAX:
-            self.script.is_plain = False
+            is_number = node.type == "arithmetic_expansion" and _NUMBERS.fullmatch(self.text_of(node))
+            self.script.is_plain = self.script.is_plain and bool(is_number)
+        self.script.tests = self.script.tests or node.type == "test_command"
         if node.type in _STRINGS:
             self.script.strings.append((node.start_byte, node.end_byte, False))
 

@@ -17,6 +17,7 @@ _RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = by_name(
         "bun": (("x",),),
         "pipx": (("run",),),
         "uv": (("tool", "run"),),
+        "deno go": (("run",),),
     }
 )
 _RUNS_BINARIES = frozenset(("pnpm", "yarn", "bun"))
@@ -28,6 +29,9 @@ _PACKAGES = {
     "@railway/cli": "railway",
     "@cloudflare/wrangler": "wrangler",
 }
+# Runners of the project's own files too, and what tells a package from those.
+_RUNS_FILES = frozenset(("deno", "go"))
+_IS_PACKAGE = late_pattern(r"^(?:npm|jsr):|^[\w.-]+\.[a-z]+/.*@")
 _VERSION = late_pattern(r"(?<=.)@[^/]*\Z|(?:\[|[=<>~!]=?).*", re.DOTALL)
 
 
@@ -40,7 +44,8 @@ def find_tool(words: Sequence[Word]) -> int | None:
     for at in find_operands(texts) if runs_listed or name in _RUNNERS else ():
         for verbs in _RUNNERS.get(name, ()):
             if texts[at : at + len(verbs)] == list(verbs):
-                return at + len(verbs) if verbs else 0
+                is_far = name not in _RUNS_FILES or any(_IS_PACKAGE.search(t) for t in texts[at + 1 :])
+                return (at + len(verbs) if verbs else 0) if is_far else None
         if runs_listed and at < len(texts) and _has_verbs(words[at + 1]):
             is_script = re.search(r"\.\w+\Z|(?:^|/)bin/|(?:^|/)artisan\Z", texts[at])
             return at if is_script or not is_interpreter else None
@@ -52,7 +57,7 @@ def name_tool(words: Sequence[Word]) -> list[Word]:
     first = words[0]
     if first.dynamic or first.text.startswith((".", "/")):
         return list(words)
-    package = _VERSION.sub("", first.text)
+    package = _VERSION.sub("", re.sub(r"^(?:npm|jsr):", "", first.text))
     return [literal(_PACKAGES.get(package) or package.rpartition("/")[2]), *words[1:]]
 
 

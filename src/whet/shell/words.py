@@ -35,6 +35,10 @@ _EXPANSIONS = frozenset(
     ("simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion")
 )
 _AS_IT_STANDS = frozenset(("word", "number", "variable_name", "test_operator", "string_content"))
+# The innermost `${name:-text}`, `${name+text}` or `${name/pattern/text}`.
+_OWN_TEXT = late_pattern(r"\$\{!?[\w@*#?$!-]+?(?:\[[^\[\]{}]*\])?(?::?[-=+]|//?[#%]?[^/{}]*/)([^{}]*)\}")
+_MAX_NESTED = 8
+_BARE_NAME = late_pattern(r"\$([a-zA-Z_]\w*)")
 _NAME_ONLY = late_pattern(r"\$(\w+)|\$\{(\w+)\}")
 
 
@@ -102,6 +106,36 @@ def fill_variables(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], found[0]), text)
 
 
+def fill_own_texts(text: str) -> str:
+    """Replace expansions that bring a text of their own by that text: `${name:-.env}`."""
+    for _ in range(_MAX_NESTED):
+        filled = _OWN_TEXT.sub(lambda match: re.sub(r"[\"'\\]", "", match[1]), text)
+        if filled == text:
+            break
+        text = filled
+    return text
+
+
+def fill_words(words: Sequence[Word]) -> list[list[Word]]:
+    """Return a command with its expansions' own texts in their place; nothing if it has none."""
+    filled = [part for word in words for part in _fill_word(word)]
+    return [filled] if filled and filled != list(words) else []
+
+
+def _fill_word(word: Word) -> list[Word]:
+    """Return the words that a word becomes if its expansions bring their own texts."""
+    text = fill_own_texts(word.text) if word.dynamic and "${" in word.text else word.text
+    if text == word.text:
+        return [word]
+    texts = text.split() if word.loose else [text]
+    return [
+        unknown(part[match.start() :], part[: match.start()])
+        if (match := re.search(r"[$`]", part))
+        else msgspec.structs.replace(literal(part), glob=word.loose and any(c in part for c in "*?["))
+        for part in texts
+    ]
+
+
 def in_line(words: Iterable[Word]) -> str:
     """Join words so that a pattern can separate them: a blank before each, and `_` for blanks inside."""
     return "".join(" " + re.sub(r"\s", "_", word.text) for word in words)
@@ -127,6 +161,8 @@ class _Cooker:
 
     def literal(self, text: str, marked: str = "") -> None:
         """Add text that the shell takes as it is, or that it expands, as it is `marked`."""
+        if self.text and re.match(r"\w", text) and (name := _BARE_NAME.fullmatch(self.text[-1])):
+            self.text[-1] = f"${{{name[1]}}}"  # the name of the variable in `$x"y"` ends before the quote
         self.text.append(text)
         self.plain.append(text)
         self.marked.append(marked or (_quote(text) if text and not _PLAIN.fullmatch(text) else text))

@@ -55,8 +55,9 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
     if facts.wraps is not None:
         return _prefix(words, facts.wraps)
     if facts == UNKNOWN:  # an unknown program may run its arguments: `perhaps sh -c TEXT`
-        at = next((at for at, word in enumerate(words) if at and is_shell(word)), len(words))
-        return WrappedCommand(maybe=[list(words[at:])]) if words[at + 1 :] else None
+        starts = [at for at, word in enumerate(words) if at and is_shell(word) and words[at + 1 :]][:1]
+        starts += [at + 1 for at, word in enumerate(words) if word.text == "--" and words[at + 1 :]][:1]
+        return WrappedCommand(maybe=[list(words[at:]) for at in starts]) if starts else None
     if "run-verbs" not in facts.kinds:
         return None
     if len(words) > 2 and words[1].text in _RUN_VERBS:

@@ -11,7 +11,22 @@ from itertools import pairwise
 
 from whet.log import mask
 
-_WORDS = ("KEY", "KEYS", "APIKEY", "APIKEYS", "SECRET", "SECRETS", "PAT", "PWD", "PASS", "CREDENTIAL", "JWT")
+_WORDS = (
+    "KEY",
+    "KEYS",
+    "APIKEY",
+    "APIKEYS",
+    "SECRET",
+    "SECRETS",
+    "PAT",
+    "PW",
+    "PWD",
+    "PASS",
+    "PRIVKEY",
+    "SALT",
+    "CREDENTIAL",
+    "JWT",
+)
 _ENDS = (
     *(f"_{word}" for word in (*_WORDS, "CREDENTIALS", "CREDS", "AUTH", "AUTH_CONFIG", "COOKIE", "DSN")),
     *(f"_{word}" for word in ("TOK", "PIN", "SIG", "PGPASS", "SSHPASS", "BEARER")),
