@@ -149,7 +149,7 @@ class Changes:
         existing = _list_entries(self._reader, base, origin)
         request = self._resolve_remark(request, existing)
         verdict = self._judge_note(request, origin, base, existing)
-        request, similar = self._keep_old_if_doubtful(request, verdict, base)
+        request, similar = self._keep_old_if_doubtful(request, origin, verdict, base)
         limit = self._reader.max_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
         if verdict.text and not edit.before and not verdict.why:
@@ -160,18 +160,20 @@ class Changes:
         return _Planned(row, base, read_base)
 
     def _keep_old_if_doubtful(
-        self, request: MemoryRequest, verdict: GateVerdict, base: str
+        self, request: MemoryRequest, origin: Origin, verdict: GateVerdict, base: str
     ) -> tuple[MemoryRequest, str]:
-        """Return an addition and the old entry if the new text doesn't clearly take that entry's place."""
+        """Return an addition and the old entry if the new text doesn't clearly take that entry's place. What
+        the person wrote takes their own words."""
         if request.action != "replace" or not verdict.text:
             return request, ""
         from whet.memory.removal import takes_place  # noqa: PLC0415 - loads what reads sessions
 
         old = notes.find_entry(base, request.old_text).statement
-        if takes_place(old, verdict.text) or settling.is_persons_entry(
-            _list_rows(self._reader, request), old
+        is_persons = settling.is_persons_entry(_list_rows(self._reader, request), old)
+        if (is_persons and origin.write_origin == "review") or (
+            takes_place(old, verdict.text) and (verdict.trust == "user" or not is_persons)
         ):
-            return request, ""
+            return request, ""  # a review's change of a person's note waits for them
         return msgspec.structs.replace(request, action="add", old_text=""), old
 
     def _hold_removal(self, row: NewRow) -> NewRow:
