@@ -12,17 +12,21 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from whet.memory.folding import PACKED, fold, strip_marks
+from whet.memory.folding import PACKED, fold, spell_plainly
 
 _ELLIPSIS = re.compile(r"\s*(?:\[?(?:…|\.{3,})\]?|\[\s*\])\s*")
 # Who said it, as a transcript names them: "User: ...", "[person] ...".
 _LABEL = re.compile(r"\W{0,3}[^\W\d_]+(?: [^\W\d_]+)?(?:[:：]\W{0,3}|\W{0,2}\]\W{0,3})\s*")
 _MIN_CHARS = 6
 _MIN_PACKED = 4
-_WORD = re.compile(r"[^\W_]+")
-_MIN_WORDS = 4
-_MIN_TYPO_CHARS = 5
-_DIAERESIS = "\u0308"
+_SPELT_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f]*)+(?:['’][^\W_]+)*")
+_ACCENTED = re.compile(r"[^\W\d_a-zA-Z][\u0300-\u036f]*")
+_WORDS_PER_TYPO = 4
+_MIN_TYPO_CHARS = 3
+_MIN_LONG_CHARS = 5
+_AT_END = re.compile(r"[^\w\n]*(?:[.!?…\n]|\Z)")
+_ADDED = "eaj"
+"""The letters that a spelling without accents adds: Müller as Mueller, gård as gaard, Đuro as Djuro."""
 _MAX_SOURCE_CHARS = 200_000
 _MAX_GAP_CHARS = 2_000
 _MAX_PLACES = 20
@@ -39,8 +43,9 @@ class Letters(NamedTuple):
 def may_hold(folded: str, quote: str) -> bool:
     """Return whether a folded text has at least half of the quote's words, so that aligning it is worth the
     time."""
-    words = _WORD.findall(fold(quote))
-    return 2 * sum(word in folded for word in words) >= len(words) or PACKED.search(quote) is not None
+    words = [spell_plainly(match[0]) for match in _SPELT_WORD.finditer(quote)]
+    text = spell_plainly(folded)
+    return 2 * sum(word in text for word in words) >= len(words) or PACKED.search(quote) is not None
 
 
 def find_aligned(text: str, quote: str) -> list[tuple[int, int]]:
@@ -116,53 +121,61 @@ def _is_edge(text: str, left: int, right: int) -> bool:
 
 
 def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
-    """Return the spans whose words are the quote's, but for one letter of one plain word in each four."""
-    mine = [match[0].lower() for match in _WORD.finditer(strip_marks(quote))]
+    """Return the spans whose words are the quote's, but for accents and one letter of one plain word in each
+    four; of a short word only if the span is a whole sentence."""
+    mine = [spell_plainly(match[0]) for match in _SPELT_WORD.finditer(quote)]
     spans: list[tuple[int, int]] = []
     numbers = [word for word in mine if not word.isalpha()]
-    if len(mine) < _MIN_WORDS or not all(word in fold(text) for word in numbers):
+    if not all(word in spell_plainly(text) for word in numbers):
         return spans
-    words = list(_WORD.finditer(text))
+    words = list(_SPELT_WORD.finditer(text))
+    spellings = [_list_spellings(match[0]) for match in words]
     for at in range(len(words) - len(mine) + 1):
         window = words[at : at + len(mine)]
-        left = len(mine) // _MIN_WORDS
-        for match, word in zip(window, mine, strict=True):
-            if match[0].lower() != word and word not in _list_spellings(match[0]):
-                is_first = not re.search(
-                    r"[^.!?\n\s][ \t]*\Z", text[max(0, match.start() - 9) : match.start()]
-                )
-                plain = match[0].lower() if is_first else match[0]
-                left -= 1 if left and _is_typo(plain, word) else len(mine)
-                if left < 0:
-                    break
-        else:
-            spans.append((window[0].start(), window[-1].end()))
+        pairs = zip(window, spellings[at:], mine, strict=False)
+        wrong = [(match, forms[0], word) for match, forms, word in pairs if word not in forms]
+        if len(wrong) <= len(mine) // _WORDS_PER_TYPO and all(
+            _is_typo(plain, word, match[0], is_first=_is_first(text, match.start()))
+            for match, plain, word in wrong
+        ):
+            start, end = window[0].start(), window[-1].end()
+            is_whole = _is_first(text, start) and _AT_END.match(text, end)
+            if is_whole or all(len(plain) >= _MIN_LONG_CHARS <= len(word) for _, plain, word in wrong):
+                spans.append((start, end))
     return spans
 
 
-def _list_spellings(word: str) -> tuple[str, str]:
+def _is_first(text: str, at: int) -> bool:
+    """Return whether a word at that offset begins a sentence."""
+    return not re.search(r"[^.!?\n\s][ \t]*\Z", text[max(0, at - 9) : at])
+
+
+def _list_spellings(word: str) -> list[str]:
     """Return a word as it is written without its accents: `Malmö` as `malmo`, and as `malmoe`."""
     if word.isascii():
-        return (word.lower(), word.lower())
-    letters = unicodedata.normalize("NFD", word.casefold())
-    return strip_marks(letters), strip_marks(letters.replace(_DIAERESIS, "e"))
+        return [spell_plainly(word)]
+    return [spell_plainly(_ACCENTED.sub(rf"\g<0>{letter}", word)) for letter in ("", *_ADDED)]
 
 
-def _is_typo(word: str, other: str) -> bool:
+def _is_typo(word: str, other: str, written: str, *, is_first: bool) -> bool:
     """Return whether a plain word became another one by one letter that was added, dropped, changed or
-    swapped; a name only by two letters that were swapped."""
-    mine = word.lower()
+    swapped; a name only by two letters that were swapped.
+
+    A word with a capital letter is a name, but for a long one at the beginning of a sentence.
+    """
     if not word.isalpha() or not other.isalpha():
         return False  # a value is right letter by letter
-    if min(len(word), len(other)) < _MIN_TYPO_CHARS or abs(len(word) - len(other)) > 1:
+    is_plain = written.islower()
+    shortest = min(len(word), len(other))
+    if shortest < (_MIN_TYPO_CHARS if is_plain else _MIN_LONG_CHARS) or abs(len(word) - len(other)) > 1:
         return False
-    head = next((n for n, pair in enumerate(zip(mine, other, strict=False)) if pair[0] != pair[1]), len(mine))
-    rests = mine[head:], other[head:]
+    head = next((n for n, pair in enumerate(zip(word, other, strict=False)) if pair[0] != pair[1]), shortest)
+    rests = word[head:], other[head:]
     if len(word) == len(other) and rests[0][:2] == rests[1][:2][::-1] and rests[0][2:] == rests[1][2:]:
         return True
     changed = rests[0][1:] == rests[1][1:]
     is_near = changed or rests[0][1:] == rests[1] or rests[0] == rests[1][1:]
-    return is_near and word.islower()  # Otto and Otta may be two persons
+    return is_near and (is_plain or is_first)  # Otto and Otta may be two persons
 
 
 def _has_numbers(text: str, numbers: Sequence[str], *, whole: bool) -> bool:
