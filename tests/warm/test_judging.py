@@ -224,6 +224,8 @@ def test_an_objection_is_to_the_turn_before_and_to_what_worked_in_it() -> None:
     assert outcomes(look("a"), look("b"), "no, not that") == ["objected", "objected"]
     assert outcomes(look("a", "no"), "wrong!", failed=(0,)) == ["failed"]
     assert outcomes(look("a"), "go on", look("b"), "undo that") == ["ok", "objected"]
+    later = outcomes(look("a"), "No, that's wrong, not all!", "Now the next", look("b"), "thanks", look("c"))
+    assert later == ["objected", "ok", "ok"], "nothing was done in the objection's own turn"
     assert outcomes(look("a"), "go on: no, not that") == ["ok"]
     assert outcomes(look("a"), "I said " + "x " * 100 + "not that") == ["objected"]
     assert outcomes(look("a"), "I said " + "x " * 200 + "not that") == ["ok"]

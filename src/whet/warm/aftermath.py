@@ -145,6 +145,8 @@ class OutcomeJudge:
         """Handle a new message: it may object to the previous turn, unless it was typed during that turn."""
         if self._turn and self._turn[-1].call.turn == message.turn:
             return
+        if not self._turn:
+            self._settle_doubts()
         self._request = message.text
         if not self._turn:
             return
@@ -265,7 +267,8 @@ class OutcomeJudge:
             if old.outcome == "ok" and is_redone:
                 old.outcome, old.reason = "objected", "the person had it done in another way"
 
-    def _end_turn(self) -> None:
+    def _settle_doubts(self) -> None:
+        """Decide whether a "no" rejected the calls before it, by the calls after it."""
         if not any(map(_acts, self._turn)) and (self._turn or not _BARE_NO.match(self._request)):
             # A "no" after which nothing is done, and nothing done again, rejects a question or an offer.
             again = {_subject(judged) for judged in self._turn}
@@ -273,6 +276,9 @@ class OutcomeJudge:
                 if judged.outcome == "objected" and _subject(judged) not in again:
                     judged.outcome, judged.reason = "ok", "no error flag"
         self._doubted = []
+
+    def _end_turn(self) -> None:
+        self._settle_doubts()
         self._settled += self._previous
         self._previous, self._turn = self._turn, []
 
