@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from whet.memory.folding import PACKED, fold, spell_plainly
@@ -130,11 +132,13 @@ def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
         return spans
     words = list(_SPELT_WORD.finditer(text))
     spellings = [_list_spellings(match[0]) for match in words]
+    allowed = len(mine) // _WORDS_PER_TYPO
     for at in range(len(words) - len(mine) + 1):
         window = words[at : at + len(mine)]
-        pairs = zip(window, spellings[at:], mine, strict=False)
-        wrong = [(match, forms[0], word) for match, forms, word in pairs if word not in forms]
-        if len(wrong) <= len(mine) // _WORDS_PER_TYPO and all(
+        pairs = zip(window, spellings[at : at + len(mine)], mine, strict=False)
+        others = ((match, forms[0], word) for match, forms, word in pairs if word not in forms)
+        wrong = list(islice(others, allowed + 1))
+        if len(wrong) <= allowed and all(
             _is_typo(plain, word, match[0], is_first=_is_first(text, match.start()))
             for match, plain, word in wrong
         ):
@@ -150,6 +154,7 @@ def _is_first(text: str, at: int) -> bool:
     return not re.search(r"[^.!?\n\s][ \t]*\Z", text[max(0, at - 9) : at])
 
 
+@lru_cache(maxsize=4_096)
 def _list_spellings(word: str) -> list[str]:
     """Return a word as it is written without its accents: `Malmö` as `malmo`, and as `malmoe`."""
     if word.isascii():

@@ -18,8 +18,8 @@ _KEY = re.compile(r"[\s\"'{\[-]*(?P<key>[^\W_][^=:\n]{0,80}?)[\"'\]\s]*(?P<sign>
 # A pattern that begins a word, as those of sed and awk do.
 _ADDRESS = re.compile(r"\s/[^/\n]*/")
 _WORD = re.compile(r"[^\W_]+")
-# A place that the program fills in: %s, {name}, $name, or the end of a string.
-_FILLED = r"(?:%[-\d.]*[a-zA-Z]|\}|\$\w+|[\"'])"
+# A place that the program fills in: %s, {name}, $name, the end of a string, or an option for a separator.
+_FILLED = r"(?:%[-\d.]*[a-zA-Z]|\}|\$\w+|[\"']|\s-\w)"
 
 
 def is_composed(unit: str, source: SourceText, before: Iterable[SourceText]) -> bool:

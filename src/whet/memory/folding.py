@@ -23,6 +23,7 @@ _ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
 _LATIN = re.compile(r"LATIN SMALL (?:LETTER|LIGATURE) (?:DOTLESS |OPEN )?([A-Z]{1,2})(?: WITH .*)?$")
+_OTHER_LETTERS = {"þ": "th", "ð": "d", "ŋ": "n", "ə": "e"}  # their names don't spell them
 _ENCODED = re.compile(r"[\w+/-]{8,}")
 _ESCAPED = re.compile(r"(?:\\x|%)([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\0?([0-7]{3})")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -84,7 +85,7 @@ def spell_plainly(text: str) -> str:
 @cache
 def _spell_letter(char: str) -> str:
     match = None if char.isascii() else _LATIN.match(name(char, ""))
-    return match[1].lower() if match else char
+    return match[1].lower() if match else _OTHER_LETTERS.get(char, char)
 
 
 def fill_marks(text: str) -> str:
