@@ -170,10 +170,9 @@ class Changes:
 
         old = notes.find_entry(base, request.old_text).statement
         is_persons = settling.is_persons_entry(_list_rows(self._reader, request), old)
-        if (is_persons and origin.write_origin == "review") or (
-            takes_place(old, verdict.text) and (verdict.trust == "user" or not is_persons)
-        ):
-            return request, ""  # a review's change of a person's note waits for them
+        is_certain = takes_place(old, verdict.text) and (verdict.trust == "user" or not is_persons)
+        if is_certain or (is_persons and origin.write_origin == "review"):  # which waits for the person
+            return request, ""
         return msgspec.structs.replace(request, action="add", old_text=""), old
 
     def _hold_removal(self, row: NewRow) -> NewRow:
