@@ -281,3 +281,13 @@ def test_the_packages_that_a_command_names() -> None:
     assert find_fetched_packages('pip install -q "Padz>=2" kiln 2>&1 | tail -3') == {"padz", "kiln"}
     for other in ("git clone kiln", "pip install git+https://x.example/a.git", "curl -s x.example/a"):
         assert find_fetched_packages(other) is None, other
+
+
+@pytest.mark.parametrize(
+    "command", ["git pull", "git submodule update --init", "git -C . fetch && git merge"]
+)
+def test_a_file_that_changed_while_a_command_reached_out_came_with_it(
+    world: World, folder: Path, command: str
+) -> None:
+    stored(world, folder, (shell(command, "Updating 1..2"), CallEffects(), 0))
+    assert command[:8] in (why(world, folder) or "")

@@ -152,3 +152,31 @@ def test_a_review_deletes_no_skill_without_the_person(world: World) -> None:
     ):
         assert attempt(world, "go on", request)[0] != "active"  # type: ignore[arg-type]
     assert said in asyncio.run(world.prompt())
+
+
+@pytest.mark.parametrize(
+    ("said", "new", "is_replaced"),
+    [
+        ("Run the tests please.", "Deploy on Fridays", False),
+        ("Look at the deploy script and fix the bug.", "Deploy always", False),
+        ("Please deploy it now, then go on.", "deploy it now", False),
+        ("Never deploy on Mondays.", "Never deploy on Mondays.", True),
+    ],
+)
+def test_a_conversation_replaces_a_persons_note_only_by_their_words_for_it(
+    world: World, said: str, new: str, is_replaced: bool
+) -> None:
+    asyncio.run(world.desk.submit(MemoryRequest("add", content=RULE), Origin("user")))
+    session_id = asyncio.run(world.session([User(said), Say("ok")]))
+    asyncio.run(world.foreground(session_id, [MemoryRequest("replace", content=new, old_text=RULE)]))
+    assert (RULE in asyncio.run(world.prompt())) is not is_replaced
+
+
+def test_what_a_program_prints_replaces_no_note_of_a_person(world: World) -> None:
+    own, line = "mail port = 2525", "mail port = 6666"
+    asyncio.run(world.desk.submit(MemoryRequest("add", content=own), Origin("user")))
+    run = Run("terminal", "cat mail.cfg", line, ok=True)
+    session_id = asyncio.run(world.session([User("Have a look."), run]))
+    request = MemoryRequest("replace", content=line, old_text=own, evidence=(line,))
+    asyncio.run(world.foreground(session_id, [request]))
+    assert own in asyncio.run(world.prompt())

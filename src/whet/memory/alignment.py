@@ -10,20 +10,25 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import takewhile
+from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
-from whet.memory.folding import PACKED, fold, strip_marks
+from whet.memory.folding import PACKED, fold, spell_plainly
 
 _ELLIPSIS = re.compile(r"\s*(?:\[?(?:…|\.{3,})\]?|\[\s*\])\s*")
 # The speaker as transcripts name them: "User: ...", "[person] ...".
 _LABEL = re.compile(r"\W{0,3}[^\W\d_]+(?: [^\W\d_]+)?(?:[:：]\W{0,3}|\W{0,2}\]\W{0,3})\s*")
 _MIN_CHARS = 6
 _MIN_PACKED = 4
-_WORD = re.compile(r"[^\W_]+")
-_MIN_WORDS = 4
-_MIN_TYPO_CHARS = 5
-_DIAERESIS = "\u0308"
+_SPELT_WORD = re.compile(r"(?:[^\W_][\u0300-\u036f]*)+(?:['’][^\W_]+)*")
+_ACCENTED = re.compile(r"[^\W\d_a-zA-Z][\u0300-\u036f]*")
+_WORDS_PER_TYPO = 4
+_MIN_TYPO_CHARS = 3
+_MIN_LONG_CHARS = 5
+_AT_END = re.compile(r"[^\w\n]*(?:[.!?…\n]|\Z)")
+_ADDED = "eaj"
+"""The letters that a spelling without accents adds: Müller as Mueller, gård as gaard, Đuro as Djuro."""
 _MAX_SOURCE_CHARS = 200_000
 _MAX_GAP_CHARS = 2_000
 _MAX_PLACES = 20
@@ -38,10 +43,11 @@ class Letters(NamedTuple):
 
 
 def may_hold(folded: str, quote: str) -> bool:
-    """Return whether a folded text has at least half of the quote's words, so that an alignment may
-    succeed."""
-    words = _WORD.findall(fold(quote))
-    return 2 * sum(word in folded for word in words) >= len(words) or PACKED.search(quote) is not None
+    """Return whether a folded text has at least half of the quote's words, so that aligning it is worth the
+    time."""
+    words = [spell_plainly(match[0]) for match in _SPELT_WORD.finditer(quote)]
+    text = spell_plainly(folded)
+    return 2 * sum(word in text for word in words) >= len(words) or PACKED.search(quote) is not None
 
 
 def find_aligned(text: str, quote: str) -> list[tuple[int, int]]:
@@ -117,55 +123,64 @@ def _is_edge(text: str, left: int, right: int) -> bool:
 
 
 def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
-    """Return the spans whose words are those of the quote, with at most one misspelt word in four."""
-    quoted = [match[0].lower() for match in _WORD.finditer(strip_marks(quote))]
-    numbers = [word for word in quoted if not word.isalpha()]
-    if len(quoted) < _MIN_WORDS or not all(word in fold(text) for word in numbers):
-        return []
-    words = list(_WORD.finditer(text))
-    windows = (words[start : start + len(quoted)] for start in range(len(words) - len(quoted) + 1))
-    return [(window[0].start(), window[-1].end()) for window in windows if _is_misspelt(text, window, quoted)]
+    """Return the spans whose words are the quote's, but for accents and one letter of one plain word in each
+    four; of a short word only if the span is a whole sentence."""
+    mine = [spell_plainly(match[0]) for match in _SPELT_WORD.finditer(quote)]
+    spans: list[tuple[int, int]] = []
+    numbers = [word for word in mine if not word.isalpha()]
+    if not all(word in spell_plainly(text) for word in numbers):
+        return spans
+    words = list(_SPELT_WORD.finditer(text))
+    spellings = [_list_spellings(match[0]) for match in words]
+    allowed = len(mine) // _WORDS_PER_TYPO
+    for at in range(len(words) - len(mine) + 1):
+        window = words[at : at + len(mine)]
+        pairs = zip(window, spellings[at : at + len(mine)], mine, strict=False)
+        others = ((match, forms[0], word) for match, forms, word in pairs if word not in forms)
+        wrong = list(islice(others, allowed + 1))
+        if len(wrong) <= allowed and all(
+            _is_typo(plain, word, match[0], is_first=_is_first(text, match.start()))
+            for match, plain, word in wrong
+        ):
+            start, end = window[0].start(), window[-1].end()
+            is_whole = _is_first(text, start) and _AT_END.match(text, end)
+            if is_whole or all(len(plain) >= _MIN_LONG_CHARS <= len(word) for _, plain, word in wrong):
+                spans.append((start, end))
+    return spans
 
 
-def _is_misspelt(text: str, window: Sequence[re.Match[str]], quoted: Sequence[str]) -> bool:
-    """Return whether words of a text are the quoted ones, with at most one misspelt word in four."""
-    typos_left = len(quoted) // _MIN_WORDS
-    for match, word in zip(window, quoted, strict=True):
-        if match[0].lower() == word or word in _list_spellings(match[0]):
-            continue
-        begins_sentence = not re.search(
-            r"[^.!?\n\s][ \t]*\Z", text[max(0, match.start() - 9) : match.start()]
-        )
-        if not typos_left or not _is_typo(match[0].lower() if begins_sentence else match[0], word):
-            return False
-        typos_left -= 1
-    return True
+def _is_first(text: str, at: int) -> bool:
+    """Return whether a word at that offset begins a sentence."""
+    return not re.search(r"[^.!?\n\s][ \t]*\Z", text[max(0, at - 9) : at])
 
 
-def _list_spellings(word: str) -> tuple[str, str]:
+@lru_cache(maxsize=4_096)
+def _list_spellings(word: str) -> list[str]:
     """Return a word as it is written without its accents: `Malmö` as `malmo`, and as `malmoe`."""
     if word.isascii():
-        return (word.lower(), word.lower())
-    letters = unicodedata.normalize("NFD", word.casefold())
-    return strip_marks(letters), strip_marks(letters.replace(_DIAERESIS, "e"))
+        return [spell_plainly(word)]
+    return [spell_plainly(_ACCENTED.sub(rf"\g<0>{letter}", word)) for letter in ("", *_ADDED)]
 
 
-def _is_typo(word: str, other: str) -> bool:
-    """Return whether one letter of a word was added, dropped, changed or swapped in `other`. In a name two
-    letters may only be swapped."""
+def _is_typo(word: str, other: str, written: str, *, is_first: bool) -> bool:
+    """Return whether a plain word became another one by one letter that was added, dropped, changed or
+    swapped; a name only by two letters that were swapped.
+
+    A word with a capital letter is a name, but for a long one at the beginning of a sentence.
+    """
     if not word.isalpha() or not other.isalpha():
-        return False  # a value must be the same letter by letter
-    if min(len(word), len(other)) < _MIN_TYPO_CHARS or abs(len(word) - len(other)) > 1:
+        return False  # a value is right letter by letter
+    is_plain = written.islower()
+    shortest = min(len(word), len(other))
+    if shortest < (_MIN_TYPO_CHARS if is_plain else _MIN_LONG_CHARS) or abs(len(word) - len(other)) > 1:
         return False
-    lower = word.lower()
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(lower, other, strict=False))
-    same_chars = len(list(same))
-    tail, other_tail = lower[same_chars:], other[same_chars:]
-    if len(word) == len(other) and tail[:2] == other_tail[:2][::-1] and tail[2:] == other_tail[2:]:
+    head = next((n for n, pair in enumerate(zip(word, other, strict=False)) if pair[0] != pair[1]), shortest)
+    rests = word[head:], other[head:]
+    if len(word) == len(other) and rests[0][:2] == rests[1][:2][::-1] and rests[0][2:] == rests[1][2:]:
         return True
-    is_changed = tail[1:] == other_tail[1:]
-    is_near = is_changed or tail[1:] == other_tail or tail == other_tail[1:]
-    return is_near and word.islower()  # Otto and Otta may be two persons
+    changed = rests[0][1:] == rests[1][1:]
+    is_near = changed or rests[0][1:] == rests[1] or rests[0] == rests[1][1:]
+    return is_near and (is_plain or is_first)  # Otto and Otta may be two persons
 
 
 def _has_numbers(text: str, numbers: Sequence[str], *, whole: bool) -> bool:

@@ -8,7 +8,7 @@ talk.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import apsw
 
@@ -121,18 +121,30 @@ def _strip_string(call: str, start: int, end: int, printed: Collection[str], *, 
 
 
 def _why_repeats(text: str, ran: SourceText, transcript: QuotableTranscript) -> str:
-    """Return the reason if a text repeats untrusted text from before the call, or an empty string. Words that
-    the person typed or a local tool printed do not count."""
-    before = [s for s in transcript.sources if s.seq < ran.seq]
-    foreign = _join_words(s.folded for s in before if s.tier == "untrusted")
-    each: list[tuple[str, str]] = []
+    """Return which words of a text repeat untrusted text that came before the call, or an empty string.
+
+    Words that the person typed or a local tool printed before are not counted.
+    """
+    before = [part for s in transcript.sources if s.seq < ran.seq for part in _split_prose(s)]
+    foreign = _join_words(text for is_foreign, text in before if is_foreign)
+    each: list[tuple[bool | None, str]] = []
     for run in _runs(text, is_command=ran.is_command):
         if run in foreign:
-            each = each or [(s.tier, _join_words([s.folded])) for s in before]
-            tiers = [tier for tier, words in each if run in words]
-            if tiers[:1] == ["untrusted"] and {"user", "observed"}.isdisjoint(tiers):
+            each = each or [(is_foreign, _join_words([text])) for is_foreign, text in before]
+            kinds = [is_foreign for is_foreign, words in each if run in words]
+            if kinds[:1] == [True] and False not in kinds:
                 return f"the command repeats what untrusted text said: {run.strip()[:60]}"
     return ""
+
+
+def _split_prose(source: SourceText) -> Iterator[tuple[bool | None, str]]:
+    """Yield the parts of a text with whether they are foreign: those of untrusted text, and the prose of a
+    local file or program, unless it failed. The assistant's own are neither (None)."""
+    if source.tier != "observed" or source.failed:
+        yield {"untrusted": True, "own": None}.get(source.tier, False), source.folded
+        return
+    for line in filter(str.strip, source.text.splitlines()):
+        yield units.is_prose(line), fold(line)
 
 
 def _join_words(texts: Iterable[str]) -> str:

@@ -143,10 +143,9 @@ class Changes:
             return settling.read_note_text(connection, self._profile, request.target, origin.task_id)
 
         base = self._database.read_now(read_base)
-        existing = _list_entries(self._reader, base, origin)
-        request = self._resolve_remark(request, existing)
+        request = self._resolve_remark(request, existing := _list_entries(self._reader, base, origin))
         verdict = self._judge_note(request, origin, base, existing)
-        request, verdict, similar = self._keep_old(request, verdict, base)
+        request, verdict, similar = self._keep_old(request, origin, verdict, base)
         limit = self._reader.max_chars(request.target)
         _, edit = notes.plan_change(base, _apply_verdict(request, verdict, existing), limit)
         if verdict.text and not edit.before and not verdict.why:
@@ -157,21 +156,23 @@ class Changes:
         return _Planned(row, base, read_base)
 
     def _keep_old(
-        self, request: MemoryRequest, verdict: GateVerdict, base: str
+        self, request: MemoryRequest, origin: Origin, verdict: GateVerdict, base: str
     ) -> tuple[MemoryRequest, GateVerdict, str]:
         """Return the request and the verdict with what stays of the old entry before the new text.
 
-        If the new text doesn't clearly take the entry's place, the request is an addition, and the entry is
-        returned too.
+        If the new text doesn't clearly take the entry's place, or the person wrote the entry and the new text
+        is not the person's, the request is an addition, and the entry is returned too.
         """
         if request.action != "replace" or not verdict.text:
             return request, verdict, ""
         from whet.memory.removal import find_rest  # noqa: PLC0415 - loads what reads sessions
 
-        old = notes.find_entry(base, request.old_text).statement
-        rows = _list_rows(self._reader, request)
-        rest = "" if settling.is_persons_entry(rows, old) else find_rest(old, verdict.text, request.old_text)
-        if rest is None:
+        old, rows = notes.find_entry(base, request.old_text).statement, _list_rows(self._reader, request)
+        is_persons = settling.is_persons_entry(rows, old)
+        if is_persons and origin.write_origin == "review":  # the change waits for the person
+            return request, verdict, ""
+        rest = find_rest(old, verdict.text, request.old_text)
+        if rest is None or (is_persons and verdict.trust != "user"):
             return msgspec.structs.replace(request, action="add", old_text=""), verdict, old
         return request, _add_rest(verdict, rest, rows, old) if rest else verdict, ""
 

@@ -10,7 +10,8 @@ import base64
 import codecs
 import re
 from contextlib import suppress
-from unicodedata import category, normalize
+from functools import cache
+from unicodedata import category, name, normalize
 
 from whet.store.stopwords import STOP_WORDS
 
@@ -20,12 +21,20 @@ _TYPOGRAPHY = str.maketrans(
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _ZERO_WIDTH = re.compile("[\u200b-\u200f\u2060-\u2064\ufeff\u00ad]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
+_LATIN = re.compile(r"LATIN SMALL (?:LETTER|LIGATURE) (?:DOTLESS |OPEN )?([A-Z]{1,2})(?: WITH .*)?$")
+_OTHER_LETTERS = {"þ": "th", "ð": "d", "ŋ": "n", "ə": "e"}  # their names don't spell them
 _ENCODED = re.compile(r"[\w+/-]{8,}")
 _ESCAPED = re.compile(r"(?:\\x|%)([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\0?([0-7]{3})")
 _URL_SAFE = str.maketrans("+/", "-_")
-PACKED: re.Pattern[str] = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-"""A character of a script whose words have no blanks between them, or few letters."""
-_UNSPACED_SCRIPTS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
+UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua980-\ua9df\uaa60-\uaadf"
+    "\u3005-\u3007\u3040-\u312f\u31f0-\u31ff\u3400-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+"""The scripts whose words have no blanks between them, or few letters, for a class of an expression."""
+PACKED: re.Pattern[str] = re.compile(f"[{UNSPACED}]")
+_UNSPACED_SCRIPTS = re.compile(f"[{UNSPACED}]{{2,}}")
 
 # Words that occur in rules about any subject.
 _RULE_WORDS = "always each every keep make need never please prefer use used uses using want wants work"
@@ -62,6 +71,21 @@ def _unescape(match: re.Match[str]) -> str:
 def strip_marks(text: str) -> str:
     """Return the text without combining marks, which occur inside the words of many scripts."""
     return text if text.isascii() else "".join(char for char in text if category(char)[0] != "M")
+
+
+def spell_plainly(text: str) -> str:
+    """Return the text in lower case with every Latin letter as its plain ones, by Unicode's names: `é` as
+    `e`, `ł` as `l`, `œ` as `oe`. Without apostrophes inside words."""
+    text = _APOSTROPHE.sub("", text)
+    if text.isascii():
+        return text.lower()
+    return "".join(map(_spell_letter, strip_marks(normalize("NFKD", text.casefold()))))
+
+
+@cache
+def _spell_letter(char: str) -> str:
+    match = None if char.isascii() else _LATIN.match(name(char, ""))
+    return match[1].lower() if match else _OTHER_LETTERS.get(char, char)
 
 
 def fill_marks(text: str) -> str:

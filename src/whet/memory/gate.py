@@ -17,7 +17,7 @@ from whet.foreign_text import find_orders
 from whet.log import mask
 from whet.memory import entries, units
 from whet.memory.carried import fetches_only_known, strip_talk, why_foreign_line, why_not_own
-from whet.memory.folding import content_words, fold, has_part
+from whet.memory.folding import UNSPACED, content_words, fold, has_part
 from whet.memory.provenance import may_have_received
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
@@ -35,8 +35,8 @@ _MIN_CHARS = 6
 _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _MIN_SIGNS = 4
-_SIGN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_PACKED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{3,}")
+_SIGN = re.compile(f"[{UNSPACED}]")
+_PACKED = re.compile(f"[{UNSPACED}]{{3,}}")
 
 
 def judge_direct(claim: Claim, *, is_brought: bool) -> GateVerdict:
@@ -377,8 +377,7 @@ def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
     calls = [result.call for result in transcript.results()]
     return all(
         any(form == call or entries.restore_placeholders(form, call) for call in calls)
-        for form in units.find_ticked(passage.unit)
-        if " " in form.strip() or not form.isascii()
+        for form in units.find_commands(passage.unit)
     )
 
 

@@ -29,7 +29,8 @@ Tier: TypeAlias = Literal["user", "observed", "untrusted", "own"]
 _COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*|(?<=\s)#(?=[^\n'\"]*$)[^\n]*")
 # Lines of a file that was read begin with numbers, and so do search hits, which follow their file's name.
 _LINE_NUMBER = re.compile(r"(?m)^ *\d+\|")
-_STAT_LINE = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+")
+# The names in what a fetching command prints: of a summary of changes, or in quotation marks.
+_PRINTED_NAME = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+|['‘\"]([\w.~/-]*\w[\w./-]*)['’\"]")
 
 
 class StoredText(msgspec.Struct, frozen=True):
@@ -217,8 +218,9 @@ class _Reader:
                 self._background = why
             if "$" in command:
                 self._unnamed = (len(self.found), why)
-            for path in _STAT_LINE.findall(message.text):
-                self._foreign[path] = f"{path} came with `{command[:60]}`"
+            for match in _PRINTED_NAME.finditer(message.text):
+                path = match[1] or match[2].rstrip("/")
+                self._foreign.setdefault(path, f"{path} came with `{command[:60]}`")
             return why
         paths = [
             str(arguments[key]) for key in ("path", "file_path", "workdir", "glob") if arguments.get(key)

@@ -18,6 +18,7 @@ import msgspec
 from whet.clock import local_time
 from whet.memory import typed, units
 from whet.memory.alignment import find_aligned, may_hold
+from whet.memory.composed import is_composed
 from whet.memory.folding import content_words, find_span, fold, join_words
 from whet.memory.provenance import FileOrigins
 from whet.memory.replies import (
@@ -228,6 +229,9 @@ class QuotableTranscript:
         earlier = (self._find_earlier(line, source) for line in lines)
         if tier == "observed" and (first := next(filter(None, earlier), None)):
             tier, why = first.tier, first.why or "the assistant wrote it before a tool repeated it"
+        before = (other for other in self.sources if other.seq < source.seq)
+        if tier == "observed" and is_composed(unit.text, source, before):
+            tier, why = "own", "the assistant put it together"
         return Passage(quote, source, unit.text, tier, why)
 
     def _find_question(self, answer: SourceText) -> str:

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from whet.memory.folding import fill_marks, strip_marks
+from whet.memory.folding import PACKED, UNSPACED, fill_marks, strip_marks
 from whet.memory.subjects import is_parallel
+from whet.shell.fetches import reaches_out
+from whet.shell.programs import UNKNOWN, program
+from whet.shell.reading import read
 
-_CJK = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # Characters that end a sentence in any script (Sentence_Terminal of Unicode), but for those of Latin and CJK
 # text.
 _SENTENCE_ENDS = (
@@ -28,7 +30,7 @@ _SENTENCE_ENDS = (
 _STOP = re.compile(
     r"(?<=[^\W\d_]{3}[.])[)\"'”»]*\s+(?=[^\s\Wa-zà-öø-ÿа-я])|(?<=[\w)`\"'”»][!?…])[)\"'”»]*\s+|(?<=[。！？])[」』”]*"
     r"|(?<=[\w)`\"'”»][ \u00a0\u202f][!?])[)\"'”»]*\s+"  # French sets a space before the mark
-    rf"|(?<=[\w)][!?])(?=[{_CJK}])"  # no blank before the next sentence
+    rf"|(?<=[\w)][!?])(?=[{UNSPACED}])"  # no blank before the next sentence
     rf"|(?<=[{_SENTENCE_ENDS}])[)\"'”»]*\s*"
     # a line that continues in lower case belongs to the same sentence
     r"|\n(?![a-zà-öø-ÿа-я])\n*|(?<=[.!?…:;])\n+"
@@ -41,7 +43,7 @@ PLACEHOLDER = re.compile(r"<[\w-]+>|\{\w+\}|[A-Z][A-Z0-9_]+|\$\w+")
 _QUOTED_COMMAND = re.compile(r"[`'\"‘“]([^`'\"’”\n]+)[`'\"’”]")
 _ADDED_WORDS = 5
 _CONDITION_WORDS = 16
-_ADDED_CJK = 12
+_ADDED_UNSPACED = 12
 MAX_CHARS = 400
 """The longest statement or line that is kept whole."""
 _STRETCH_CHARS = 160
@@ -50,9 +52,12 @@ _NEXT_WORDS = re.compile(rf"\S*(?:\s+\S+(?!\S)){{0,{_CONDITION_WORDS}}}")
 _PLAIN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[,.;!?]?$")
 _COMMENT = re.compile(r"\s*(?:#+(?![#\[{])|//+|--|/\*+|\*+|;+|%+|<!--|\"\"\"|''')\s*[^\W\d_]")
 _TRAILING = re.compile(r"\s(?:#|//|--|/\*|<!--)\s+([^\W\d_].*)$")
-_PACKED = re.compile(f"[{_CJK}，、]{{6,}}")
+_PACKED = re.compile(f"[{UNSPACED}，、]{{6,}}")
 _SETTING = re.compile(r"(?<![\w:/.])[^\W\d][\w .-]*[\"'\])]?\s*(?:=|:(?=\s))|^\s*[\w.-]+\s+\S*\d\S*$")
-_SHORT_PACKED = re.compile(f"[{_CJK}，、]{{4,}}")
+_MIN_PACKED = 4
+_OTHER_WORD = re.compile(rf"[^\W\d_{UNSPACED}]{{2,}}")
+_SHORT_PACKED = re.compile(f"[{UNSPACED}，、]{{4,}}")
+_QUERY = re.compile(r"[?&][\w.-]+=\S+")
 _SEVEN_WORDS = re.compile(r"(?:(?<![\w./-])[^\W\d_]{1,20}[,']?\s+){6,}[^\W\d_]{2,}")
 _QUESTION = re.compile(
     r"[?](?![.=&$/(\[]?[a-z0-9_])|[？؟¿՞፧⁇⁈⁉⸮꘏꛷]|[\u0370-\u03ff].*;\Z|(?:[吗呢까]|ますか|ですか)[。.]*\Z"
@@ -156,7 +161,7 @@ def is_prose(line: str) -> bool:
 
 def has_prose(line: str) -> bool:
     """Return whether a line contains prose, also inside a value, a cell or a name."""
-    line = strip_marks(line)
+    line = _QUERY.sub(lambda match: re.sub(r"\+|%20", " ", match[0]), strip_marks(line))
     for cell in _CELLS.split(_strip_code(line)):
         words = cell.split()
         plain = [bool(_NAME.match(word)) for word in words]
@@ -169,10 +174,10 @@ def has_prose(line: str) -> bool:
 
 
 def has_short_sentence(line: str) -> bool:
-    """Return whether a line that is not a setting has a name of three words or more (push-to-x-first.md), or
-    a short sentence of a script without blanks."""
-    if _SETTING.search(line):
-        return False
+    """Return whether a line has a short sentence of a script without blanks or, if it is not a setting, a
+    name of three words or more (push-to-x-first.md)."""
+    if setting := _SETTING.search(line):
+        return _is_packed_value(line[setting.end() :])
     if is_packed(line):
         return True
     pieces = map(_PIECES.split, re.split(r"[\s/.:]+", line))
@@ -182,6 +187,28 @@ def has_short_sentence(line: str) -> bool:
 def is_packed(text: str) -> bool:
     """Return whether a text holds a run of a script without blanks that is long enough for a sentence."""
     return _SHORT_PACKED.search(text) is not None
+
+
+def _is_packed_value(value: str) -> bool:
+    """Return whether a setting's value may be a sentence of a script without blanks: it has four letters of
+    one, or two next to words of another script."""
+    packed = len(PACKED.findall(value))
+    return packed >= _MIN_PACKED or (packed > 1 and _OTHER_WORD.search(value) is not None)
+
+
+def find_commands(text: str) -> list[str]:
+    """Return the commands in a text: code in back ticks with operands, and values of settings that run
+    several commands or reach out."""
+    ticked = [form for form in find_ticked(text) if " " in form.strip() or not form.isascii()]
+    values = (line[match.end() :] for line in text.splitlines() if (match := _SETTING.search(line)))
+    return [*ticked, *filter(_is_command, (value.strip().strip("\"',") for value in values))]
+
+
+def _is_command(value: str) -> bool:
+    """Return whether a value names a known program and runs several commands or reaches out."""
+    parts = read(value).parts if re.search(r"[\s;|&`]", value) else ()
+    is_run = any(program(part.name) is not UNKNOWN for part in parts)
+    return is_run and (len(parts) > 1 or reaches_out(value))
 
 
 def find_ticked(text: str) -> list[str]:
@@ -228,7 +255,7 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_short(text: str) -> bool:
-    return len(text.split()) <= _ADDED_WORDS and len(re.findall(f"[{_CJK}]", text)) <= _ADDED_CJK
+    return len(text.split()) <= _ADDED_WORDS and len(re.findall(f"[{UNSPACED}]", text)) <= _ADDED_UNSPACED
 
 
 def _above(before: str, line: str) -> list[str]:

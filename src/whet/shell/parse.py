@@ -74,7 +74,8 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         state.doubt("the shell syntax can't be read")
     if "\\\n" in text:
         _check_joined_lines(state, root, text)
-    starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1))
+    may_substitute = "(" in text or "`" in text
+    starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1)) if may_substitute else []
     if len(starts) > _MAX_COMMANDS or any(_hides_command(root, text, match.start()) for match in starts):
         state.doubt("a command stands where the shell syntax can't be read")
     _Walker(state).walk(root, 0)

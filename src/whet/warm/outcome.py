@@ -115,12 +115,16 @@ def _judge_output(command: str, text: str) -> tuple[Outcome, str]:
 def _judge_pipeline(command: str, codes: tuple[int, ...], text: str) -> tuple[Outcome, str]:
     """Judge a pipeline by the exit codes of its parts. A reader that ends early ends the writer before it."""
     parts = re.split(r"(?<!\|)\|&?(?!\|)", _QUOTED.sub("_", command))[-len(codes) :]
+    why_ok = "each part of the pipe ended with 0"
     for part, code in zip(parts, codes, strict=False):
-        outcome, reason = _judge_exit(part, code, text) if code not in _ENDED_EARLY else ("ok", "")
+        if code in _ENDED_EARLY:
+            continue
+        outcome, reason = _judge_exit(part, code, text)
         if outcome == "failed":
             program = next(programs_of(part), "")
             return outcome, f"exit 0, but {program} ended with {reason}"
-    return "ok", "each part of the pipe ended with 0"
+        why_ok = reason
+    return "ok", why_ok
 
 
 def find_printed_exit(command: str, text: str) -> tuple[str, int] | None:

@@ -1,0 +1,58 @@
+"""Recognises lines that the assistant put together itself, although a program printed them.
+
+A setting is this machine's only if a file or a program holds its key. If the command that printed it, or a
+script or file that the assistant wrote, has the key and its sign, the assistant composed the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from whet.contract.tools import tags_of
+from whet.memory.sources import SourceText
+from whet.shell.programs import program
+from whet.shell.reading import read
+
+_KEY = re.compile(r"[\s\"'{\[-]*(?P<key>[^\W_][^=:\n]{0,80}?)[\"'\]\s]*(?P<sign>[=:])(?!//)")
+# A pattern that begins a word, as those of sed and awk do.
+_ADDRESS = re.compile(r"\s/[^/\n]*/")
+_WORD = re.compile(r"[^\W_]+")
+# A place that the program fills in: %s, {name}, $name, the end of a string, or an option for a separator.
+_FILLED = r"(?:%[-\d.]*[a-zA-Z]|\}|\$\w+|[\"']|\s-\w)"
+
+
+def is_composed(unit: str, source: SourceText, before: Iterable[SourceText]) -> bool:
+    """Return whether the assistant composed a line of a result: its key and its sign are in the command, but
+    for search patterns, or in a text that it wrote before into a file which the call names."""
+    lines = [match for line in unit.splitlines() if (match := _KEY.match(line))]
+    if not lines:
+        return False
+    texts = [_own_text(source.call)] if source.is_command else []
+    names = {
+        name.rpartition("/")[2] for name in (read(source.call).files if source.is_command else [source.call])
+    }
+    names = {name for name in names if len(name) > 1}
+    for other in before:
+        if other.has_effect and any(name in other.text for name in names):
+            is_command = "command" in tags_of(other.tool)
+            texts.append(_own_text(other.text) if is_command else other.text)
+    return any(_holds(text, match["key"], match["sign"]) for text in texts for match in lines)
+
+
+def _own_text(command: str) -> str:
+    """Return a command's words and code without search patterns."""
+    parts = (part for part in read(command).parts if "pattern-then-files" not in program(part.name).kinds)
+    return "\n".join(_ADDRESS.sub(" ", f"{part.line}\n{part.code}") for part in parts)
+
+
+def _holds(text: str, key: str, sign: str) -> bool:
+    """Return whether a text has a key right before its sign, or a place to fill in before the sign and the
+    key as words."""
+    words = _WORD.findall(key)
+    spelled = r"[\W_]{0,3}".join(map(re.escape, words))
+    if not words or not (match := re.search(rf"(?<![^\W_]){spelled}(?![^\W_])", text, re.IGNORECASE)):
+        return False
+    if re.match(rf"[\W_]{{0,6}}?{sign}", text[match.end() :]):
+        return True
+    return re.search(rf"{_FILLED}\W{{0,6}}?{sign}", text) is not None
