@@ -37,7 +37,14 @@ from whet.terminal.frame_layout import FrameText, add_frame
 from whet.terminal.key_protocol import KeyProtocol
 from whet.terminal.keys import InputKeys
 from whet.terminal.pager import find_pager, is_long, run_pager
-from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, has_completions, open_history, open_input
+from whet.terminal.prompt import (
+    KEY_PAUSE_S,
+    InputCompleter,
+    PasteNames,
+    has_completions,
+    open_history,
+    open_input,
+)
 from whet.terminal.questions import PickQuestion, TerminalPerson, TerminalQuestion
 from whet.terminal.redraws import Redraws, draw_keys_once
 from whet.terminal.reflow import erase_frame
@@ -118,7 +125,8 @@ class Terminal:
             multiline=True,
             complete_while_typing=Condition(lambda: has_completions(self._prompt.default_buffer.document)),
             completer=completer,
-            history=open_history(history),
+            history=open_history(history, self._keys.pastes.show),
+            input_processors=[PasteNames(self._keys.pastes.show)],
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
             style=DynamicStyle(_ThemeStyle(painter).get),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
@@ -251,14 +259,17 @@ class Terminal:
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Have the person pick one of some (line, preview); None if they leave it."""
-        answer = await self.ask(PickQuestion(title, choices, lambda: self._prompt.default_buffer.text))
+        answer = await self.ask(PickQuestion(title, choices, self._full_input))
         return None if answer is None else int(answer)
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
         """Have the person decide for one of some (line, preview), or return the words that they typed."""
-        question = PickQuestion(title, choices, lambda: self._prompt.default_buffer.text, decides=True)
+        question = PickQuestion(title, choices, self._full_input, decides=True)
         answer = await self.ask(question)
         return picked_choice(question.line, choices) if answer is None else int(answer)
+
+    def _full_input(self) -> str:
+        return self._keys.pastes.fill(self._prompt.default_buffer.text)
 
     async def lend(self, work: Callable[[], T]) -> T:
         """Release the terminal to another program while `work` runs on a thread. Text that is written
