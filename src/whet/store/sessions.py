@@ -75,6 +75,7 @@ class NewSession(msgspec.Struct, frozen=True):
     tools_json: str = ""
     prime_json: str = ""
     profile: str = ""
+    model_chosen: bool = False
 
 
 class StoreStats(msgspec.Struct, frozen=True):
@@ -120,8 +121,8 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
         if new.kind == "review":
             prime = prime or read_prime(connection, new.parent_session_id)
     connection.execute(
-        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text, profile)"
-        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_TEXT_ID}, {_TEXT_ID}, {_TEXT_ID}, ?)",
+        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text, profile,"
+        f" model_chosen) VALUES ({', '.join('?' * 12)}, {_TEXT_ID}, {_TEXT_ID}, {_TEXT_ID}, ?, ?)",
         (
             new.id,
             conversation or new.id,
@@ -138,6 +139,7 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
             *_freeze_texts(connection, new.system_prompt, new.tools_json),
             _freeze_texts(connection, prime, prime)[0] if prime else None,
             profile,
+            int(new.model_chosen),
         ),
     )
 

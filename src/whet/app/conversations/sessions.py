@@ -40,6 +40,7 @@ from whet.sqlite.lane import ScopedWork
 from whet.store import sessions
 from whet.store.learned import forget_next, read_next
 from whet.store.live import LiveState, load
+from whet.store.sessions import SessionRow
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 from whet.tools.toolsets.planning import TASK_LIST
@@ -109,10 +110,18 @@ class SessionOpener:
                 )
                 if line
             ],
+            model_chosen=options.get("model_chosen", False),
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)
+        if leaving is not None and not start.model_chosen:
+            await self._inherit_model(session, leaving.log.session)
         return session
+
+    async def _inherit_model(self, session: Session, old: SessionRow) -> None:
+        """Let the model that was chosen for a conversation answer its next session, too."""
+        if old.model_chosen and old.provider == session.model.provider:
+            await self.choose_model(session, old.model)
 
     async def _choose_start(self, requested: str, workspace: str) -> WarmWish:
         """Return the start of a new session: the one requested now, the one that `load` requested before, or
@@ -140,7 +149,33 @@ class SessionOpener:
         """Let another model of the same provider answer this session and later ones from the next request on;
         "" means the configured model. The prefix does not change."""
         await self.services.models.switch(model)
+        await self.services.models.release(session.id)
         await self._answer_by(self.services.models.provider, session)
+        await self._store_model(session, is_chosen=bool(model))
+
+    async def choose_model(self, session: Session, model: str) -> None:
+        """Let another model of the same provider answer only this session from the next request on, and store
+        the choice with it; "" means the model of the other sessions. Durable on return. Raises WhetError."""
+        await self.answer_with(session, model)
+        await self._store_model(session, is_chosen=bool(model))
+
+    async def _store_model(self, session: Session, *, is_chosen: bool) -> None:
+        info = session.model
+        await session.log.details.choose_model(info.provider, info.model, chosen=is_chosen)
+
+    async def _restore_model(self, session: Session) -> None:
+        """Let the model that was chosen for a stored session answer again, or say that it can't."""
+        row, now = session.log.session, session.model
+        if not row.model_chosen:
+            return
+        if row.provider == now.provider:
+            await self.answer_with(session, row.model)
+            return
+        line = (
+            f"{now.model} of {now.provider} answers: {row.model}, this session's model, is of {row.provider}"
+            f" (--provider {row.provider} --model {row.model})"
+        )
+        self.services.contexts.host(session.context).runner.add_notice(line, must_show=True)
 
     async def switch_account(self, session: Session, name: str) -> None:
         """Let another account of the same provider answer this session and later ones from the next request
@@ -163,12 +198,18 @@ class SessionOpener:
         await session.context.status()  # inform the engine now, not at the next request
 
     async def open_session(
-        self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
+        self,
+        session_id: str,
+        *,
+        leaving: Session | None = None,
+        extras: SessionExtras = NO_EXTRAS,
+        model_chosen: bool = False,
     ) -> Session:
         """Open a stored conversation; its prefix is sent with the same bytes as before, and its background
         helpers are resumed.
 
-        It takes over the context engine of `leaving`. `extras` are parts that the caller adds.
+        It takes over the context engine of `leaving`. `extras` are parts that the caller adds. The model that
+        was chosen for the session answers. With `model_chosen`, a person chose the process's model now.
         """
         from whet.store.trail import select_opening_state  # noqa: PLC0415 - a new session has no task list
 
@@ -200,6 +241,7 @@ class SessionOpener:
         session = await self._builder.build(stored, runner, extras, leaving=leaving)
         if state.has_helpers:
             await self.helpers.get().restore(session_id)
+        await (self._store_model(session, is_chosen=True) if model_chosen else self._restore_model(session))
         return session
 
     async def let_go(self, session: Session) -> None:
