@@ -175,11 +175,14 @@ def _read_file(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
 
 def _fill_placeholders(body: str, arguments: str) -> str:
     """Replace the placeholders by the arguments, once: inserted text is not scanned again. One for which the
-    call has no argument stays, and so does one after a backslash, which is removed."""
+    call has no argument stays, and so does one after a backslash, which is removed, and an amount ($5): a
+    number without the numbers before it."""
     try:
         words = shlex.split(arguments)
     except ValueError:  # an apostrophe is not a quotation mark
         words = arguments.split()
+    numbers = {int(match[2]) for match in _PLACEHOLDER.finditer(body) if match[2]}
+    count = next(number for number in range(10) if number + 1 not in numbers)
     used = False
 
     def replace_match(match: re.Match[str]) -> str:
@@ -187,7 +190,7 @@ def _fill_placeholders(body: str, arguments: str) -> str:
         if match[1]:
             return match[0][1:]
         number = int(match[2] or 0)
-        if number > len(words):
+        if number > min(count, len(words)):
             return match[0]
         used = True
         return words[number - 1] if number else arguments
