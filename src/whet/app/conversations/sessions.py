@@ -30,6 +30,7 @@ from whet.context.prompt import (
     changed_notice,
     cut_notice,
     list_instruction_sections,
+    outside_notice,
     protected_notice,
     system_prompt,
 )
@@ -105,6 +106,7 @@ class SessionOpener:
                     changed_notice(instructions, last_prompt),
                     cut_notice(workspace, find_rule),
                     protected_notice(workspace, find_rule),
+                    outside_notice(workspace, find_rule),
                     learned.part.limit_notice,
                     *_list_idle_rules(services, tools),
                 )
