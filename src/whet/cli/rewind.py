@@ -30,6 +30,7 @@ from whet.terminal.output import emit_json, home_and_json, print_long, style_tex
 from whet.terminal.wording import exact
 
 T = TypeVar("T")
+_MAX_TURN_DIGITS = 3  # so many digits are a turn without its colon, and no beginning of an id
 
 
 @click.command("rewind")
@@ -132,6 +133,10 @@ def _of_session(session: SessionRow, answer: msgspec.Struct) -> dict[str, Any]:
 
 
 def _with(home: Home, name: str, work: Callable[[Rewinding], Awaitable[T]]) -> tuple[SessionRow, T]:
+    if name.isdecimal() and len(name) <= _MAX_TURN_DIGITS:
+        raise NotFound(
+            f"{name} names no session", hint=f":{name} is turn {name} of the latest session; an id is longer"
+        )
     stored.require_store(home)
     settings = load(home, environ=os.environ).settings
     clock, pool = SystemClock(), ToolPool(1)
