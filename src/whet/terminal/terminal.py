@@ -147,6 +147,7 @@ class Terminal:
         draw_keys_once(self._prompt)
         add_frame(self._app.layout, lambda: self._drawn, lambda: self._app.is_done)
         self._tasks: list[asyncio.Task[None]] = []
+        self._full_input = lambda: self._keys.pastes.fill(self._prompt.default_buffer.text)
         self._drawn_rows: list[list[Fragment]] = []
         self._drawn = FrameText()
 
@@ -159,8 +160,7 @@ class Terminal:
 
         `live` returns the lines above the input, `status` the line below it.
         """
-        self._keys.live, self._status = live, status
-        self._keys.hold = self._while_lent
+        self._keys.live, self._status, self._keys.hold = live, status, self._while_lent
         if self._frame:
             self._frame.hand_over()
         ready = asyncio.Event()
@@ -267,9 +267,6 @@ class Terminal:
         question = PickQuestion(title, choices, self._full_input, decides=True)
         answer = await self.ask(question)
         return picked_choice(question.line, choices) if answer is None else int(answer)
-
-    def _full_input(self) -> str:
-        return self._keys.pastes.fill(self._prompt.default_buffer.text)
 
     async def lend(self, work: Callable[[], T]) -> T:
         """Release the terminal to another program while `work` runs on a thread. Text that is written

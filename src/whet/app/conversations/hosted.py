@@ -246,7 +246,7 @@ class SessionHost:
         The caller must hold the session (see `using`). The choice is stored with the session and inherited
         by later sessions of its conversation. Durable on return. Raises WhetError.
         """
-        await self.opener.choose_model(session, model)
+        await self.opener.models.choose(session, model)
 
     async def open_session(self, session_id: str) -> Session:
         """Open a session; it stays open until it is idle. Waits for a running turn. Raises NotFound."""

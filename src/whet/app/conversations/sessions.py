@@ -14,6 +14,7 @@ import msgspec
 
 from whet.agent.session import Session
 from whet.app.conversations.session_builder import SessionBuilder, code_tools, rule_finder
+from whet.app.conversations.session_models import SessionModels
 from whet.app.conversations.session_parts import (
     NO_EXTRAS,
     OWNERS,
@@ -24,7 +25,6 @@ from whet.app.conversations.session_parts import (
     StoredPrefix,
 )
 from whet.app.learning.desk import Outcomes
-from whet.app.model_links.models import SwitchableLink
 from whet.app.parts import add_remote_tools
 from whet.context.prompt import (
     changed_notice,
@@ -35,13 +35,12 @@ from whet.context.prompt import (
     system_prompt,
 )
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.protocols import ContextStatus, Provider
+from whet.contract.protocols import ContextStatus
 from whet.contract.tags import BUILT_IN
 from whet.sqlite.lane import ScopedWork
 from whet.store import sessions
 from whet.store.learned import forget_next, read_next
 from whet.store.live import LiveState, load
-from whet.store.sessions import SessionRow
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
 from whet.tools.toolsets.planning import TASK_LIST
@@ -66,6 +65,7 @@ class SessionOpener:
         self.services = services
         self.helpers = helpers
         self._builder = SessionBuilder(services, helpers)
+        self.models: SessionModels = SessionModels(services)
         self.helper_listeners: list[Callable[[HelperRow], None]] = []
         """Called for each background helper that has ended."""
         self.instructions: str = services.settings.agent.instructions
@@ -117,13 +117,8 @@ class SessionOpener:
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)
         if leaving is not None and not start.model_chosen:
-            await self._inherit_model(session, leaving.log.session)
+            await self.models.inherit(session, leaving.log.session)
         return session
-
-    async def _inherit_model(self, session: Session, old: SessionRow) -> None:
-        """Let the model that was chosen for a conversation answer its next session, too."""
-        if old.model_chosen and old.provider == session.model.provider:
-            await self.choose_model(session, old.model)
 
     async def _choose_start(self, requested: str, workspace: str) -> WarmWish:
         """Return the start of a new session: the one requested now, the one that `load` requested before, or
@@ -146,58 +141,6 @@ class SessionOpener:
         services = self.services
         if services.mcp is not None:
             services.tools.offer(add_remote_tools(services.tools.registry, services.mcp))
-
-    async def switch_model(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer this session and later ones from the next request on;
-        "" means the configured model. The prefix does not change."""
-        await self.services.models.switch(model)
-        await self.services.models.release(session.id)
-        await self._answer_by(self.services.models.provider, session)
-        await self._store_model(session, is_chosen=bool(model))
-
-    async def choose_model(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer only this session from the next request on, and store
-        the choice with it; "" means the model of the other sessions. Durable on return. Raises WhetError."""
-        await self.answer_with(session, model)
-        await self._store_model(session, is_chosen=bool(model))
-
-    async def _store_model(self, session: Session, *, is_chosen: bool) -> None:
-        info = session.model
-        await session.log.details.choose_model(info.provider, info.model, chosen=is_chosen)
-
-    async def _restore_model(self, session: Session) -> None:
-        """Let the model that was chosen for a stored session answer again, or say that it can't."""
-        row, now = session.log.session, session.model
-        if not row.model_chosen:
-            return
-        if row.provider == now.provider:
-            await self.answer_with(session, row.model)
-            return
-        line = (
-            f"{now.model} of {now.provider} answers: {row.model}, this session's model, is of {row.provider}"
-            f" (--provider {row.provider} --model {row.model})"
-        )
-        self.services.contexts.host(session.context).runner.add_notice(line, must_show=True)
-
-    async def switch_account(self, session: Session, name: str) -> None:
-        """Let another account of the same provider answer this session and later ones from the next request
-        on; "" means the account without a name. The prefix does not change."""
-        await self.services.models.switch_account(name)
-        await self._answer_by(self.services.models.provider, session)
-
-    async def answer_with(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer only this session from the next request on, while it
-        is open; "" means the model of the other sessions."""
-        await self._answer_by(await self.services.models.choose(session.id, model), session)
-
-    async def _answer_by(self, provider: Provider, session: Session) -> None:
-        """Let the model of `provider` answer a session from the next request on; the prefix stays."""
-        services = self.services
-        prompt, tools_json = await services.database.read(lambda db: sessions.read_prefix(db, session.id))
-        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
-        assert isinstance(session.link, SwitchableLink)  # every session that is opened here has one
-        session.link.switch(await services.warm_starts.reopen_link(session.id, link))
-        await session.context.status()  # inform the engine now, not at the next request
 
     async def open_session(
         self,
@@ -243,7 +186,7 @@ class SessionOpener:
         session = await self._builder.build(stored, runner, extras, leaving=leaving)
         if state.has_helpers:
             await self.helpers.get().restore(session_id)
-        await (self._store_model(session, is_chosen=True) if model_chosen else self._restore_model(session))
+        await (self.models.store(session) if model_chosen else self.models.restore(session))
         return session
 
     async def let_go(self, session: Session) -> None:
