@@ -150,7 +150,7 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
             events = await turn(session, "go on " + "x" * 400)
             assert [event.engine for event in events if isinstance(event, Compaction)] == ["recording"]
             assert await session.context.compact("the plan", events.append) == "compacted"
-            await app.sessions.switch_model(session, "other")
+            await app.sessions.models.switch(session, "other")
             await turn(session, "hand it on")
             new = await app.new_session(leaving=session)
             ids[new.id] = "S3"

@@ -135,6 +135,22 @@ async def test_instructions_in_a_protected_file_are_left_out_with_one_notice(
     )
 
 
+async def test_links_to_instructions_that_are_not_read_are_named_once(tmp_path: Path) -> None:
+    work = tmp_path / "linked"
+    (work / ".git").mkdir(parents=True)
+    write(tmp_path / "elsewhere.md", "STRANGE RULES")
+    (work / "AGENTS.md").symlink_to(tmp_path / "elsewhere.md")
+    (work / "CLAUDE.md").symlink_to("nowhere.md")
+    with PracticeServer(script=[DONE]) as server:
+        events: list[Event] = []
+        async with open_app(tmp_path / "home", work, practice_model(server.base_url)) as app:
+            await ask(await app.new_session(), "go", events)
+        assert "STRANGE" not in server.requests[0].body.decode()
+    (line,) = [event.text for event in events if isinstance(event, Notice) and "left out" in event.text]
+    assert f"AGENTS.md are left out: its link leads out of the repository to {tmp_path}" in line
+    assert "CLAUDE.md are left out: its link leads nowhere" in line
+
+
 def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_them(tmp_path: Path) -> None:
     nested = NestedInstructions(tmp_path, list)
 

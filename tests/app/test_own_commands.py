@@ -50,6 +50,13 @@ def test_a_file_is_a_command_with_its_description_and_hint(places: tuple[Path, P
         (r"sed 's/\$//; s/\$x//' $1", "f", r"sed 's/\$//; s/\$x//' f"),
         ("No places.", "x y", "No places.\n\nx y"),
         ("No places.", "", "No places."),
+        (
+            "Under $5/month, ($5), $5%, -$5: $ARGUMENTS",
+            "a b c d e",
+            "Under $5/month, ($5), $5%, -$5: a b c d e",
+        ),
+        ("At $3 each", "a b c", "At $3 each\n\na b c"),
+        ("Of $2 take $1 at $4", "a b c d", "Of b take a at $4"),
         ("Costs $10 and $1", "five", "Costs $10 and five"),
     ],
 )

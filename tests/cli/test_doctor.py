@@ -60,6 +60,21 @@ def test_a_used_home_is_fine(home: Path, clock: FixedClock) -> None:
     assert found["home"]["state"] == "ok"
 
 
+def test_a_database_that_can_not_be_written_is_checked_and_not_moved_away(
+    home: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(home, clock, "Lunch", Said("a", "b"))
+    connect = apsw.Connection
+
+    def refuse_writing(name: str, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+        if flags == apsw.SQLITE_OPEN_READWRITE and name.endswith("state.db"):
+            raise apsw.ReadOnlyError("attempt to write a readonly database")
+        return connect(name, flags=flags)
+
+    monkeypatch.setattr(apsw, "Connection", refuse_writing)  # root may write everywhere
+    assert report(home)[1]["database"]["text"].startswith("whole, schema ")
+
+
 def test_everything_broken_is_told_all_at_once(home: Path, clock: FixedClock) -> None:
     store(home, clock, "Lunch", *[Said("a" * 500, "b" * 500)] * 20)
     data = bytearray((home / "state.db").read_bytes())

@@ -75,13 +75,24 @@ def test_a_long_paste_stands_as_a_placeholder_until_it_is_sent() -> None:
     pastes = Pastes()
     long = "line\n" * 1233 + "end"
     assert pastes.take("short\r\ntext") == "short\ntext"
-    assert pastes.take(long) == "[pasted 1,234 lines]"
-    assert pastes.take(long) == "[pasted 1,234 lines]"
-    assert pastes.take(long + "!") == "[pasted 1,234 lines #2]"
-    sent, marked = pastes.expand("see [pasted 1,234 lines #2] and [pasted 1,234 lines]")
+    first, second = pastes.take(long), pastes.take(long + "!")
+    assert len(first) == 1 and pastes.take(long) == first
+    assert pastes.show(f"see {second} and {first}") == "see [pasted 1,234 lines #2] and [pasted 1,234 lines]"
+    sent, marked = pastes.expand(f"see {second} and {first}")
     assert sent == f"see {long}! and {long}"
     assert marked == f"see <pasted>{long}!</pasted> and <pasted>{long}</pasted>"
     assert pastes.expand("[pasted 1,234 lines]") == ("[pasted 1,234 lines]",) * 2
+    assert pastes.show(pastes.take(long + "?")) == "[pasted 1,234 lines]"
+    assert pastes.expand(first)[0] == long  # the history brings it back
+
+
+def test_a_pasted_text_that_contains_the_mark_of_another_one_is_sent_as_it_is() -> None:
+    pastes = Pastes()
+    mark = pastes.take("x" * 2_000)
+    line = pastes.take(f"a {mark} b")
+    assert pastes.show(line) == "[pasted 5 characters]"
+    assert pastes.expand(line)[0] == f"a {mark} b"
+    assert mark not in pastes.take_back(f"a {mark} b")
 
 
 def test_what_was_pasted_is_marked_as_such_when_it_is_sent() -> None:

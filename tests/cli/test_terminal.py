@@ -229,6 +229,54 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("keys", "shown", "sent"),
+    [
+        ("\x7f x\r", "› see  x", "see  x"),
+        ("\x17x\r", "› see x", "see x"),
+        ("\x1b[D\x1b[3~x\r", "› see x", "see x"),
+        ("\x1b[Dx\r", "› see x[pasted 30 lines]", "see x<pasted>PASTE</pasted>"),
+        (
+            " [pasted 30 lines]\r",
+            "[pasted 30 lines] [pasted 30 lines]",
+            "see <pasted>PASTE</pasted> [pasted 30 lines]",
+        ),
+        ("\x17\x19\x19\r", "[pasted 30 lines][pasted", "see <pasted>PASTE</pasted><pasted>PASTE</pasted>"),
+    ],
+)
+def test_a_placeholder_is_one_character_and_typed_text_is_none(
+    folder: Path, keys: str, shown: str, sent: str
+) -> None:
+    """Backspace, Ctrl-W and Delete remove it whole, nothing is typed inside it, and Ctrl-Y inserts it."""
+    text = "\r".join(f"line {number}" for number in range(30))
+    with chatting(folder, [ScriptedReply("Got it.")]) as (server, tty):
+        tty.type(f"see \x1b[200~{text}\x1b[201~", "see [pasted 30 lines]")
+        tty.type(keys, shown, "Got it.")
+        (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+        tty.leave("\x04")
+    assert user["content"].split("\n\n[")[0] == sent.replace("PASTE", text.replace("\r", "\n"))
+
+
+@pytest.mark.slow
+def test_a_paste_comes_back_from_the_history_and_from_an_editor(folder: Path) -> None:
+    editor = folder / "editor"
+    editor.write_text("#!/bin/sh\nprintf ' edited' >> \"$1\"\n")
+    editor.chmod(0o700)
+    text = "\r".join(f"line {number}" for number in range(30))
+    script = [ScriptedReply("One."), ScriptedReply("Two.")]
+    with chatting(folder, script, environ={"VISUAL": str(editor)}) as (server, tty):
+        tty.type(f"see \x1b[200~{text}\x1b[201~", "see [pasted 30 lines]")
+        tty.type("\r", "One.")
+        tty.type("\x1b[A", "see [pasted 30 lines]")
+        tty.type("\x07", " edited")
+        tty.type("\r", "Two.")
+        users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
+        tty.leave("\x04")
+    pasted = text.replace("\r", "\n")
+    assert users[-1]["content"].startswith(f"see <pasted>{pasted}</pasted> edited")
+
+
+@pytest.mark.slow
 def test_a_paste_that_never_ends_becomes_text_and_leaves_the_keys(folder: Path) -> None:
     with chatting(folder, [ScriptedReply("Got it.")]) as (server, tty):
         tty.type("\x1b[200~first line\rsecond line", "second line")

@@ -72,7 +72,7 @@ def test_unset_takes_the_lines_out(home: Path) -> None:
     [
         ("tools:\n  toolsets:\n    - file\n    # c\n    - web\n    # after\n\n  workspace: x\n",
          "tools.toolsets", "a",
-         "tools:\n  toolsets: [a]\n    # after\n\n  workspace: x\n"),
+         "tools:\n  toolsets:\n    - a\n    # c\n    # after\n\n  workspace: x\n"),
         ("tools:\n  toolsets:\n  - file\n  - web\nui:\n", "tools.toolsets", None, "tools:\nui:\n"),
         ("ui: {markdown: true}\n", "ui.show_reasoning", "yes",
          "ui: {markdown: true, show_reasoning: true}\n"),
@@ -152,3 +152,36 @@ def test_any_text_comes_back_as_it_was_set(home: Path, value: str) -> None:
     set_value(place, "agent.instructions", value)
     assert load(place, environ={}).settings.agent.instructions == value
     assert load(place, environ={}).settings.agent.max_steps == 12
+
+
+LIST = """\
+approval:
+  allow:
+    # what builds
+    - terminal(a *)  # often
+    # what tests
+    - terminal(b *)
+    - read_file
+  mode: auto
+"""
+
+
+@pytest.mark.parametrize(
+    ("items", "lines"),
+    [
+        (
+            "terminal(a *),terminal(c *)",
+            '    # what builds\n    - terminal(a *)  # often\n    - "terminal(c *)"\n    # what tests\n',
+        ),
+        (
+            "terminal(b *),terminal(a *),read_file",
+            "    # what tests\n    - terminal(b *)\n    # what builds\n    - terminal(a *)  # often\n"
+            "    - read_file\n",
+        ),
+    ],
+)
+def test_the_comments_in_a_list_stay(home: Path, items: str, lines: str) -> None:
+    place = written(home, LIST)
+    set_value(place, "approval.allow", items)
+    assert place.config.read_text() == f"approval:\n  allow:\n{lines}  mode: auto\n"
+    assert load(place, {}, environ={}).settings.approval.allow == tuple(items.split(","))

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.lessons.world import Run, Say, Step, User
 
 from tests.memory.evidence import session, shell, trust, verdict
-from whet.memory.gate import judge
-from whet.memory.requests import Claim, GateVerdict, Refused
+from whet.memory.gate import judge, judge_direct
+from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.store.ledger import Kind, Quote
 
 GO = User("Go.")
@@ -380,3 +380,32 @@ def test_a_text_that_a_call_puts_together_from_its_own_pieces_is_the_assistants(
     steps = [User("hi"), Run("terminal", command, "deadline: 31 May"), Say("ok")]
     given = verdict(steps, "x", "deadline: 31 May")
     assert isinstance(given, str) or given.trust == "untrusted", given
+
+
+@pytest.mark.parametrize(
+    ("existing", "message", "claim", "is_known"),
+    [
+        ("We glaze on Mondays", "Remember: We glaze on Mondays", "x", True),
+        ("“Remember: We glaze on Mondays.” (said 2026-11-20)", "We glaze on Mondays.", "x", True),
+        ("“Remember: We glaze on Mondays.” (said 2026-11-20)", "Note: we glaze on Mondays", "x", False),
+        (
+            "“Remember: We glaze on Mondays.” (said 2026-11-20)",
+            "Note: we glaze on Mondays",
+            "We glaze on Mondays",
+            True,
+        ),
+        ("We glaze on Mondays", "Remember: We glaze on Mondays and Fridays", "x", False),
+        ("Glaze day of the year: Monday", "Kiln: Monday", "x", False),
+    ],
+)
+def test_a_statement_behind_a_label_is_the_same_statement(
+    existing: str, message: str, claim: str, is_known: bool
+) -> None:
+    answer = str(verdict([User(message)], claim, message, existing=(existing,)))
+    assert ("remembered already" in answer) is is_known
+
+
+def test_a_person_adds_no_note_that_a_quotation_holds() -> None:
+    claim = Claim("memory", "We glaze on Mondays", (), existing=("“We glaze on Mondays.” (said 2026-11-20)",))
+    with pytest.raises(Repeated):
+        judge_direct(claim, is_brought=False)

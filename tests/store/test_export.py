@@ -49,6 +49,22 @@ def test_markdown_reads_like_a_conversation(db, session):
 
 
 @pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        ("look:\n```py\nx", "look:\n```py\nx\n```"),
+        ("~~~~\n~~~\n```", "~~~~\n~~~\n```\n~~~~"),
+        ("- a\n  ```\n  x\n", "- a\n  ```\n  x\n  ```"),
+        ("```\nx\n```", "```\nx\n```"),
+        ("``` `a` is inline", "``` `a` is inline"),
+    ],
+)
+async def test_a_code_fence_of_a_message_ends_with_it(db, clock, text, closed):
+    log, _ = await begin_session(db, clock, text)
+    log.close()
+    assert lines(db, export.as_markdown)[-1] == f"## You\n\n{closed}\n\n"
+
+
+@pytest.mark.parametrize(
     ("text", "fence"),
     [("plain", "```"), ("`a` ``b``", "```"), ("```\nx\n```", "````"), ("a ````` ``", "``````")],
 )

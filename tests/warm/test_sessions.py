@@ -134,7 +134,7 @@ def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
         session = await app.open_session(session_id)
         end, _ = await say(session, build_question({"count": 2}))
         assert end.reason == "answered", end.error
-        await app.sessions.switch_model(session, "practice-echo")
+        await app.sessions.models.switch(session, "practice-echo")
         await say(session, "still here?")
         await app.aclose()
 

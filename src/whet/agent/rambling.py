@@ -44,7 +44,7 @@ class AnswerGuard:
             self.text = _trim_repetitions(self.text, period)
             raise Rambled(
                 f"the model repeated itself and was cut; the last {period:,} characters came over and over",
-                hint="/retry asks again; another model or a larger window may help",
+                hint="ask again; another model or a larger window may help",
             )
 
     def all_text(self) -> str:

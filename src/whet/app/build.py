@@ -125,10 +125,18 @@ class App:
         return await self.sessions.new_session(**options)
 
     async def open_session(
-        self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
+        self,
+        session_id: str,
+        *,
+        leaving: Session | None = None,
+        extras: SessionExtras = NO_EXTRAS,
+        model_chosen: bool = False,
     ) -> Session:
-        """Open a stored conversation; its prefix is sent with the same bytes as before."""
-        return await self.sessions.open_session(session_id, leaving=leaving, extras=extras)
+        """Open a stored conversation; its prefix is sent with the same bytes as before. The model chosen for
+        it answers; with `model_chosen`, a person chose the process's model now."""
+        return await self.sessions.open_session(
+            session_id, leaving=leaving, extras=extras, model_chosen=model_chosen
+        )
 
     async def aclose(self) -> None:
         """Close the sessions with their engines, stop background processes, close connections and store."""

@@ -19,6 +19,7 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.conversations.hosted import wait_for_end
+from whet.app.conversations.session_parts import names_model
 from whet.app.program_tools import add_functions, check_options
 from whet.config.load import load
 from whet.config.paths import Home, find_home
@@ -155,8 +156,12 @@ class AsyncAgent:
             if tools := options.get("tools"):
                 offered = app.services.tools
                 offered.offer(add_functions(offered.registry, tools, app.services.pool))
-            session_id = options.get("session_id", "")
-            session = await (app.open_session(session_id) if session_id else app.new_session())
+            session_id, is_chosen = options.get("session_id", ""), names_model(options.get("settings", {}))
+            session = await (
+                app.open_session(session_id, model_chosen=is_chosen)
+                if session_id
+                else app.new_session(model_chosen=is_chosen)
+            )
         except BaseException:
             await app.aclose()
             raise

@@ -6,8 +6,8 @@ state.db is opened without the store, which would migrate or refuse it. The chec
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -17,6 +17,8 @@ from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.contract.texts import plural
 from whet.postgres.driver import needs_driver
+from whet.sqlite.faults import translate_error
+from whet.sqlite.unwritable import open_readable
 from whet.store import claims
 from whet.store.database import read_team_url
 from whet.store.migrations import STEPS
@@ -45,16 +47,38 @@ def check_database(home: Home, *, full: bool = False) -> Iterator[DoctorFinding]
         yield DoctorFinding("database", "ok", "none yet")
         return
     try:
-        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-            connection.set_busy_timeout(2000)
-            connection.pragma("query_only", True)
+        with _open_to_check(path) as connection:
             try:
                 yield from _check_state_database(path, connection, full=full)
             except (apsw.CorruptError, apsw.NotADBError) as error:
                 text = f"{path}: {error}; {_describe_readable(connection)}"
                 yield DoctorFinding("database", "failed", text, _restore_hint(path))
-    except apsw.Error as error:
+    except (apsw.CorruptError, apsw.NotADBError) as error:
         yield DoctorFinding("database", "failed", f"{path}: {error}", _restore_hint(path))
+    except apsw.Error as error:
+        fault = translate_error(error, str(path))
+        yield DoctorFinding("database", "failed", f"{path}: {error}", fault.hint)
+
+
+@contextmanager
+def _open_to_check(path: Path) -> Generator[apsw.Connection]:
+    """Open a database for reading. One that can't be written is read as the store reads it. Raises
+    apsw.Error."""
+    copy = None
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection.set_busy_timeout(2000)
+        connection.pragma("query_only", True)
+        with suppress(apsw.CorruptError, apsw.NotADBError):  # the checks report them
+            connection.pragma("user_version")
+    except (apsw.ReadOnlyError, apsw.CantOpenError):
+        connection, _, copy = open_readable(path)
+    with closing(connection):
+        try:
+            yield connection
+        finally:
+            if copy is not None:
+                copy.cleanup()
 
 
 def _check_team_database(url: str) -> DoctorFinding:

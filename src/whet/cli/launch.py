@@ -192,14 +192,23 @@ async def open_session(app: App, options: ChatOptions) -> Session:
 
 
 async def _open_by_options(app: App, options: ChatOptions) -> Session:
+    from whet.app.conversations.session_parts import names_model  # noqa: PLC0415 - slow import, as App above
+
+    is_chosen = names_model(options.flags)
     if options.session_id:
-        from whet.store import sessions  # noqa: PLC0415 - slow import, as App above
+        from whet.store import sessions  # noqa: PLC0415 - as above
 
         name = options.session_id
-        return await app.open_session(await app.database.read(lambda db: sessions.resolve_id(db, name)))
+        session_id = await app.database.read(lambda db: sessions.resolve_id(db, name))
+        return await app.open_session(session_id, model_chosen=is_chosen)
     if options.continues_latest:
-        return await app.open_session(await app.sessions.latest())
-    return await app.new_session(private=options.private, title=options.title, warm=options.warm_template)
+        return await app.open_session(await app.sessions.latest(), model_chosen=is_chosen)
+    return await app.new_session(
+        private=options.private,
+        title=options.title,
+        warm=options.warm_template,
+        model_chosen=is_chosen,
+    )
 
 
 async def forget_empty(database: StateDatabase, session: Session) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 import signal
 import sys
@@ -81,6 +82,8 @@ def flush_output() -> int:
     """Write the buffered output. Returns exit code 1 if that fails, else 0. Raises BrokenPipeError."""
     try:
         sys.stdout.flush()
+        if isinstance(sys.stdout, _LostOutput) and sys.stdout.was_written:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -117,7 +120,8 @@ def discard_output() -> None:
 
 
 def _say_unwritten(error: OSError) -> int:
-    sys.stderr.write(f"error: the output can't be written: {error.strerror}\nhint: make room on that disk\n")
+    hint = "hint: make room on that disk\n" if error.errno in _DISK_FULL else ""
+    sys.stderr.write(f"error: the output can't be written: {error.strerror}\n{hint}")
     return 1
 
 
@@ -253,7 +257,22 @@ def _fill_closed_streams() -> None:
             _closed_streams.append(number)
             fd = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(fd, True)
-            setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
+            if number == 1:
+                sys.stdout = _LostOutput(os.fdopen(fd, "wb"), encoding="utf-8")
+            else:
+                setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
+
+
+class _LostOutput(io.TextIOWrapper):
+    """A standard output that the caller closed. It notes whether something was written, so that the command
+    ends with an error."""
+
+    was_written = False
+
+    def write(self, text: str, /) -> int:
+        """Drop a text."""
+        self.was_written = self.was_written or bool(text)
+        return super().write(text)
 
 
 _closed_streams: list[int] = []

@@ -30,6 +30,7 @@ from whet.terminal.output import emit_json, home_and_json, print_long, style_tex
 from whet.terminal.wording import exact
 
 T = TypeVar("T")
+_MAX_TURN_DIGITS = 3  # so many digits are a turn without its colon, and no beginning of an id
 
 
 @click.command("rewind")
@@ -137,6 +138,10 @@ def _with_rewinding(
 ) -> tuple[SessionRow, T]:
     """Return the session of this name and the result of `function` for it. Raises NotFound if the session
     does not exist or has no workspace."""
+    if name.isdecimal() and len(name) <= _MAX_TURN_DIGITS:
+        raise NotFound(
+            f"{name} names no session", hint=f":{name} is turn {name} of the latest session; an id is longer"
+        )
     stored.require_store(home)
     settings = load(home, environ=os.environ).settings
     clock, pool = SystemClock(), ToolPool(1)

@@ -213,6 +213,8 @@ def _edit_text(home: Home, old: str, field: Field, value: Value | None) -> str:
     page = _Page(old)
     section, entry = _find_entry(home, old, field.key)
     if section and entry:
+        if isinstance(value, tuple) and value and (new := page.replace_items(entry, value)):
+            return new
         try:
             if value is None:
                 return page.remove(section, entry)
@@ -275,6 +277,37 @@ class _Page:
             start = (entry.key.line, self._after_colon(entry))
             value = f" {value}"
         return self._splice(start, (end_line, end_column), value)
+
+    def replace_items(self, entry: YamlEntry, items: tuple[str, ...]) -> str:
+        """Replace the items of a list that holds comments, which stay: before and behind the items that stay,
+        and those on lines of their own. Returns "" for any other list, or one not written an item a line."""
+        start, end = entry.key.end_line + 1, self._end(entry.span)[0] + 1
+        old, lines = entry.value, self.lines[start:end]
+        item_lines = [line for line in lines if line.lstrip().startswith("- ")]
+        comments = [line for line in lines if line.lstrip().startswith("#")]
+        is_plain = len(lines) == len(item_lines) + len(comments) and entry.span.line >= start
+        if (
+            not is_plain
+            or not isinstance(old, tuple)
+            or len(item_lines) != len(set(old))
+            or "#" not in "".join(lines)
+        ):
+            return ""
+        indent = item_lines[0][: len(item_lines[0]) - len(item_lines[0].lstrip())]
+        written: dict[str, list[str]] = {}
+        pending: list[str] = []
+        names = iter(old)
+        for line in lines:
+            pending.append(line)
+            if line in item_lines:
+                name = next(names)
+                written[name] = pending if name in items else []
+                pending = [] if name in items else pending[:-1]
+        new = [
+            line for item in items for line in written.get(item, [f"{indent}- {_quote(item)}{self.newline}"])
+        ]
+        self.lines[start:end] = [*new, *pending]
+        return "".join(self.lines)
 
     def remove(self, section: SectionNode, entry: YamlEntry) -> str:
         """Remove an entry, with its whole lines unless the section is written as {a: b}."""

@@ -261,7 +261,7 @@ class Compressor(ContextEngine):
         if failure is None:
             self._end_rest()
             return
-        self._last_summary_error = f"{failure.message}; the summary was written without a model"
+        self._last_summary_error = f"{failure.message}; no model could write the summary"
         if was_asked:
             from whet.context.summariser import rest_s  # noqa: PLC0415 as above
 

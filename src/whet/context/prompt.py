@@ -135,6 +135,26 @@ def protected_notice(workspace: Path, find_rule: FindRule) -> str:
     return "; ".join(format_left_out(os.path.relpath(path, workspace), rule) for path, rule in rules.items())
 
 
+def outside_notice(workspace: Path, find_rule: FindRule = allow_every_file) -> str:
+    """Return the line for the person if a link to instructions leads out of the repository or nowhere, or an
+    empty string. Links of a folder with instructions of an earlier name are not read."""
+    root = list_project_folders(workspace)[0]
+    problems: list[str] = []
+    for folder in _list_folders(workspace):
+        read_name, _ = _read_instructions(folder, root, find_rule)
+        names = PROJECT_FILES[: PROJECT_FILES.index(read_name)] if read_name else PROJECT_FILES
+        for path in (folder / name for name in names):
+            label, target = os.path.relpath(path, workspace), os.path.realpath(path)
+            if not os.path.lexists(path) or find_rule(path):
+                continue
+            if not os.path.exists(target):
+                problems.append(f"the instructions in {label} are left out: its link leads nowhere")
+            elif not Path(target).is_relative_to(os.path.realpath(root)):
+                why = f"its link leads out of the repository to {target}; copy the file"
+                problems.append(f"the instructions in {label} are left out: {why}")
+    return "; ".join(problems)
+
+
 def format_left_out(label: str, rule: str) -> str:
     """Return the line for the person about an instruction file that is not sent."""
     return f"the instructions in {label} are left out: the rule deny: {rule} protects the file"

@@ -17,6 +17,7 @@ from whet.contract.origin import Origin
 from whet.contract.texts import short
 from whet.log import mask
 from whet.memory import notes, settling, skill_changes, skill_format, subjects
+from whet.memory.folding import content_words
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
@@ -323,10 +324,13 @@ def _is_repeated(old: str, existing: Sequence[str]) -> bool:
 
 
 def _find_similar(text: str, existing: Sequence[str]) -> str:
-    """Return an entry that makes the same statement with other values or words, or an empty string."""
+    """Return the entry that makes the same statement with other values or words, the one that shares most
+    words with it; or an empty string."""
     from whet.memory.removal import find_rest  # noqa: PLC0415 - loads what reads sessions
 
-    return next((entry for entry in existing if find_rest(entry, text) is not None), "")
+    matches = [entry for entry in existing if find_rest(entry, text) is not None]
+    words = {*content_words(text)}
+    return max(matches, key=lambda entry: len(words & {*content_words(entry)}), default="")
 
 
 def _list_entries(reader: MemoryReader, text: str, origin: Origin) -> tuple[str, ...]:

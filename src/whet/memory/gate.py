@@ -36,6 +36,8 @@ _NUMBERED = re.compile(r"(?m)^\s*\d{1,2}[.)]\s")
 _TWO_WORDS = re.compile(r"[^\W\d_]+(?:[/-][^\W\d_]+)+")
 _MIN_SIGNS = 4
 _SIGN = re.compile(f"[{UNSPACED}]")
+_LABEL = re.compile(r"(?:[^\s:]+ ){0,2}[^\s:]+: (?=\S+ \S+ \S)")  # before a statement of three words or more
+_QUOTED_NOTE = re.compile(r'"([^"]+)" \([^()]*\)\Z')
 _PACKED = re.compile(f"[{UNSPACED}]{{3,}}")
 
 
@@ -51,11 +53,8 @@ def judge_direct(claim: Claim, *, is_brought: bool) -> GateVerdict:
         finding = f"it reads like orders to the assistant: {order!r}"
     if finding:
         raise Refused(f"Not kept: {finding}", hint="Leave it out or say it otherwise.")
-    folded, *existing = (
-        fold(text).removeprefix("pitfall: ").rstrip(".") for text in (claim.text, *claim.existing)
-    )
-    if folded and folded in existing:
-        raise _repeat_error(claim.existing[existing.index(folded)])
+    if existing := _find_same(claim, [claim.text]):
+        raise _repeat_error(existing)
     if is_brought:
         host = find_outside_host(claim.text)
         return GateVerdict("untrusted", why=f"it was written elsewhere{f' and names {host}' if host else ''}")
@@ -410,7 +409,9 @@ def _repeat_error(text: str) -> Repeated:
 
 
 def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
-    """Raise Repeated if one existing entry already contains all lines and calls of the passages."""
+    """Raise Repeated if an existing entry makes the claim's statement, or contains its lines and calls."""
+    if existing := _find_same(claim, [passage.unit for passage in passages]):
+        raise _repeat_error(existing)
     lines = [fold(line) for passage in passages for line in passage.unit.splitlines()]
     asked = [passage.source.call for passage in passages if passage.source.role == "user"]
     calls = [fold(strip_talk(passage.source)) for passage in passages if not passage.unit]
@@ -418,6 +419,26 @@ def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
     for existing in claim.existing if lines else ():
         if all(has_part(fold(existing), part) for part in (*lines, *calls)):
             raise _repeat_error(existing)
+
+
+def _find_same(claim: Claim, statements: Sequence[str]) -> str:
+    """Return the existing entry that makes exactly the one statement, or an empty string."""
+    mine = _read_forms(statements[0]) if len(statements) == 1 else []
+    for existing in claim.existing if mine else ():
+        theirs = _read_forms(existing)
+        # Two different labels before the same words are one statement only if the model says it without one.
+        has_own_form = mine[0] in theirs or mine[-1] == theirs[0]
+        if has_own_form or mine[-1] == theirs[-1] == _read_forms(claim.text)[0]:
+            return existing
+    return ""
+
+
+def _read_forms(text: str) -> list[str]:
+    """Return a statement folded, of a note the words inside its quotation; then the same without the label
+    before it ("Remember: "), if it has one."""
+    folded = _QUOTED_NOTE.sub(r"\1", fold(text).removeprefix("pitfall: ")).rstrip(".")
+    label = _LABEL.match(folded)
+    return [folded, folded[label.end() :]] if label else [folded]
 
 
 def _build_quote(passage: Passage, session_id: str) -> Quote:

@@ -22,6 +22,7 @@ from whet.store import rows, sessions
 from whet.store.parts import AnswerPart, ConversationPart, PersonPart, list_parts
 
 _BACKTICKS = re.compile("`+")
+_FENCE_LINE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 
 
 def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
@@ -54,18 +55,33 @@ def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
 
 def _render_part(part: ConversationPart) -> Iterator[str]:
     if isinstance(part, PersonPart):
-        yield f"## You\n\n{part.text()}\n\n"
+        yield f"## You\n\n{_close_fence(part.text())}\n\n"
         yield from (f"[{image.media_type}]\n\n" for image in part.images)
         if part.attached:
             yield f"Sent with it:\n\n{_fence(part.attached)}"
     elif isinstance(part, AnswerPart):
         if part.text:
-            yield f"## Assistant\n\n{part.text}\n\n"
+            yield f"## Assistant\n\n{_close_fence(part.text)}\n\n"
     else:
         yield f"Call of `{part.call.name}`:\n\n{_fence(part.call.arguments, 'json')}"
         if part.result is not None:
             failed = " (failed)" if part.state == "failed" else ""
             yield f"Result of `{part.call.name}`{failed}:\n\n{_fence(part.result.text)}"
+
+
+def _close_fence(text: str) -> str:
+    """Return a message with its last code fence closed, so that the heading after it is not code."""
+    indent = fence = ""
+    for line in text.splitlines():
+        match = _FENCE_LINE.match(line)
+        if match is None:
+            continue
+        if fence:
+            is_end = match[2].startswith(fence) and not match[3].strip()
+            fence = "" if is_end else fence
+        elif match[2][0] == "~" or "`" not in match[3]:
+            indent, fence = match[1], match[2]
+    return f"{text.rstrip()}\n{indent}{fence}" if fence else text
 
 
 def _fence(text: str, language: str = "") -> str:

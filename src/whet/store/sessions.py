@@ -73,6 +73,7 @@ class NewSession(msgspec.Struct, frozen=True):
     tools_json: str = ""
     prime_json: str = ""
     profile: str = ""
+    model_chosen: bool = False
 
 
 class StoreStats(msgspec.Struct, frozen=True):
@@ -118,11 +119,10 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
         if new.kind == "review":
             prime = prime or read_prime(connection, new.parent_session_id)
     connection.execute(
-        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text, profile)"
-        f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_TEXT_ID}, {_TEXT_ID}, {_TEXT_ID}, ?)",
+        f"INSERT INTO sessions ({_GIVEN}, started, last_active, system_text, tools_text, prime_text, profile,"
+        f" model_chosen) VALUES ({', '.join('?' * 12)}, {_TEXT_ID}, {_TEXT_ID}, {_TEXT_ID}, ?, ?)",
         (
-            new.id,
-            conversation or new.id,
+            *(new.id, conversation or new.id),
             new.parent_session_id,
             new.kind,
             new.source,
@@ -131,11 +131,11 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
             mask(new.title),
             new.workspace,
             int(private),
-            now,
-            now,
+            *(now, now),
             *_freeze_texts(connection, new.system_prompt, new.tools_json),
             _freeze_texts(connection, prime, prime)[0] if prime else None,
             profile,
+            int(new.model_chosen),
         ),
     )
 
@@ -277,9 +277,9 @@ def resolve_id(connection: apsw.Connection, name: str) -> str:
     name = name.strip()
     exact = connection.execute("SELECT id FROM sessions WHERE id = ?", (name,)).fetchone()
     if exact is not None or not name:
-        if exact is None:
-            raise NotFound("no session was named", hint=_NO_SESSION_HINT)
-        return exact[0]
+        if exact is not None:
+            return exact[0]
+        raise NotFound("no session was named", hint=_NO_SESSION_HINT)
     matches = connection.execute(
         r"SELECT id, title FROM sessions WHERE id LIKE ? ESCAPE '\' OR title = ? COLLATE NOCASE"
         " ORDER BY last_active DESC LIMIT 6",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import (
     Condition,
     emacs_insert_mode,
@@ -78,7 +79,25 @@ class InputKeys:
 
     def _open_editor(self, event: KeyPressEvent) -> None:
         if self.hold is not None:
-            self.lending = asyncio.ensure_future(self.hold(event.current_buffer.open_in_editor()))
+            self.lending = asyncio.ensure_future(self.hold(self._edit_elsewhere(event.current_buffer)))
+
+    def _edit_elsewhere(self, buffer: Buffer) -> asyncio.Task[None]:
+        """Open the input in the person's editor, which sees the name of each paste beside its mark."""
+        if not self.pastes.has_marks(buffer.text):
+            return buffer.open_in_editor()
+        document = buffer.document
+        buffer.document = Document(self.pastes.annotate(document.text))
+        editing = buffer.open_in_editor()  # it has written the file when it returns
+        buffer.document = document
+
+        def read(_: Buffer) -> None:
+            text = self.pastes.read_annotated(buffer.text)
+            if text != buffer.text:
+                buffer.document = Document(text)
+
+        buffer.on_text_changed += read
+        editing.add_done_callback(lambda _: buffer.on_text_changed.remove_handler(read))
+        return editing
 
     def bindings(self, prompt: Callable[[], Buffer]) -> KeyBindings:
         """Return the key bindings. `prompt` returns the input line's buffer."""
@@ -189,11 +208,11 @@ class InputKeys:
             buffer.append_to_history()
         buffer.reset()
         self.typing.end_line()
-        text, marked = self.pastes.expand(line)
         if self.question:
-            self.question.give(text)
-        else:
-            self.inputs.put_nowait(Typed(line.strip(), text.strip(), marked.strip()))
+            self.question.give(self.pastes.fill(line))
+            return
+        text, marked = self.pastes.expand(line)
+        self.inputs.put_nowait(Typed(self.pastes.show(line).strip(), text.strip(), marked.strip()))
 
     def note_typing(self, _: object) -> None:
         """Note that the person types, so that a word that is being typed does not answer a question."""

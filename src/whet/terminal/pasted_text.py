@@ -14,44 +14,80 @@ from whet.terminal.attach import IMAGE_NAME
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
 _MIN_MARKED_WORDS = 4
+_FIRST_MARK, _MARK_COUNT = 0x10F000, 0xFFE
 _DROPPED_CHARS = 4_000
 
 
+_MARKS = re.compile("[\U0010f000-\U0010fffd]")
+"""Private code points that no keyboard types. One of them is a long paste in the input line."""
+
+
 class Pastes:
-    """The pasted texts of the input line, which shows a placeholder for each long one."""
+    """The long pasted texts of a chat.
+
+    In the input line, a long paste is one character, its mark: keys move over it and delete it as a whole,
+    and nothing that a person types is taken for it. `show` replaces the marks with names for the screen,
+    `expand` with the texts for the model. A text stays available, as the history may bring its mark back.
+    """
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._unsent: dict[str, str] = {}
         self._inserted: list[str] = []
 
     def take(self, text: str) -> str:
-        """Return the text to insert: a short text itself, a placeholder for a long one."""
+        """Return the text to insert: a short text itself, otherwise a mark that `expand` replaces."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.removesuffix("\n").count("\n") + 1
-        if lines <= PASTE_LINES and len(text) <= PASTE_CHARS:
+        lines = _count_lines(text)
+        if lines <= PASTE_LINES and len(text) <= PASTE_CHARS and not _MARKS.search(text):
             if len(text.split()) >= _MIN_MARKED_WORDS or not text.isascii():
                 self._inserted.append(text)
             return text
-        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        name, number = f"[pasted {size}]", 2
-        while self._texts.get(name, text) != text:
-            name, number = f"[pasted {size} #{number}]", number + 1
-        self._texts[name] = text
-        return name
+        name, number = f"[pasted {_size(text)}]", 2
+        while name in self._unsent:
+            if self._texts[self._unsent[name]] == text:
+                return self._unsent[name]
+            name, number = f"[pasted {_size(text)} #{number}]", number + 1
+        mark = chr(_FIRST_MARK + len(self._texts) % _MARK_COUNT)
+        self._texts[mark], self._names[mark], self._unsent[name] = text, name, mark
+        return mark
 
     def take_back(self, text: str) -> str:
-        """Return the text of a message to put back into the input line, with placeholders for long pastes."""
-        return unwrap_pastes(text, self.take)
+        """Return a message that goes back into the input line; `expand` marks its pasted texts again."""
+        return unwrap_pastes(_MARKS.sub("�", text), self.take)
+
+    def has_marks(self, line: str) -> bool:
+        """Return whether a line contains the mark of a paste."""
+        return any(mark in self._texts for mark in _MARKS.findall(line))
+
+    def show(self, line: str) -> str:
+        """Return a line as a person sees it: the name of each paste in place of its mark."""
+        return _MARKS.sub(lambda match: self._names.get(match[0], match[0]), line)
+
+    def fill(self, line: str) -> str:
+        """Return a line with the texts in place of the marks."""
+        return _MARKS.sub(lambda match: self._texts.get(match[0], match[0]), line)
+
+    def annotate(self, line: str) -> str:
+        """Return a line for an external editor: the name of each paste before its mark."""
+        return _MARKS.sub(lambda match: self._names.get(match[0], "") + match[0], line)
+
+    def read_annotated(self, line: str) -> str:
+        """Return a line from an external editor with the marks alone. If a mark was deleted there, the name
+        is text; if the name was changed, the paste follows it."""
+        for mark, name in self._names.items():
+            line = line.replace(name + mark, mark)
+        return line
 
     def expand(self, line: str) -> tuple[str, str]:
-        """Replace the placeholders by their texts, and forget the texts.
+        """Replace the marks of a line that is sent with their texts.
 
-        Returns the line twice: without and with tags around the pasted texts. Nothing is learned from pasted
-        text as if it were the person's own words.
+        Returns the line twice: as it is, and with the pasted texts in tags. Pasted text is not the
+        person's own words, and nothing is learned from it as if it were. Names begin anew with the next line.
         """
-        texts, self._texts = self._texts, {}
-        texts |= {text: text for text in self._inserted}
-        self._inserted = []
+        texts = self._texts | {text: text for text in self._inserted}
+        self._inserted, self._unsent = [], {}
         if not texts:
             return line, line
         pattern = re.compile("|".join(re.escape(name) for name in sorted(texts, key=len, reverse=True)))
@@ -59,9 +95,20 @@ class Pastes:
         return plain, pattern.sub(lambda match: wrap_in_tag("pasted", texts[match[0]]), line)
 
 
+def _count_lines(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1
+
+
+def _size(text: str) -> str:
+    """Return how large a pasted text is, for its name."""
+    lines = _count_lines(text)
+    return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+
+
 def fold_paste(text: str) -> str:
-    """Return a pasted text, or a placeholder if it is long."""
-    return Pastes().take(text)
+    """Return a pasted text as the chat shows it: a placeholder if it is long."""
+    pastes = Pastes()
+    return pastes.show(pastes.take(text))
 
 
 def fold_pastes(text: str) -> str:

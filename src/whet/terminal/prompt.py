@@ -16,12 +16,15 @@ from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
+from prompt_toolkit.layout.utils import explode_text_fragments
 
 from whet.terminal.input_filter import (
     ESCAPE_MARK,
@@ -302,21 +305,53 @@ class _File(FileHistory):
     """The history file. If an entry can't be written, e.g. to a full disk, it is available in this chat
     only."""
 
+    def __init__(self, path: Path, show: Callable[[str], str]) -> None:
+        super().__init__(path)
+        self._show = show
+
     def store_string(self, string: str) -> None:
         """Append one entry. Errors are ignored."""
         with contextlib.suppress(OSError):
-            super().store_string(string)
+            super().store_string(self._show(string))
 
 
-def open_history(path: Path) -> History:
-    """Open the history file, which only its owner can read. If it can't be written, the history is kept in
-    memory."""
+def open_history(path: Path, show: Callable[[str], str] = str) -> History:
+    """Open the history file, readable by its owner only; use memory if it can't be written. `show` returns
+    an entry as it is written to the file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError:
         return InMemoryHistory()
-    return _File(path)
+    return _File(path, show)
+
+
+class PasteNames(Processor):
+    """Draws the name of each long paste in place of its mark. `show` returns a text with the names."""
+
+    def __init__(self, show: Callable[[str], str]) -> None:
+        self._show = show
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        """Replace the marks of one line."""
+        line = transformation_input.document.lines[transformation_input.lineno]
+        if line.isascii() or self._show(line) == line:
+            return Transformation(transformation_input.fragments)
+        characters = explode_text_fragments(transformation_input.fragments)
+        fragments: StyleAndTextTuples = []
+        starts = [0]
+        for style, text, *_ in characters:
+            name = self._show(text)
+            fragments.append((style if name == text else f"{style} class:dim", name))
+            starts.append(starts[-1] + len(name))
+        last = len(starts) - 1
+        return Transformation(
+            fragments,
+            source_to_display=lambda at: starts[at] if at <= last else starts[-1] + at - last,
+            display_to_source=lambda at: (
+                bisect_right(starts, at) - 1 if at <= starts[-1] else last + at - starts[-1]
+            ),
+        )
 
 
 class FileFinder:

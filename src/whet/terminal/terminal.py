@@ -36,7 +36,14 @@ from whet.terminal.frame_layout import FrameText, add_frame
 from whet.terminal.key_protocol import KeyProtocol
 from whet.terminal.keys import InputKeys
 from whet.terminal.pager import find_pager, is_long, run_pager
-from whet.terminal.prompt import KEY_PAUSE_S, InputCompleter, has_completions, open_history, open_input
+from whet.terminal.prompt import (
+    KEY_PAUSE_S,
+    InputCompleter,
+    PasteNames,
+    has_completions,
+    open_history,
+    open_input,
+)
 from whet.terminal.questions import PickQuestion, TerminalPerson, TerminalQuestion
 from whet.terminal.redraws import Redraws, draw_keys_once
 from whet.terminal.reflow import erase_frame
@@ -117,7 +124,8 @@ class Terminal:
             multiline=True,
             complete_while_typing=Condition(lambda: has_completions(self._prompt.default_buffer.document)),
             completer=completer,
-            history=open_history(history),
+            history=open_history(history, self._keys.pastes.show),
+            input_processors=[PasteNames(self._keys.pastes.show)],
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
             style=DynamicStyle(_ThemeStyle(painter).get),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
@@ -138,6 +146,7 @@ class Terminal:
         draw_keys_once(self._prompt)
         add_frame(self._app.layout, lambda: self._drawn, lambda: self._app.is_done)
         self._tasks: list[asyncio.Task[None]] = []
+        self._full_input = lambda: self._keys.pastes.fill(self._prompt.default_buffer.text)
         self._drawn_rows: list[list[Fragment]] = []
         self._drawn = FrameText()
 
@@ -150,8 +159,7 @@ class Terminal:
 
         `live` returns the lines above the input, `status` the line below it.
         """
-        self._keys.live, self._status = live, status
-        self._keys.hold = self._while_lent
+        self._keys.live, self._status, self._keys.hold = live, status, self._while_lent
         if self._frame:
             self._frame.hand_over()
         ready = asyncio.Event()
@@ -250,13 +258,13 @@ class Terminal:
 
     async def choose(self, title: str, choices: Sequence[tuple[str, str]]) -> int | None:
         """Let the person pick one of `choices` (line, preview), and return its index, or None."""
-        answer = await self.ask(PickQuestion(title, choices, lambda: self._prompt.default_buffer.text))
+        answer = await self.ask(PickQuestion(title, choices, self._full_input))
         return None if answer is None else int(answer)
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
         """Ask the person to decide for one of `choices` (line, preview), and return its index, or the words
         that they typed."""
-        question = PickQuestion(title, choices, lambda: self._prompt.default_buffer.text, decides=True)
+        question = PickQuestion(title, choices, self._full_input, decides=True)
         answer = await self.ask(question)
         return picked_choice(question.line, choices) if answer is None else int(answer)
 

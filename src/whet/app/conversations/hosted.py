@@ -173,10 +173,6 @@ class SessionHost:
             )
             await self._pool.release(slot)
         self._pool.add(session)
-        chosen = old.log.session
-        if chosen.model_chosen and chosen.provider == session.model.provider:
-            async with self.using(session.id) as session:
-                await self.switch_model(session, chosen.model)
         return session.id
 
     async def submit(  # noqa: PLR0913 - each option is independent
@@ -253,9 +249,7 @@ class SessionHost:
         The caller must hold the session (see `using`). The choice is stored with the session and inherited
         by later sessions of its conversation. Durable on return. Raises WhetError.
         """
-        await self.opener.answer_with(session, model)
-        info = session.model
-        await session.log.details.choose_model(info.provider, info.model, chosen=bool(model))
+        await self.opener.models.choose(session, model)
 
     async def open_session(self, session_id: str) -> Session:
         """Open a session; it stays open until it is idle. Waits for a running turn. Raises NotFound."""

@@ -170,12 +170,14 @@ def _read_file(path: Path, inside: Path | None) -> tuple[dict[str, Any], str]:
 
 def _fill_placeholders(body: str, arguments: str) -> str:
     """Replace the placeholders by the arguments; inserted text is not scanned again. A placeholder without an
-    argument is kept. One after a backslash is kept too, without the backslash. If nothing was replaced, the
-    arguments are appended."""
+    argument is kept, and so is one after a backslash, without the backslash, and an amount ($5): a number
+    without the numbers before it. If nothing was replaced, the arguments are appended."""
     try:
         words = shlex.split(arguments)
     except ValueError:  # an apostrophe is not a quotation mark
         words = arguments.split()
+    numbers = {int(match[2]) for match in _PLACEHOLDER.finditer(body) if match[2]}
+    count = next(number for number in range(10) if number + 1 not in numbers)
     is_replaced = False
 
     def replace_match(match: re.Match[str]) -> str:
@@ -183,7 +185,7 @@ def _fill_placeholders(body: str, arguments: str) -> str:
         if match[1]:
             return match[0][1:]
         number = int(match[2] or 0)
-        if number > len(words):
+        if number > min(count, len(words)):
             return match[0]
         is_replaced = True
         return words[number - 1] if number else arguments

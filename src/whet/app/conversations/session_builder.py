@@ -441,6 +441,7 @@ class SessionBuilder:
             system_prompt=start.prompt,
             tools_json=msgspec.json.encode(specs).decode(),
             profile=start.whose.profile,
+            model_chosen=start.model_chosen,
         )
 
 

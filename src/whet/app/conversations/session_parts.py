@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -60,7 +60,7 @@ NO_EXTRAS = SessionExtras()
 
 class SessionStart(msgspec.Struct, frozen=True):
     """The contents of a new session. `steps` 0 means the limit from the settings. `notices` are shown to its
-    person."""
+    person. `model_chosen` states that the session keeps this model."""
 
     prompt: str = ""
     tools: Sequence[Tool] = ()
@@ -73,6 +73,7 @@ class SessionStart(msgspec.Struct, frozen=True):
     whose: Principal = OWNERS
     steps: int = 0
     notices: Sequence[str] = ()
+    model_chosen: bool = False
 
 
 class NewSessionOptions(TypedDict, total=False):
@@ -81,7 +82,8 @@ class NewSessionOptions(TypedDict, total=False):
     If `leaving` is set, the session continues its conversation (/new) and takes over its context engine.
     `warm` is a template's name, "auto" or "off"; if it is empty, the settings decide when the first message
     arrives. Templates are mined from the owner's sessions, so sessions of other people never use one.
-    `extras` are parts that the caller adds.
+    `extras` are parts that the caller adds. `model_chosen` states that a person chose the process's model
+    for this session (`names_model`), which keeps it.
     """
 
     private: bool
@@ -90,6 +92,13 @@ class NewSessionOptions(TypedDict, total=False):
     warm: str
     whose: Principal
     extras: SessionExtras
+    model_chosen: bool
+
+
+def names_model(given: Mapping[str, object]) -> bool:
+    """Return whether settings that a person gave at this start name the model or its server: that is a choice
+    for the session that is opened."""
+    return any(given.get(key) for key in ("model.model", "model.provider", "model.base_url"))
 
 
 class StoredPrefix(msgspec.Struct, frozen=True):

@@ -78,11 +78,7 @@ class SessionPool:
         if slot.session is None:
             await self.make_room()
             extras = self._extras(slot.session_id)
-            session = await self._opener.open_session(slot.session_id, extras=extras)
-            chosen = session.log.session
-            if chosen.model_chosen and chosen.provider == session.model.provider:
-                await self._opener.answer_with(session, chosen.model)
-            slot.session = session
+            slot.session = await self._opener.open_session(slot.session_id, extras=extras)
         return slot.session
 
     async def make_room(self) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from whet.agent.session import Session
 from whet.app.conversations.session_builder import SessionBuilder, list_code_tools, make_rule_finder
+from whet.app.conversations.session_models import SessionModels
 from whet.app.conversations.session_parts import (
     NO_EXTRAS,
     OWNERS,
@@ -24,17 +25,17 @@ from whet.app.conversations.session_parts import (
     StoredPrefix,
 )
 from whet.app.learning.desk import Outcomes
-from whet.app.model_links.models import SwitchableLink
 from whet.app.parts import add_remote_tools
 from whet.context.prompt import (
     changed_notice,
     cut_notice,
     list_instruction_sections,
+    outside_notice,
     protected_notice,
     system_prompt,
 )
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.protocols import ContextStatus, Provider
+from whet.contract.protocols import ContextStatus
 from whet.contract.tags import BUILT_IN
 from whet.sqlite.lane import ScopedWrite
 from whet.store import sessions
@@ -64,6 +65,7 @@ class SessionOpener:
         self.services = services
         self.helpers = helpers
         self._builder = SessionBuilder(services, helpers)
+        self.models: SessionModels = SessionModels(services)
         self.helper_listeners: list[Callable[[HelperRow], None]] = []
         """Called for each background helper that has ended."""
         self.instructions: str = services.settings.agent.instructions
@@ -104,14 +106,18 @@ class SessionOpener:
                     changed_notice(instructions, last_prompt),
                     cut_notice(workspace, find_rule),
                     protected_notice(workspace, find_rule),
+                    outside_notice(workspace, find_rule),
                     learned.part.limit_notice,
                     *_list_idle_rules(services, tools),
                 )
                 if line
             ],
+            model_chosen=options.get("model_chosen", False),
         )
         session = await self._builder.create(start, options.get("extras", NO_EXTRAS), leaving=leaving)
         await self.outcomes.record(session.id, learned)
+        if leaving is not None and not start.model_chosen:
+            await self.models.inherit(session, leaving.log.session)
         return session
 
     async def _choose_start(self, requested: str, workspace: str) -> WarmWish:
@@ -137,41 +143,20 @@ class SessionOpener:
         if services.mcp is not None:
             services.tools.offer(add_remote_tools(services.tools.registry, services.mcp))
 
-    async def switch_model(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer this session and later ones from the next request on;
-        "" means the configured model. The prefix does not change."""
-        await self.services.models.switch(model)
-        await self._answer_by(self.services.models.provider, session)
-
-    async def switch_account(self, session: Session, name: str) -> None:
-        """Let another account of the same provider answer this session and later ones from the next request
-        on; "" means the account without a name. The prefix does not change."""
-        await self.services.models.switch_account(name)
-        await self._answer_by(self.services.models.provider, session)
-
-    async def answer_with(self, session: Session, model: str) -> None:
-        """Let another model of the same provider answer only this session from the next request on, while it
-        is open; "" means the model of the other sessions."""
-        await self._answer_by(await self.services.models.choose(session.id, model), session)
-
-    async def _answer_by(self, provider: Provider, session: Session) -> None:
-        """Let the model of `provider` answer a session from the next request on. The prefix does not
-        change."""
-        services = self.services
-        prompt, tools_json = await services.database.read(lambda db: sessions.read_prefix(db, session.id))
-        link = provider.open(prompt, read_specs(tools_json.encode()), session.id)
-        assert isinstance(session.link, SwitchableLink)  # every session that is opened here has one
-        session.link.switch(await services.warm_starts.reopen_link(session.id, link))
-        await session.context.status()  # notifies the engine about the new model
-
     async def open_session(
-        self, session_id: str, *, leaving: Session | None = None, extras: SessionExtras = NO_EXTRAS
+        self,
+        session_id: str,
+        *,
+        leaving: Session | None = None,
+        extras: SessionExtras = NO_EXTRAS,
+        model_chosen: bool = False,
     ) -> Session:
         """Open a stored conversation, with the bytes of its prefix unchanged, and resume its background
         helpers.
 
-        It takes over the context engine of `leaving`. `extras` are parts that the caller adds. Raises
-        NotFound.
+        It takes over the context engine of `leaving`. `extras` are parts that the caller adds. The model that
+        was chosen for the session answers. With `model_chosen`, a person chose the process's model now.
+        Raises NotFound.
         """
         from whet.store.trail import select_opening_state  # noqa: PLC0415 - a new session has no task list
 
@@ -203,6 +188,7 @@ class SessionOpener:
         session = await self._builder.build(stored, runner, extras, leaving=leaving)
         if state.has_helpers:
             await self.helpers.get().restore(session_id)
+        await (self.models.store(session) if model_chosen else self.models.restore(session))
         return session
 
     async def close_session(self, session: Session) -> None:

@@ -148,7 +148,7 @@ async def show_accounts(chat: ChatControl, argument: str) -> None:
 
     models = chat.services.models
     if argument:
-        await chat.opener.switch_account(chat.session, "" if argument == "default" else argument)
+        await chat.opener.models.switch_account(chat.session, "" if argument == "default" else argument)
     for line in account_lines(list_accounts(models.settings)):
         chat.say(wording.printable(line))
     if not argument:

@@ -260,7 +260,7 @@ class TerminalChat:
 
     async def switch_model(self, model: str) -> None:
         """Use another model of the same provider from now on."""
-        await self.opener.switch_model(self.session, model)
+        await self.opener.models.switch(self.session, model)
 
     async def switch_to(self, session: Session) -> None:
         """Continue in another session. The old one stays stored."""
