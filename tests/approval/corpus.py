@@ -171,12 +171,6 @@ tar tf ../x.tar
 tar -tvf x.tar
 unzip -l x.zip
 7z l ../x.7z
-gzip -dc ../a.gz
-gzip -c a
-zcat ../a.gz
-bat ../README.md
-yq .a ../x.yml
-ack foo ../src
 diff a ../b
 tar --list -f x.tar
 less ../x
@@ -187,7 +181,6 @@ ls | xargs cat
 git ls-files | xargs wc -l
 sort -u f
 git clean -n
-find . -name '*.py' -exec grep -l foo {} +
 man ls
 docker logs web
 man rm
@@ -196,8 +189,6 @@ man rm
 [ "$x" = 1 ]
 i=1
 echo $((1+1))
-find . -name a -exec wc -l {} +
-find . -name a -exec grep x {} \;
 node -v
 tar tf x.tar
 go env GOPATH
@@ -210,8 +201,6 @@ lsof -i
 top -b -n1
 docker logs x
 uuidgen
-objdump -d a
-bc <<< 1+1
 ls | while read f; do wc -l "$f"; done
 cat a | xxd | head
 crontab -l

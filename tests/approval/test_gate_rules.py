@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.approval.test_gate import Bench, Someone, verdicts
+from whet.approval.run_files import find_run_files
 from whet.contract.errors import ConfigError
 from whet.contract.events import ApprovalDecided
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
@@ -446,3 +447,9 @@ def test_rules_for_files_match_the_path_however_it_is_written(tmp_path: Path) ->
 def test_a_rule_that_cant_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"approval\.allow: 'terminal\(git'"):
         Bench(tmp_path, Someone(), allow=["terminal(git"])
+
+
+def test_a_question_for_full_rights_reads_past_binary_files_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "prog").write_bytes(b"\x7fELF\0dir/x\0/lib/y \xff\0")
+    (tmp_path / "d").mkdir()
+    assert find_run_files(tmp_path, ["./prog d"]) == {tmp_path / "prog"}

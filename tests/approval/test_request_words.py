@@ -14,7 +14,7 @@ from tests.approval.test_gate import Bench, Someone
 LOST = "not possible: /rewind can't bring back what it deletes"
 ALL = "/rewind (shell: whet rewind) undoes this and Whet's later changes, not yours"
 LOSING = f"{ALL}, nor "
-ELSEWHERE = f"not possible outside the workspace {{}}; inside, {ALL}"
+ELSEWHERE = f"not possible outside the workspace “{{}}”; inside, {ALL}"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,6 @@ _MAX_VERB_WORDS = 5
 _OPTION_VERB = late_pattern(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
 
 
-_BUILD_KINDS = frozenset(("release",))  # `--release` is no verb
 _SAYS_NO_VERBS = Kinds("brings outside")
 
 
@@ -170,7 +169,7 @@ def find_verbs(texts: Sequence[str]) -> Iterator[str]:
         yield from (text for part in text.lower().split(":") if part in verbs or _is_deleting(part))
     for match in filter(None, map(_OPTION_VERB.fullmatch, texts)):
         name, value = match[1].lower(), (match[2] or "").lower()
-        is_verb = name in verbs and len(name) > 3 and name not in _BUILD_KINDS  # `--rm` removes when it ends
+        is_verb = name in verbs and len(name) > 3  # `--rm` removes when it ends
         yield from [match[0]] if is_verb or value in verbs else []
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from whet.approval.addresses import find_forbidden_address
 from whet.approval.danger_reach import downloaded_paths
@@ -194,6 +195,8 @@ def _makes_text(source: Invocation) -> bool:
     return "makes-text" in facts.kinds or facts.code is not None or "shell" in facts.kinds
 
 
+_NO_HIDDEN_NAME = r"\*?(\.(py|[jt]sx?|md|txt|go|rs|c|h|cpp|java|rb|php|html?|css|sh|sql)|[\w-]+\.\w+)"
+"""A pattern of find for files of source and text, or a whole name without a dot at its beginning."""
 _LISTS = ("ls", "find", "gfind")
 
 
@@ -201,7 +204,10 @@ def _lists_hidden_files(source: Invocation) -> bool:
     """Return whether ls or find may print names of files that begin with a dot, such as `.env`."""
     if name_of(source.words[0]) == "ls":
         return has_option(source.words[1:], "aAf", "all", "almost-all")
-    return not any(re.match(r"-i?(name|path|wholename|regex)", word.text) for word in source.words[1:])
+    texts = [word.text for word in source.words[1:]]
+    names = [text for before, text in pairwise(texts) if before in ("-name", "-iname")]
+    is_narrow = names and all(re.fullmatch(_NO_HIDDEN_NAME, text) for text in names)
+    return not is_narrow or not {"!", "-not", "-o", "-or", ","}.isdisjoint(texts)
 
 
 _PATTERN_OPTIONS = ("regexp", "file", "expression", "from-file")

@@ -11,12 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from whet.late import late_pattern
 from whet.shell.options import before_dashes, has_any, has_option, operands
 from whet.shell.programs import ProgramWords, Reading, by_name, git_verb, program
 from whet.shell.sed import parse_sed_call
-from whet.shell.words import Word, in_line, literal, name_of
-from whet.shell.wrappers import unwrap
+from whet.shell.words import Word, in_line, name_of
 
 
 def only_reads(words: Sequence[Word]) -> bool:
@@ -87,33 +85,6 @@ def _awk_only_reads(words: Sequence[Word]) -> bool:
     return not re.search(r"system|getline|@|\||ENVIRON|ARG[CV]|print.*>", words[at].text, re.DOTALL)
 
 
-_MAX_WORDS = 1_000
-_HIDES_NOTHING = late_pattern(r".* -i?(?:name|path|wholename|regex) [^ ]+.*")
-
-
-def _find_only_reads(words: Sequence[Word]) -> bool:
-    """Return whether find only lists files, or hands those that it has names for to a program that only
-    reads. Without names, a file such as `.env` may be among them."""
-    own_words: list[Word] = []
-    is_inside = False
-    for word in words:
-        is_inside = is_inside or word.text == "-exec"
-        if not is_inside:
-            own_words.append(word)
-        is_inside = is_inside and word.text not in (";", "+")
-    rest = in_line(own_words)
-    if is_inside or len(words) > _MAX_WORDS:
-        return False
-    if len(own_words) < len(words):
-        inside = unwrap([literal("find"), *words])
-        if inside is None or inside.doubts or not all(map(only_reads, inside.commands)):
-            return False
-        if _HIDES_NOTHING.fullmatch(rest) is None:
-            return False
-    reading = program("find").reads_if
-    return reading is not None and re.fullmatch(reading.line, rest) is not None
-
-
 _GIT_PLAIN = ProgramWords("--no-pager -P -C --no-optional-locks --literal-pathspecs")
 
 
@@ -133,10 +104,5 @@ def _git_only_reads(words: Sequence[Word]) -> bool:
 
 
 _CHECKS: dict[str, Callable[[Sequence[Word]], bool]] = by_name(
-    {
-        "sed gsed": _sed_only_reads,
-        "awk gawk mawk": _awk_only_reads,
-        "find gfind": _find_only_reads,
-        "git": _git_only_reads,
-    }
+    {"sed gsed": _sed_only_reads, "awk gawk mawk": _awk_only_reads, "git": _git_only_reads}
 )

@@ -110,7 +110,7 @@ def describe_undo(
     if "mcp" in call.tool.tags:
         return f"Whet can't know what the server does; in the workspace {folder}, {_REWIND}"
     if lost == _ELSEWHERE:
-        return f"{lost} the workspace {folder}; inside, {_REWIND}"
+        return f"{lost} the workspace “{folder}”; inside, {_REWIND}"
     return f"{_REWIND}, nor {lost}" if lost else _REWIND
 
 

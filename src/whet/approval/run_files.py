@@ -14,7 +14,7 @@ from whet.late import late_pattern
 from whet.regular import open_regular
 from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
 
-_WORD = late_pattern(r"[^\s\"'`;|&()<>$=,:{}]+")
+_WORD = late_pattern(r"[^\s\0\"'`;|&()<>$=,:{}]+")
 _PACKAGE_RUNNERS = frozenset(("npm", "npx", "pnpm", "yarn", "bun", "bunx", "node"))
 _MIN_PROGRAM_CHARS = 4
 _SCANNED_BYTES = 64_000
@@ -114,7 +114,7 @@ class _NameReader:
         if folder not in self._names:
             try:
                 self._names[folder] = sorted(entry.name for entry in os.scandir(folder) if entry.is_file())
-            except OSError:
+            except (OSError, ValueError):  # a surrogate or another character that no path has
                 self._names[folder] = []
         return self._names[folder]
 

@@ -1,7 +1,7 @@
 """Find the files of a home and the folders of a project, and read and replace small text files safely.
 
 The home is `WHET_HOME`, by default ~/.whet. A profile is a home of its own below it. Every fault of a file
-that is read becomes a ConfigError. Replacing is atomic and durable (a temporary file, fsync, rename), and
+that is read becomes a ConfigError. Replacing is durable and, if the file can be renamed, atomic. It
 follows a symbolic link to its target. This module does not know the files' contents.
 """
 
@@ -214,8 +214,8 @@ def decode_text(raw: bytes, path: Path) -> str:
 def replace_file(path: Path, text: str, *, mode: int) -> None:
     """Replace the file's content by `text` with `mode`. On return it is on disk.
 
-    Readers see the old or the new content, never a part of it. Only a file that is a mount point is written
-    in place. Raises ConfigError if the folder can't be written.
+    Readers see the old or the new content, never a part of it. Only a mount point, or a file that would lose
+    its owner or extended attributes, is written in place. Raises ConfigError if the folder can't be written.
     """
     target = Path(os.path.realpath(path))
     try:

@@ -168,7 +168,7 @@ class ReviewQueued(msgspec.Struct, frozen=True, tag="review_queued"):
 
 
 class ReviewFinished(msgspec.Struct, frozen=True, tag="review_finished"):
-    """A review of `session_id` ended or was postponed, and that was stored. The only event outside of a turn.
+    """A review of `session_id` ended or was postponed, and that was stored. Comes outside of a turn.
 
     `state`: saved (see `summary`), nothing, failed (given up; `note` says why) or waiting (tried again at
     `until`, an ISO time; `note` says why). `review_session_id` is the review's own transcript.

@@ -91,7 +91,10 @@ class ConversationRows:
     async def begin_session(
         self, person: ChatUser, title: str = "", warm: str = "", leaving: str | None = None
     ) -> str:
-        """Create a session for the conversation, as the successor of its current one or of `leaving`."""
+        """Create a session for the conversation.
+
+        It succeeds the session `leaving`: by default the current one, none if empty.
+        """
         parts = self.parts
         profile = parts.router.profile(person, self.place)
         session_id = await parts.hosted.new_session(

@@ -39,7 +39,7 @@ async def inflate_pieces(
                 yield text
                 text = inflater.decompress(inflater.unconsumed_tail, _MAX_AT_ONCE_BYTES)
             if empty_bytes > _MAX_EMPTY_BYTES:
-                raise HttpFailed("body", "its compression has no content")
+                raise HttpFailed("body", "its compressed data has no content")
     except zlib.error as error:
         raise HttpFailed("body", "its compression is broken") from error
 
@@ -47,4 +47,4 @@ async def inflate_pieces(
 def _window_bits(head: bytes) -> int:
     """Return zlib's window bits for a body that begins like this: with a gzip or zlib header, or without."""
     has_header = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
-    return 47 if has_header else -15
+    return zlib.MAX_WBITS | 32 if has_header else -zlib.MAX_WBITS  # 32: gzip or zlib, by the header

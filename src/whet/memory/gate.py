@@ -69,10 +69,8 @@ def judge_from_sessions(
     *,
     foreground: bool,
 ) -> GateVerdict:
-    """Judge a claim by the session that contains most of its quotes. Other quotes are dropped.
-
-    Raises Refused, NotFound.
-    """
+    """Judge a claim by the session that contains most of its quotes. Other quotes are dropped. Raises
+    Refused, NotFound."""
     best: QuotableTranscript | None = None
     best_quotes: tuple[str, ...] = ()
     for session_id in session_ids:
@@ -366,11 +364,8 @@ def _why_unconfirmed(passages: Sequence[Passage], transcript: QuotableTranscript
 
 
 def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
-    """Return whether a passage contains no sentence, only settings, values and commands that ran.
-
-    A sentence of a file or a program may be a stranger's, even if the person typed a part of it or a call
-    tried it.
-    """
+    """Return whether a passage contains no sentence, only settings, values and commands that ran. A sentence
+    of a file or a program may be a stranger's, even if the person typed a part of it or a call tried it."""
     if any(units.has_prose(line) or units.has_short_sentence(line) for line in passage.unit.splitlines()):
         return False
     calls = [result.call for result in transcript.results()]

@@ -24,9 +24,9 @@ from whet.store.ledger import LedgerRow, NewRow, State
 def settle(
     connection: apsw.Connection, reader: MemoryReader, task_id: str, doubts: Mapping[int, str]
 ) -> list[LedgerRow]:
-    """Return the task's rows, each with its new state. Rows that were settled before stay as they are.
+    """Settle the task's staged rows, and return all of its rows.
 
-    Rows that `doubts` has a reason against wait for the person.
+    Rows that were settled before stay as they are. A row with a reason in `doubts` waits for the person.
     """
     blocked: dict[tuple[str, str], State] = {}
     for row in ledger.list_task_rows(connection, task_id, ("staged",)):
@@ -190,5 +190,5 @@ def read_skill_hashes(
 
 
 def read_texts(connection: apsw.Connection, hashes: Mapping[str, str]) -> Files:
-    """Return the bytes of files, by their hashes."""
+    """Return the contents of files by path, given their hashes."""
     return {path: learned.read_text(connection, key) for path, key in hashes.items()}

@@ -1,6 +1,6 @@
 """Call the hooks of plugins, and interpret their answers.
 
-Hooks run in the order of `plugins.enabled`, then of registration, each with its own time limit. A hook that
+Hooks run in the order of `plugins.enabled`, then of registration, each with a time limit. A hook that
 fails is reported. After three failures in a row it is switched off for the rest of the process.
 """
 
@@ -55,7 +55,7 @@ NAMES = (
 MIDDLEWARE = ("tool_request", "tool_execution")
 """The kinds that `register_middleware` accepts. Internally they are hooks like the others."""
 GUARDS = frozenset({"pre_tool_call", *MIDDLEWARE})
-"""Hooks that are never switched off. If one fails, the tool call is blocked."""
+"""Hooks that are never switched off. If one fails, so does the tool call."""
 LIMIT_S = 10.0
 _STRIKES = 3
 

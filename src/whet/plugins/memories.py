@@ -92,7 +92,7 @@ class EmptyMemoryCore:
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
         """Answer a call of one of its tools with JSON text."""
-        return f'{{"error": "unknown memory tool: {tool_name}"}}'
+        return msgspec.json.encode({"error": f"unknown memory tool: {tool_name}"}).decode()
 
     def shutdown(self) -> None:
         """Write pending data."""

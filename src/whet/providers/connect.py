@@ -1,8 +1,8 @@
 """Create a Provider from settings and secrets: server, wire format, keys, fallback.
 
-Makes no connection. The environment is passed in as `secrets` (variables and .env together); only the HTTP
-client reads the process's own environment, for proxies and certificates. Only the needed wire format is
-imported.
+`connect` makes no connection. The environment is passed in as `secrets` (variables and .env together); only
+the HTTP client reads the process's own environment, for proxies and certificates. Only the needed wire
+format is imported.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 claim?
 
 The program writes a lesson from its sources, so only the first model's interpretation can be wrong:
-another person's wish taken as the owner's, a question taken as a rule. It makes one call per review,
-stored as a separate session: it counts as a review's, and a worker that resumes after a crash finds the
-answer. It can only reject, and rejected changes wait for the person. An unreadable answer changes nothing.
+another person's wish taken as the owner's, a question taken as a rule. The second model is asked once per
+review, in a session of its own. Its tokens count as a review's, and a worker that resumes after a crash
+finds the answer there. It can only reject, and rejected changes wait for the person. An unreadable answer
+changes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from whet.store.ledger import LedgerRow
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 
-_MAX = 12
+_MAX_CLAIMS = 12
 _CLAIM_CHARS = 400
 _QUOTE_CHARS = 800
 _TIMEOUT_S = 120.0
@@ -71,7 +72,7 @@ async def find_doubts(
     )
     doubtful = [row for number, row in enumerate(rows, 1) if number in numbers]
     _log.info("review %s: the judge says no to %d of %d", task_id, len(doubtful), len(rows))
-    return {row.id: f"another model reads no “{short(row.remark, 90)}” in it" for row in doubtful}
+    return {row.id: f"another model finds no “{short(row.remark, 90)}” in the quotes" for row in doubtful}
 
 
 def read_refused_numbers(answer: str) -> list[int]:
@@ -81,9 +82,9 @@ def read_refused_numbers(answer: str) -> list[int]:
 
 
 def read_claims(connection: apsw.Connection, task_id: str) -> list[LedgerRow]:
-    """Return the staged rows of a review for the judge, twelve at most."""
+    """Return the staged rows of a review for the judge, `_MAX_CLAIMS` at most."""
     rows = ledger.list_task_rows(connection, task_id, ("staged",))
-    return [row for row in rows if row.remark and row.after and row.trust != "untrusted"][:_MAX]
+    return [row for row in rows if row.remark and row.after and row.trust != "untrusted"][:_MAX_CLAIMS]
 
 
 def write_question(rows: Sequence[LedgerRow]) -> str:

@@ -1,8 +1,8 @@
 """Decide when a finished turn triggers a review: counters per conversation, a correction, a recovered
 failure.
 
-No model is asked. Everything is read and stored in the turn's own end transaction, so that the counters
-survive one-shots, crashes and gateways alike, and a job is queued exactly when its turn has ended. This
+No model is asked. Everything is read and stored in the turn's own end transaction, so that one-shots
+and chats are counted alike, a crash loses no count, and a job is queued exactly when its turn has ended. This
 module does not know how a review is done.
 """
 
@@ -215,9 +215,10 @@ def _count_folder(
 ) -> Counters | None:
     """Count a conversation's first turn for its folder too, and return the folder's counters.
 
-    A conversation of one or two turns is too short to trigger a review, and a review that a one-shot
-    triggered while the day's share was used up waits there for the next. From the second turn on this
-    returns None, and the third reverts the count, because the conversation has reviews of its own.
+    A conversation of one or two turns is usually too short to trigger a review, so the folder's counters add
+    such conversations up. They also keep what a one-shot triggered while the day's share was used up. From
+    the second turn on this returns None, and the third reverts the count, because from then on the
+    conversation has reviews of its own.
     """
     is_counted = turn in (1, reviews.SHORT_TURNS + 1)
     if session.source != _ONE_SHOTS or session.id != session.conversation_id or not is_counted:
@@ -381,7 +382,7 @@ def is_taught(call: str, failed: str, error: str) -> bool:
 
 
 def _is_looking(call: TurnCall) -> bool:
-    """Return whether a command only looks around, judging by its first word."""
+    """Return whether a command only looks around, judging by the first word after its last `&&`."""
     command = parse_arguments(call.arguments).get("command")
     if not isinstance(command, str):
         return False

@@ -2,8 +2,8 @@
 steps, and an unfinished rewind.
 
 The version number grows with every scan that found a change. An entry is valid from version `since` until
-before version `until`. A step writes each page that it touches, so what it stores is at the end of its table,
-and numbers that rows hold are not stored again. Every function takes a connection inside a transaction.
+before version `until`. A commit writes whole pages, so new rows go to the end of their tables, and
+numbers that rows show are not stored again. Every function takes a connection inside a transaction.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ class RecordFile(DatabaseFile):
         newer_hint="set WHET_HOME to another folder",
         access_hint="check the folder's permissions",
         wal_limit_bytes=64_000_000,
-        page_bytes=1024,  # a step changes a few rows, and writes a quarter
+        page_bytes=1024,  # a step changes few rows; with 4096 it would write four times as much
         checkpoint_pages=4000,
     )
 
     def write_unsynced(self, work: Work[T]) -> T:
-        """Write and wait, as `write_now`. The next record that begins syncs it: until then a power cut may
-        undo it, the end of the process not."""
+        """Write and wait, as `write_now`, but without a sync: until the file's next synced commit a power cut
+        may undo it, but not the end of the process."""
         return self.write_now(ScopedWrite("", work, is_synced=False))
 
     def compact(self) -> None:
@@ -372,7 +372,7 @@ def list_sessions(connection: apsw.Connection) -> set[str]:
 
 
 def list_records_since(connection: apsw.Connection, first_version: int) -> list[Record]:
-    """Return the records of all sessions that ended after a version."""
+    """Return the records, of all sessions, that ended after a version."""
     candidates = [Record(*row) for row in connection.execute(f"{_RECORD} ORDER BY id")]
     return [record for record in candidates if record.after > first_version and record.after > record.before]
 
@@ -390,7 +390,7 @@ def find_unfinished_rewind(connection: apsw.Connection) -> tuple[Record, bytes] 
 
 
 def has_blob(connection: apsw.Connection, hash_: bytes) -> bool:
-    """Return whether a content is stored, as one blob or in parts."""
+    """Return whether the content with this hash is stored, as one blob or in parts."""
     return (
         connection.execute(
             "SELECT 1 FROM blobs WHERE hash = ?1 UNION ALL SELECT 1 FROM parts WHERE hash = ?1 LIMIT 1",
@@ -401,7 +401,7 @@ def has_blob(connection: apsw.Connection, hash_: bytes) -> bool:
 
 
 def blob_rows(connection: apsw.Connection, hash_: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the compressed pieces of a content, in order. Yields nothing if it is not stored."""
+    """Yield the compressed pieces of the content with this hash, in order; none if it is not stored."""
     row = connection.execute("SELECT codec, data FROM blobs WHERE hash = ?", (hash_,)).fetchone()
     if row is not None:
         yield row

@@ -2,8 +2,8 @@
 approved.
 
 There is one Confinement per program. Openings apply to one call or to one session; permanent ones come
-from the settings or the gate. The sandboxes of a session share its private folders. Idle sandboxes are
-closed when there are too many, and so are the folders of sessions that are no longer in memory.
+from the settings or the gate. The sandboxes of a session share its private folders. If there are too many,
+idle sandboxes are closed, and the folders of sessions that are no longer in memory are removed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Confinement:
     """Assigns each call its sandbox. Thread-safe. Starts nothing before the first command."""
 
     def __init__(self, settings: ConfinementSettings, environment: Mapping[str, str] | None = None) -> None:
-        self._settings, self._environment = settings, os.environ if environment is None else environment
-        self._lock, self._is_kept = threading.Lock(), False
+        self._settings, self._has_probed, self._lock = settings, False, threading.Lock()
+        self._environment = os.environ if environment is None else environment
         self._jails: dict[tuple[str, SandboxPolicy], Jail] = {}
         self.folders: SessionFolders = SessionFolders()
         """The private folders of the sessions; whoever drops a session from memory releases its folders."""
@@ -98,8 +98,8 @@ class Confinement:
         from whet.sandbox.engine import probe  # noqa: PLC0415  as above
 
         status = probe(make_jail=make_jail)
-        if not self._is_kept:
-            self._is_kept = True
+        if not self._has_probed:
+            self._has_probed = True
             engine_cache.write_status(self._settings.home, "" if status.holds else status.line)
         return status
 
@@ -114,7 +114,7 @@ class Confinement:
     def known_status(self) -> EngineStatus | None:
         """The result of `command_status` if it is known without trying anything out, else None."""
         is_local = self._settings.backend.kind == "local"
-        return self.status() if is_local and (self._is_kept or self._settings.mode == "off") else None
+        return self.status() if is_local and (self._has_probed or self._settings.mode == "off") else None
 
     def add_openings(self, owner_id: str, openings: Iterable[Opening]) -> None:
         """Add openings for the commands of `owner_id`, which is a session's id or a call's."""
@@ -173,8 +173,11 @@ class Confinement:
     def jail(
         self, workspace: Path, session_id: str = "", call_id: str = "", *, read_only: bool = False
     ) -> Jail | None:
-        """Return the sandbox on this machine; None if the settings or a person allow to run without, or no
-        engine works. `read_only`: no writing, no network. Raises ToolDenied in strict mode without engine."""
+        """Return the sandbox on this machine, or None if the settings or a person allow running without one
+        or if no engine works. `read_only`: no writing, no network.
+
+        Raises ToolDenied if no engine works in strict mode.
+        """
         openings = () if read_only else self._calls.openings(session_id, call_id)
         if self._settings.mode == "off" or any(opening.kind == "run" for opening in openings):
             return None
@@ -192,8 +195,10 @@ class Confinement:
             return self._keep_jail(status.engine, policy, session_id)
 
     def _reading_jail(self, jail: Jail, session_id: str) -> Jail:
-        """Return a sandbox that reads and reaches what this one does and writes only to the session's own
-        folders. So a file that another folder holds by a hard link need not be copied, nothing recorded."""
+        """Return a sandbox that reads and reaches what `jail` does and writes only to the session's folders.
+
+        So files with hard links elsewhere need not be copied, and nothing needs to be recorded.
+        """
         with self._lock:
             policy = _forbid_writing(jail.policy, self._scratch(session_id).tmp)
             policy = msgspec.structs.replace(policy, hosts=jail.policy.hosts)

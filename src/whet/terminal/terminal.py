@@ -110,8 +110,7 @@ class Terminal:
     ) -> None:
         self.person: Person = TerminalPerson(self, marks, painter)
         self.stop_turn: Callable[[], object] = partial(self.wake, PromptSignal.INTERRUPT)
-        self._marks = marks
-        self._painter = painter
+        self._marks, self._painter = marks, painter
         self._folder = completer.folder
         self._frame = frame
         self._written_meanwhile: list[str] = []
@@ -262,7 +261,7 @@ class Terminal:
         return None if answer is None else int(answer)
 
     async def decide(self, title: str, choices: Sequence[tuple[str, str]]) -> int | str:
-        """Ask the person to decide for one of `choices` (line, preview), and return its index, or the words
+        """Ask the person to decide between `choices` (line, preview), and return its index, or the words
         that they typed."""
         question = PickQuestion(title, choices, self._full_input, decides=True)
         answer = await self.ask(question)

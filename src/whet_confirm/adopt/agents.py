@@ -116,7 +116,7 @@ import { spawn } from "node:child_process"
 const COMMAND = %s
 const FREE = new Set(%s)
 
-// Ask, and return why the tool may not run, or nothing if a person has approved it.
+// Return why the tool may not run, or nothing if it may.
 function ask(event) {
   if (FREE.has(event.tool_name)) return Promise.resolve()
   return new Promise((resolve) => {

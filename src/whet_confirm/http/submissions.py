@@ -27,7 +27,7 @@ async def submit(call: Exchange, body: SubmitBody) -> Answer:
     body_hash = b""
     if key:
         body_hash = await run_off_loop(call.size_bytes, _hash, call.fields)
-    submission = _build_submission(body, call.fields, (key, body_hash), call.size_bytes)
+    submission = _build_submission(call, body, key, body_hash)
     try:
         result = await call.service.submit(call.caller, submission)
     except ValueError as error:
@@ -43,9 +43,7 @@ def idempotency_key(call: Exchange) -> str:
     return key
 
 
-def _build_submission(
-    body: SubmitBody, fields: dict[str, Any], key: tuple[str, bytes], size_bytes: int
-) -> Submission:
+def _build_submission(call: Exchange, body: SubmitBody, key: str, body_hash: bytes) -> Submission:
     action, description = body.action.strip(), body.description.strip()
     if not action or not description:
         raise HttpRefusal(400, "action and description are required")
@@ -60,12 +58,12 @@ def _build_submission(
         details=cast("dict[str, Any]", details),
         requester="agent" if body.requester is None else body.requester,
         session_key=body.session_key or "",
-        timeout_s=_read_timeout(fields),
+        timeout_s=_read_timeout(call.fields),
         callback_url=body.callback_url or "",
         accepts_edits=body.accepts_edits is True,
-        idempotency_key=key[0],
-        body_hash=key[1],
-        size_bytes=size_bytes,
+        idempotency_key=key,
+        body_hash=body_hash,
+        size_bytes=call.size_bytes,
     )
 
 
@@ -77,7 +75,8 @@ def _check_address(url: str) -> None:
 
 
 def _read_timeout(fields: dict[str, Any]) -> int | None:
-    """Read the timeout as the contract specifies: a value that int() accepts, or 300 for any other value."""
+    """Return the timeout, or None if the body has none. A value that int() refuses means the default, as the
+    contract specifies."""
     if "timeout_seconds" not in fields:
         return None
     try:

@@ -1,8 +1,8 @@
 """Buttons: the data in each, and how a press is parsed.
 
 A button's data is `verb:id:mac`. The MAC binds verb, id, digest, channel and deny reason with a key of
-this service, so a press that was forged, moved to another request or channel, or made before a change of
-the settings is refused. No state is stored for it.
+this service, so a press is refused if it was forged, moved to another request or channel, or if its deny
+reason has changed since. No state is stored for a button.
 """
 
 from __future__ import annotations

@@ -210,13 +210,12 @@ class SessionBuilder:
         self, start: SessionStart, extras: SessionExtras, *, leaving: Session | None = None
     ) -> Session:
         """Create a session: its row and prefix are durable on return, and the prefix never changes."""
-        services = self._services
+        services, left_id = self._services, leaving.id if leaving else ""
         if (plugins := services.plugins) is not None and start.kind == "chat":
             extras = msgspec.structs.replace(extras, session_id=extras.session_id or services.clock.new_id())
             workspace = str(start.whose.workspace or services.workspace)
-            start = await plugins.add_prompts(
-                start, extras.session_id, workspace, leaving.id if leaving else "", services.models.settings
-            )
+            settings = services.models.settings
+            start = await plugins.add_prompts(start, extras.session_id, workspace, left_id, settings)
         runner = await self.start_engine(leaving, foreground=start.kind == "chat", is_new=True)
         engine_tools = await services.contexts.tools(runner, services.tools.by_name)
         specs = [tool.spec for tool in (*start.tools, *engine_tools) if "deferred" not in tool.tags]
@@ -229,11 +228,9 @@ class SessionBuilder:
     async def start_engine(
         self, leaving: Session | None, *, foreground: bool, is_new: bool = False
     ) -> EngineRunner:
-        """Start a context engine for a session.
-
-        The engine of `leaving`, the session that it follows, is closed first, because it may hold resources
-        that the new one needs; if the session `is_new`, that engine is reset. A shared engine is reused.
-        """
+        """Start a context engine for a session. The engine of `leaving`, the session that it follows, is
+        closed first, because it may hold resources that the new one needs; if the session `is_new`, that
+        engine is reset. A shared engine is reused."""
         contexts = self._services.contexts
         if leaving is not None:
             old_host = contexts.host(leaving.context)
@@ -350,11 +347,9 @@ class SessionBuilder:
     def _observers(
         self, session: SessionRow, warm: WarmStartObserver | None, hooks: HookedParts | None, profile: str
     ) -> list[TurnObserver]:
-        """Return the observers of a session's turns, in order.
-
-        The warm start is first, because it depends on the message before others add to it. The engine is
-        notified about a turn's end before people, plugins and memories.
-        """
+        """Return the observers of a session's turns, in order. The warm start is first, because it depends on
+        the message before others add to it. The engine is notified about a turn's end before people, plugins
+        and memories."""
         services = self._services
         observers: list[TurnObserver] = [] if warm is None else [warm]
         if services.settings.memory.brought_along:

@@ -60,7 +60,7 @@ def read_tasks(path: Path, workspace: Path) -> TaskList:
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeError) as error:
         raise ConfigError(f"{path}: {error}", hint="tasks: [{name: ..., task: ...}]") from error
     if not 0 < len(task_list.tasks) <= _MAX_TASKS:
-        raise ConfigError(f"{path} has {len(task_list.tasks)} tasks, 1 to {_MAX_TASKS:,} are taken")
+        raise ConfigError(f"{path} has {len(task_list.tasks)} tasks; 1 to {_MAX_TASKS:,} are allowed")
     names = [task.name or str(at) for at, task in enumerate(task_list.tasks, 1)]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{path}: two tasks are called {duplicates[0]}")
