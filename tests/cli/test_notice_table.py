@@ -102,6 +102,7 @@ MAKERS = {
     ),
     "app/confirming.py": (1, 3, "the service's record is not closed"),
     "app/conversations/session_builder.py": (4, 4, "cut instructions, rules without a tool, plugins, hooks"),
+    "app/conversations/session_models.py": (1, 1, "which model answers instead of the chosen one"),
     "app/helpers/follow_up_turns.py": (1, 1, "edits that are in a helper's own working tree only"),
     "approval/gate.py": (1, 4, "a permission that was not stored"),
     "approval/held_jobs.py": (1, 1, "who decides on full rights must know what is stopped"),

@@ -56,7 +56,7 @@ def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests
     body = summary.parse(next(one for one in rows if summary.is_summary(one))).body
     assert "- terminal command=make unit" in body, "beside the trail, in the order of what was said"
     assert_valid(rows)
-    assert "without a model" in compressor.get_status()["last_error"]
+    assert "no model could write" in compressor.get_status()["last_error"]
     asked = len(model.asked)
     assert asked <= 2  # one retry
     clock.advance(wait_s - 1)
@@ -133,7 +133,7 @@ def test_where_asking_again_can_not_help_code_writes_the_summary(error: Exceptio
     text = summary_of(rows)
     assert "## 4. Completed actions" in text
     assert "[#" in text
-    assert "without a model" in compressor.get_status()["last_error"]
+    assert "no model could write" in compressor.get_status()["last_error"]
     assert_valid(rows)
     compressor.compress(full().rows)
     assert not compressor.is_exhausted  # it can go on like that

@@ -29,7 +29,7 @@ from whet.store.calls import StoredCall
 
 _MAX_POINTERS = 20
 _MAX_TURNS_LATER = 3
-_LINE = re.compile(r'(?m)^[^{\n]{0,4}(\{[^\n]*"outcome"[^\n]*\})[^}\n]{0,2}$')
+_LINE = re.compile(r'(?m)^[^{\n]{0,4}(\{[^\n]{0,500}"outcome"[^\n]{0,500}\})[^}\n]{0,2}$')
 _NAME = re.compile(r"(?<![\w-])[^\W_][\w.@-]*")
 _NO_OUTPUT = frozenset(("", "(no output)"))
 # Lines in brackets that a tool adds below a command's output.
