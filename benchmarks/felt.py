@@ -71,7 +71,7 @@ def _hooks(folder: Path, runs: int) -> Row:
             hooks = ShellHooks({str(at): hook for at in range(count)}, workspace, "s", confinement)
             began, began_cpu = time.perf_counter(), os.times()
             verdict = asyncio.run(hooks.run("PreToolUse", "terminal"))
-            assert not verdict.blocked, verdict
+            assert not verdict.block_reason, verdict
             took[count].append(time.perf_counter() - began)
             cpu[count].append(sum(os.times()[:4]) - sum(began_cpu[:4]))
     confinement.get().close()
