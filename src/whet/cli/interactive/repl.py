@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from whet.agent.session import Session
 from whet.app.conversations.sessions import SessionOpener
 from whet.app.conversations.slash import Commands, announce, argument_of, parse, unescape
+from whet.app.services import Services
 from whet.cli.interactive import jobs
 from whet.cli.interactive.chat_control import ChatControl
 from whet.cli.interactive.chat_words import name_chat_commands
@@ -175,7 +176,8 @@ class TerminalChat:
         state: _TerminalState,
     ) -> None:
         self.opener = opener
-        self.services = services = opener.services
+        services = opener.services
+        self.services: Services = services
         self.session = session
         self.commands = commands
         self._screen, self._state = screen, state
