@@ -268,7 +268,7 @@ def test_a_paste_comes_back_from_the_history_and_from_an_editor(folder: Path) ->
         tty.type(f"see \x1b[200~{text}\x1b[201~", "see [pasted 30 lines]")
         tty.type("\r", "One.")
         tty.type("\x1b[A", "see [pasted 30 lines]")
-        tty.type("\x07", " edited")
+        tty.type("\x07", "edited")
         tty.type("\r", "Two.")
         users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
         tty.leave("\x04")

@@ -1,4 +1,4 @@
-"""A mended failure is kept without a model, and a correction waits for the person, on any budget."""
+"""A mended failure and a correction that changed a call are kept without a model, on any budget."""
 
 from __future__ import annotations
 
@@ -55,49 +55,28 @@ async def test_a_mended_failure_is_kept_on_a_day_without_budget(tmp_path: Path) 
         assert len(b.server.requests) == 3, "no model was asked"
 
 
-CORRECTED = [
-    does(use("terminal", command="./ship --host=amber || true")),
-    says("Done."),
-    does(use("terminal", command="./ship --host=cedar || true")),
-    says("Done."),
-]
-
-
 async def correct(b: Bench) -> None:
     await b.turn("Ship it")
     await b.turn("No, that is not it: here the host is `--host=cedar`. Do it again.")
 
 
 @pytest.mark.slow
-async def test_a_correction_that_no_model_reads_waits_for_the_person(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("share", "is_kept"), [("0.08", True), ("0", False)])
+async def test_a_correction_whose_value_the_next_call_took_is_kept(
+    tmp_path: Path, share: str, is_kept: bool
+) -> None:
     write_script(tmp_path)
-    runs = [f"./ship rest --port={port} || true" for port in (7401, 7402)]
-    again = [reply for run in runs for reply in (does(use("terminal", command=run)), says("Done."))]
-    script = [*CORRECTED, says("Nothing to save."), *again]
-    async with bench(tmp_path, script, settings=STARVED) as b:
+    script = [
+        does(use("terminal", command="./ship --host=amber || true")),
+        says("Done."),
+        does(use("terminal", command="./ship --host=cedar || true")),
+        says("Done."),
+    ]
+    async with bench(tmp_path, script, settings={**STARVED, "review.share": share}) as b:
         await correct(b)
         await b.review()
-        assert b.rows() == [], "the day's first correction is the model's to judge"
-        await b.turn("Now ship the rest.")
-        await b.turn("No, just for today it is `--port=7402`. Do it again.")
-        await b.review()
-        assert b.memory() == ""
-        assert [row.state for row in b.rows()] == ["inbox"]
-        assert len(b.server.requests) == 9, "no model was asked the second time"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_pointed_at", [True, False])
-async def test_a_review_decides_on_a_correction(tmp_path: Path, is_pointed_at: bool) -> None:
-    write_script(tmp_path)
-    text = "here the host is `--host=cedar`"
-    point = does(use("memory", action="add", content=text, evidence=[text]))
-    script = [*CORRECTED, *([point] if is_pointed_at else []), says("Done.")]
-    async with bench(tmp_path, script, settings={**PLENTY, "review.worker": "off"}) as b:
-        await correct(b)
-        await b.review()
-        assert (text in b.memory()) is is_pointed_at
-        assert [row.state for row in b.rows()] == ["active"] * is_pointed_at
+        assert ("the host is `--host=cedar`" in b.memory()) is is_kept
+        assert len(b.server.requests) == 4, "no model was asked"
 
 
 @pytest.mark.slow

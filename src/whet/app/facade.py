@@ -19,9 +19,8 @@ from whet.agent.loop import run_turn
 from whet.agent.session import Session
 from whet.app.build import App
 from whet.app.conversations.hosted import wait_for_end
-from whet.app.conversations.session_parts import names_model
 from whet.app.program_tools import add_functions, check_options
-from whet.config.load import load
+from whet.config.load import load, names_model
 from whet.config.paths import Home, find_home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import WhetError

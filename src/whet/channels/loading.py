@@ -41,7 +41,12 @@ _LOG = logging.getLogger(__name__)
 
 # Each is a module of this folder with a `PLATFORM`. Only configured ones are imported: Discord and Slack
 # need an extra, and the webhook needs uvicorn.
-_OURS = ("telegram", "discord", "slack", "webhook")
+_OURS = (
+    "telegram",
+    "discord",
+    "slack",
+    "webhook",
+)
 
 
 def kinds() -> list[str]:

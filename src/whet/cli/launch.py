@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from whet import log
-from whet.config.load import load
+from whet.config.load import load, names_model
 from whet.config.paths import Home
 from whet.config.schema import Settings
 from whet.config.secrets import load_secrets
@@ -192,7 +192,6 @@ async def open_session(app: App, options: ChatOptions) -> Session:
 
 
 async def _open_by_options(app: App, options: ChatOptions) -> Session:
-    from whet.app.conversations.session_parts import names_model  # noqa: PLC0415 - slow import, as App above
 
     is_chosen = names_model(options.flags)
     if options.session_id:

@@ -316,3 +316,9 @@ def _unknown_variable_notices(environ: Mapping[str, str]) -> Iterator[str]:
         if name.startswith(prefixes) and name not in variables and name not in NOT_SETTINGS:
             close = find_nearest(name, sorted(variables))
             yield f"environment {name} is not a setting" + (f"; did you mean {close}?" if close else "")
+
+
+def names_model(given: Mapping[str, object]) -> bool:
+    """Return whether settings that a person gave at this start name the model or its server: that is a choice
+    for the session that is opened."""
+    return any(given.get(key) for key in ("model.model", "model.provider", "model.base_url"))

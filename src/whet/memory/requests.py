@@ -16,8 +16,6 @@ MemoryAction: TypeAlias = Literal["add", "replace", "remove"]
 SkillAction: TypeAlias = Literal["create", "edit", "patch", "delete", "write_file", "remove_file"]
 SIMILAR_NOTE = "a similar note stays too:"
 """The beginning of the reason on a row whose note may be about the same as an older one."""
-UNCONFIRMED = "you corrected it, and no review has read whether that holds from now on"
-"""The reason on a row for a correction that no model pointed at."""
 _DONE = {
     "create": "created",
     "edit": "edited",

@@ -15,7 +15,7 @@ import msgspec
 from whet.memory import notes
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader, read_notes
-from whet.memory.requests import UNCONFIRMED, Refused, Target, target_of
+from whet.memory.requests import Refused, Target, target_of
 from whet.memory.skill_changes import Files
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow, NewRow, State
@@ -52,8 +52,6 @@ def _decide_state(connection: apsw.Connection, reader: MemoryReader, row: Ledger
         return "quarantined", ""
     if reader.review.writes == "ask":
         return "inbox", "review.writes is ask"
-    if row.reason == UNCONFIRMED:
-        return "inbox", row.reason
     if row.kind == "skill" and _has_no_case(row):
         return "inbox", "it changes the steps, and no call of a session shows the new ones"
     if belongs_to_person(connection, row):

@@ -41,7 +41,7 @@ class ReviewJob(msgspec.Struct, frozen=True):
     writes were taken, and if `excerpt_tokens` is not 0, it reads an excerpt of at most that size, since more
     costs too much; `allowance`: how much the day's reviews may weigh even beyond their share;
     `is_plain`: only lessons that need no model are looked for; `turns`: the turns that may hold some,
-    `corrected_turns`: those of them whose message corrected the turn before and that no model reads;
+    `corrected_turns`: those of them whose message corrected the turn before;
     `plain_is_enough`: if each of them does, no model is asked."""
 
     session_id: str

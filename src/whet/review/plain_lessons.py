@@ -1,9 +1,9 @@
 """Find the lessons of a turn that need no model: an error that names what the next call changed, and a
 correction whose value the next call took.
 
-Finding these costs nothing, so every such turn is looked at whatever the day's budget. The gate judges these
-lessons like all others. No words are looked up, so a program can't tell a correction for once from a rule:
-where no model reads it, it waits for the person.
+A program can point at these as well as a model can, and it costs nothing, so every such turn is reviewed
+whatever the day's budget. The gate judges these lessons like all others. No words are looked up, so every
+language is treated alike.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from whet.memory import units
 from whet.memory.folding import fold
-from whet.memory.requests import UNCONFIRMED, MemoryRequest
+from whet.memory.requests import MemoryRequest
 from whet.memory.sources import SourceText
 from whet.review.triggers import is_taught
 from whet.shell.reading import read
@@ -26,7 +26,7 @@ def find_plain_lessons(
 ) -> list[MemoryRequest]:
     """Return the lessons of that turn, as requests with quotes. Failures may be of the turn before it.
 
-    `is_corrected`: the turn's message corrected the turn before it, and no model reads it.
+    `is_corrected`: the turn's message corrected the turn before it; any other message is a task.
     """
     lessons = list(_find_mended(sources, turn))
     if is_corrected:
@@ -61,7 +61,7 @@ def _find_corrections(sources: Sequence[SourceText], turn: int) -> Iterator[Memo
     for sentence in (part for item in typed for part in units.sentences(item.text)):
         new = [value for value in units.values(fold(sentence)) if value in after and value not in before]
         if new and before and not units.is_question(sentence):
-            yield MemoryRequest("add", "memory", sentence, evidence=(sentence,), reason=UNCONFIRMED)
+            yield MemoryRequest("add", "memory", sentence, evidence=(sentence,))
 
 
 def _find_lines(failed: SourceText, later: Sequence[SourceText]) -> list[str]:

@@ -61,7 +61,8 @@ _NEAR = 6
 _WORD = late_pattern(r"[^\W_][\w-]{2,}")
 _OPENS = late_pattern(r"\W*\w{1,9}\s*[,.!;:，、。！]")
 _MENDED = frozenset(("correction", "recovery"))
-"""The reasons for which a turn may hold a lesson that needs no model."""
+"""The reasons that a lesson without a model can settle. A correction of an earlier turn, or one that changed
+no call, needs a model."""
 
 
 class ReviewTrigger(msgspec.Struct, frozen=True):
@@ -142,8 +143,11 @@ def _count_turn(
         others = reviews.list_unreviewed_ids(connection, session, _BATCH) if folder is not None else []
         review_job = _plan_affordable(connection, session, (turn.number, trigger, facts), others, setup)
     if review_job is not None:
-        is_enough = review_job.reasons == ("recovery",)
-        review_job = msgspec.structs.replace(review_job, turns=turns, plain_is_enough=is_enough)
+        needs_model = "correction" in before.reasons or corrects == "said"
+        is_enough = not needs_model and _MENDED.issuperset(review_job.reasons)
+        review_job = msgspec.structs.replace(
+            review_job, turns=turns, corrected_turns=corrected_turns, plain_is_enough=is_enough
+        )
     elif turns and ended_well and "memory" in setup.kinds:
         reasons = tuple(reason for reason in counted.reasons if reason in _MENDED)
         plain = ReviewJob(session.id, turn.number, ("memory",), reasons, setup.runtime, facts.context_tokens)

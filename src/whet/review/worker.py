@@ -184,7 +184,7 @@ class ReviewWorker:
         transcript = await self._database.read(lambda db: load_transcript(db, review_job.session_id, trusted))
         saved_turns: set[int] = set()
         for turn in review_job.turns:
-            is_corrected = review_job.is_plain and turn in review_job.corrected_turns
+            is_corrected = turn in review_job.corrected_turns
             lessons = find_plain_lessons(transcript.sources, turn, is_corrected=is_corrected)
             for number, request in enumerate(lessons):
                 origin = msgspec.structs.replace(fork.origin, tool_call_id=f"plain-{turn}-{number}")

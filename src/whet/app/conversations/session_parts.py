@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -93,12 +93,6 @@ class NewSessionOptions(TypedDict, total=False):
     whose: Principal
     extras: SessionExtras
     model_chosen: bool
-
-
-def names_model(given: Mapping[str, object]) -> bool:
-    """Return whether settings that a person gave at this start name the model or its server: that is a choice
-    for the session that is opened."""
-    return any(given.get(key) for key in ("model.model", "model.provider", "model.base_url"))
 
 
 class StoredPrefix(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ This module chooses the contents of a new session; `app/conversations/session_bu
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -65,13 +66,17 @@ class SessionOpener:
         self.services = services
         self.helpers = helpers
         self._builder = SessionBuilder(services, helpers)
-        self.models: SessionModels = SessionModels(services)
         self.helper_listeners: list[Callable[[HelperRow], None]] = []
         """Called for each background helper that has ended."""
         self.instructions: str = services.settings.agent.instructions
         """The instructions in the prompts of new sessions."""
         share = services.settings.memory.holdout_share
         self.outcomes: Outcomes = Outcomes(services.learning, services.database, share)
+
+    @cached_property
+    def models(self) -> SessionModels:
+        """The models of the sessions."""
+        return SessionModels(self.services)
 
     async def new_session(self, **options: Unpack[NewSessionOptions]) -> Session:
         """Start a conversation of a person. Its system prompt and tools are written now and do not change
