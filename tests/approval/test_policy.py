@@ -161,6 +161,7 @@ def test_a_yes_may_last_for_the_usual_the_wider_and_the_very_same_text() -> None
         ("docs/.envrc", "docs/.envrc", True),
         ("docs/.vscode/*", "docs/.vscode/tasks.json", True),
         ("docs/.env*", "docs/.env.local", True),
+        ("docs/*.envrc", "docs/.envrc", True),
         ("docs/*", "docs/id_rsa", True),
     ],
 )

@@ -244,9 +244,9 @@ def _allows(rule: PatternRule, piece: Piece) -> bool:
 
 def _names_hidden_parts(pattern: str | None, piece: Piece) -> bool:
     """Return whether a pattern names the parts of a dangerous path that begin with a dot: `docs/*` does not
-    mean `docs/.envrc` or `docs/.git/hooks/x`."""
+    mean `docs/.envrc` or `docs/.git/hooks/x`, but `*.env` means `.env`."""
     parts = piece.text.split("/") if piece.program == piece.text else ()
-    named = [part for part in (pattern or "").split("/") if part.startswith(".")]
+    named = [part for part in (pattern or "").split("/") if part.lstrip("*").startswith(".")]
     hidden = [part for part in parts if re.match(r"\.[^.]", part)]
     return all(any(matches(name, part) for name in named) for part in hidden)
 
