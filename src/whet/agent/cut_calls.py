@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from whet.agent.plan_call import call_key, parse_arguments, resolve_tool
+from whet.agent.plan_call import call_key, require_arguments, resolve_tool
 from whet.agent.record_call import add_facts, note_changed_arguments
 from whet.agent.session import Session, StoppedCall
 from whet.clock import iso
@@ -106,7 +106,7 @@ def _may_run_again(session: Session, open_call: OpenCall) -> bool:
     if tool is None:
         return False
     with suppress(ToolError):
-        tool = resolve_tool(session, tool, parse_arguments(open_call.call))[0]
+        tool = resolve_tool(session, tool, require_arguments(open_call.call))[0]
     return tool.may_run_again
 
 
@@ -116,6 +116,6 @@ def interrupted_output(session: Session, open_call: OpenCall, text: str) -> Tool
     output = ToolOutput(note_changed_arguments(edited, text) if edited else text, error_kind="interrupted")
     if (tool := session.tools.get(call.name)) is not None:
         with suppress(ToolError):
-            tool, arguments = resolve_tool(session, tool, parse_arguments(call))
+            tool, arguments = resolve_tool(session, tool, require_arguments(call))
             output = add_facts(session, (tool, msgspec.json.decode(edited) if edited else arguments), output)
     return output

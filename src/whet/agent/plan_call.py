@@ -81,7 +81,7 @@ async def plan_call(
         )
     context = _build_context(session, turn, open_call, emit, clock)
     try:
-        tool, arguments = resolve_tool(session, tool, parse_arguments(call))
+        tool, arguments = resolve_tool(session, tool, require_arguments(call))
         if tool.plan is not None and not open_call.started:
             tool, arguments = await _plan_as_other(session, tool, arguments, context)
     except ToolError as error:
@@ -126,7 +126,7 @@ def call_key(turn: TurnRecord, open_call: OpenCall) -> str:
     return f"{turn.number}.{open_call.step}.{open_call.index}"
 
 
-def parse_arguments(call: ToolCall) -> dict[str, object]:
+def require_arguments(call: ToolCall) -> dict[str, object]:
     """Return a call's arguments. Raises BadInput if they are not a JSON object."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
