@@ -118,7 +118,7 @@ def find_replacement(unit: str, text: str) -> str:
     return ""
 
 
-def is_newer(old: str, new: str, *, is_typed: bool) -> bool:
+def contradicts(old: str, new: str, *, is_typed: bool) -> bool:
     """Return whether a later sentence contradicts an earlier one about the same subject.
 
     A mere "no" takes back a typed statement (`is_typed`). After a result it objects to the action, not to

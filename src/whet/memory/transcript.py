@@ -26,9 +26,9 @@ from whet.memory.replies import (
     RELATED_REPLY,
     SHORT_REPLY,
     adds_to,
+    contradicts,
     find_replacement,
     is_aside,
-    is_newer,
     is_rejection,
     is_short,
     names_other_value,
@@ -177,7 +177,7 @@ class QuotableTranscript:
             return messages[0].text
         for other in messages:
             for sentence in units.sentences(other.text):
-                if not units.is_question(sentence) and is_newer(
+                if not units.is_question(sentence) and contradicts(
                     unit, sentence, is_typed=source.role == "user"
                 ):
                     return sentence
