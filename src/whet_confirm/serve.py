@@ -21,12 +21,12 @@ from whet_confirm.callbacks import Callbacks, load_secret
 from whet_confirm.export import LogExport, parse_destination
 from whet_confirm.http.app import Api, ASGIApp
 from whet_confirm.http.guard import ApiGuard
-from whet_confirm.notify.device_channels import PushSettings
 from whet_confirm.notify.notifier import ConfirmNotifier
 from whet_confirm.notify.settings import read_channels
 from whet_confirm.oidc import OidcProvider, OidcSettings
 from whet_confirm.open import ServicePaths
 from whet_confirm.peers import Peers, listen_at
+from whet_confirm.push.settings import PushSettings
 from whet_confirm.service import ConfirmService
 from whet_confirm.upkeep import Upkeep, follow_other_processes, notify_witnesses
 from whet_confirm.web.app import PageTerms, make_page

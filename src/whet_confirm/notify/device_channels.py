@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import apsw
-import msgspec
 
 from whet_confirm.notify.buttons import Buttons
 from whet_confirm.notify.deliveries import Escalation, drop_unserved
+from whet_confirm.push.settings import PushSettings
 from whet_confirm.records import ApprovalPlan
 from whet_confirm.service import ConfirmService
 from whet_confirm.stand_ins import apply_stand_ins
@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 
 _ANY = "SELECT 1 FROM devices LIMIT 1"
 _REFRESH_S = 60.0  # a login that expires changes no row
-
-
-class PushSettings(msgspec.Struct, frozen=True):
-    """How this service sends push messages.
-
-    `contact` is a mailto: or https: URL with which push services can reach the operator, or empty.
-    """
-
-    contact: str = ""
-    allow_private: bool = False
 
 
 class DeviceChannels:

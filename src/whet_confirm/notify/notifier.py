@@ -24,13 +24,14 @@ from whet_confirm.ledger import Tx
 from whet_confirm.notify import deliveries
 from whet_confirm.notify.breaker import Breaker, retry_delay_s
 from whet_confirm.notify.deliveries import Escalation, NotifyDelivery
-from whet_confirm.notify.device_channels import DeviceChannels, PushSettings
+from whet_confirm.notify.device_channels import DeviceChannels
 from whet_confirm.notify.faults import ChannelFaults, Report
 from whet_confirm.notify.notice import NoticeChannel, RequestNotice
 from whet_confirm.notify.notices import NoticeReader, UnservedLog
 from whet_confirm.notify.presses import Presses
 from whet_confirm.notify.settings import ChannelsText, ConfiguredNotifier, People, open_channels
 from whet_confirm.notify.user_groups import UserGroups
+from whet_confirm.push.settings import PushSettings
 from whet_confirm.quorum import groups_in
 from whet_confirm.records import ApprovalPlan, ConfirmRequest
 from whet_confirm.service import ConfirmService

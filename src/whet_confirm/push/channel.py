@@ -18,12 +18,12 @@ from whet.http1.client import HttpClient, Limits, Request
 from whet.http1.failure import HttpFailed
 from whet_confirm.addresses import AddressRefused, check_literal, resolve, split_callback_url
 from whet_confirm.notify.buttons import Buttons
-from whet_confirm.notify.device_channels import PushSettings
 from whet_confirm.notify.notice import OnPress, RequestNotice
 from whet_confirm.push import devices
 from whet_confirm.push.devices import PushDevice
 from whet_confirm.push.encryption import ServiceIdentity, encrypt_message
 from whet_confirm.push.message import MAX_PAYLOAD_BYTES, PushMessage, build_message
+from whet_confirm.push.settings import PushSettings
 from whet_confirm.service import ConfirmService
 
 MAX_ENDPOINT_CHARS = 2_000
