@@ -110,7 +110,10 @@ def code(text: str) -> str:
 def missing_commands() -> Iterator[str]:
     """Yield each command that a hint of the source names and that does not exist."""
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        if "hint=" not in text or "whet " not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.keyword) and node.arg == "hint":
                 for words in re.findall(r"(?:^|[:;,] |')whet((?: [a-z][a-z-]+)+)", written(node.value)):
                     yield from [f"{path.relative_to(SOURCE)}: whet{words}"] * (not is_command(words.split()))
