@@ -16,8 +16,9 @@ from prompt_toolkit.keys import Keys
 
 from tests.growing import grows_in_proportion
 from whet.memory.typed import split
+from whet.terminal.input_history import open_history
 from whet.terminal.pasted_text import Pastes
-from whet.terminal.prompt import InputCompleter, PasteParser, PathIndex, open_history
+from whet.terminal.prompt import InputCompleter, PasteParser, PathIndex
 
 
 def completions(folder: Path, text: str) -> list[str]:
@@ -143,18 +144,31 @@ def test_a_paste_is_taken_in_time_in_proportion() -> None:
 
 def test_history_is_private_and_never_in_the_way(tmp_path: Path) -> None:
     path = tmp_path / "home" / "history"
-    assert isinstance(open_history(path), FileHistory)
+    assert isinstance(open_history(path, Pastes()), FileHistory)
     assert path.stat().st_mode & 0o777 == 0o600
     (tmp_path / "file").touch()
-    assert isinstance(open_history(tmp_path / "file" / "history"), InMemoryHistory)
+    assert isinstance(open_history(tmp_path / "file" / "history", Pastes()), InMemoryHistory)
 
 
 def test_a_history_that_can_not_be_written_any_more_ends_nothing(tmp_path: Path) -> None:
-    history = open_history(tmp_path / "history")
+    history = open_history(tmp_path / "history", Pastes())
     (tmp_path / "history").unlink()
     (tmp_path / "history").mkdir()
     history.append_string("said")
     assert history.get_strings() == ["said"]
+
+
+def test_a_later_chat_gets_a_paste_of_the_history_whole_and_as_a_paste(tmp_path: Path) -> None:
+    text, log = "a </pasted> line\n" * 12, "x" * 100_001
+    first = Pastes()
+    open_history(tmp_path / "history", first).append_string(f"why {first.take(text)} and {first.take(log)}")
+    later = Pastes()
+    (line,) = open_history(tmp_path / "history", later).load_history_strings()
+    shown = "why [pasted 12 lines] and [pasted 100,001 characters, too long for the history]"
+    assert later.show(line) == shown
+    assert later.expand(line)[0] == shown.replace("[pasted 12 lines]", text)
+    assert later.expand(line)[1].startswith("why <pasted>a ")
+    assert later.show(later.take(text + "!")) == "[pasted 13 lines]"
 
 
 @pytest.mark.slow

@@ -14,11 +14,12 @@ from whet.terminal.attach import IMAGE_NAME
 PASTE_LINES = 8
 PASTE_CHARS = 1_000
 _MIN_MARKED_WORDS = 4
-_FIRST_MARK, _MARK_COUNT = 0x10F000, 0xFFE
+_FIRST_MARK, _MARK_COUNT = 0x100000, 0xFFFE
+_KEPT_CHARS = 100_000  # of one paste in the history file
 _DROPPED_CHARS = 4_000
 
 
-_MARKS = re.compile("[\U0010f000-\U0010fffd]")
+_MARKS = re.compile("[\U00100000-\U0010fffd]")
 """Private code points that no keyboard types. One of them is a long paste in the input line."""
 
 
@@ -56,6 +57,25 @@ class Pastes:
     def take_back(self, text: str) -> str:
         """Return a message that goes back into the input line; `expand` marks its pasted texts again."""
         return unwrap_pastes(_MARKS.sub("�", text), self.take)
+
+    def to_entry(self, line: str) -> str:
+        """Return a line for the history file: each mark as its text in a tag. Of a very long text, only the
+        name is kept."""
+        return _MARKS.sub(lambda match: self._to_tag(match[0]), line)
+
+    def _to_tag(self, mark: str) -> str:
+        if (text := self._texts.get(mark)) is None:
+            return mark
+        if len(text) > _KEPT_CHARS:
+            return f"{self._names[mark][:-1]}, too long for the history]"
+        return wrap_in_tag("pasted", text)
+
+    def from_entry(self, entry: str) -> str:
+        """Return a line of the history file with marks for its pasted texts."""
+        unsent, self._unsent = self._unsent, {}
+        line = self.take_back(entry)
+        self._unsent = unsent
+        return line
 
     def has_marks(self, line: str) -> bool:
         """Return whether a line contains the mark of a paste."""

@@ -1,9 +1,8 @@
-"""The parts of the input line for prompt_toolkit: completion, a parser for keys and pastes, history."""
+"""The parts of the input line for prompt_toolkit: completion, and a parser for keys and pastes."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import threading
@@ -17,7 +16,6 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.input.vt100_parser import Vt100Parser
@@ -299,31 +297,6 @@ def open_input(set_pause: Callable[[float], object], protocol: KeyProtocol) -> I
     if not isinstance(create_input(), Vt100Input):
         return create_input()
     return _PasteInput(protocol, set_pause)
-
-
-class _File(FileHistory):
-    """The history file. If an entry can't be written, e.g. to a full disk, it is available in this chat
-    only."""
-
-    def __init__(self, path: Path, show: Callable[[str], str]) -> None:
-        super().__init__(path)
-        self._show = show
-
-    def store_string(self, string: str) -> None:
-        """Append one entry. Errors are ignored."""
-        with contextlib.suppress(OSError):
-            super().store_string(self._show(string))
-
-
-def open_history(path: Path, show: Callable[[str], str] = str) -> History:
-    """Open the history file, readable by its owner only; use memory if it can't be written. `show` returns
-    an entry as it is written to the file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError:
-        return InMemoryHistory()
-    return _File(path, show)
 
 
 class PasteNames(Processor):

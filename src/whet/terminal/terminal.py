@@ -33,6 +33,7 @@ from prompt_toolkit.styles import DynamicStyle, Style
 from whet.contract.protocols import Person
 from whet.terminal.first_frame import FirstFrame
 from whet.terminal.frame_layout import FrameText, add_frame
+from whet.terminal.input_history import open_history
 from whet.terminal.key_protocol import KeyProtocol
 from whet.terminal.keys import InputKeys
 from whet.terminal.pager import find_pager, is_long, run_pager
@@ -41,7 +42,6 @@ from whet.terminal.prompt import (
     InputCompleter,
     PasteNames,
     has_completions,
-    open_history,
     open_input,
 )
 from whet.terminal.questions import PickQuestion, TerminalPerson, TerminalQuestion
@@ -123,7 +123,7 @@ class Terminal:
             multiline=True,
             complete_while_typing=Condition(lambda: has_completions(self._prompt.default_buffer.document)),
             completer=completer,
-            history=open_history(history, self._keys.pastes.show),
+            history=open_history(history, self._keys.pastes),
             input_processors=[PasteNames(self._keys.pastes.show)],
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
             style=DynamicStyle(_ThemeStyle(painter).get),
