@@ -218,7 +218,9 @@ class ReviewWorker:
         answers = [message.text for message in fork.session.log.messages if message.role == "assistant"]
         reviewed = {review_job.session_id: fork.last_turn, **dict.fromkeys(review_job.others, SHORT_TURNS)}
         trusted = self._desk_of(fork.profile).changes.trusted_tools
-        return await self._database.read(lambda db: verify_answers(db, answers, reviewed, trusted))
+        return await self._database.read(
+            lambda db: verify_answers(db, answers, reviewed, fork.read_ids, trusted)
+        )
 
     @asynccontextmanager
     async def _provider(self, review_job: ReviewJob) -> AsyncGenerator[tuple[Provider, bool]]:
