@@ -76,6 +76,7 @@ def test_the_reason_is_told_in_a_few_words() -> None:
     assert alone("ls", None) == ("unknown", "no result")
     assert alone("ls", "x", kind="denied") == ("denied", "not let through")
     assert alone("ls", "x", kind="cancelled") == ("unknown", "cancelled")
+    assert alone("ls", "x", kind="interrupted") == ("unknown", "interrupted")
     assert alone("ls", "x", kind="bad_input") == ("failed", "bad input")
 
 

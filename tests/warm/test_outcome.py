@@ -11,7 +11,6 @@ from tests.support import FixedClock
 from tests.warm.corpus import run_cases
 from tests.warm.stores import Turn, open_store, store
 from whet.contract.texts import parse_arguments
-from whet.store.calls import StoredCall
 from whet.warm.outcome import judge_alone
 
 
@@ -40,10 +39,3 @@ def test_the_labelled_corpus_in_short(tmp_path: Path, clock: FixedClock) -> None
 @pytest.mark.soak
 def test_the_labelled_corpus(tmp_path: Path, clock: FixedClock) -> None:
     assert agreement(tmp_path, clock, 12) >= 300
-
-
-def test_an_interrupted_or_missing_result_is_unknown() -> None:
-    call = StoredCall(1, 0, 1, 1, "read_file", "{}", None)
-    assert judge_alone(call, parse_arguments(call.arguments))[0] == "unknown"
-    call = StoredCall(1, 0, 1, 1, "read_file", "{}", "Interrupted", 0, "interrupted")
-    assert judge_alone(call, parse_arguments(call.arguments))[0] == "unknown"
