@@ -1,11 +1,12 @@
-"""How tool calls went, by structure: an own labelled corpus of soft failures, undone and objected calls.
+"""How tool calls went: an own labelled corpus of soft failures, undone and objected calls.
 
 Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
 exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
 `strangers.jsonl` is by somebody who knew only the format and the kinds. `unseen.jsonl` was written from
 public transcripts and tools' own messages before its writer read the judge, `fresh.jsonl` after it was
 built. A call that the person objected to and that was then taken back counts for both kinds. The program
-alone judges by structure; `*.replies.jsonl` are replies of reviews to the prompts that `replies.py` writes.
+alone judges by records (exit codes, JSON fields, contents of files), which most cases lack; `*.replies.jsonl`
+are replies of reviews to the prompts that `replies.py` writes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ FRESH = "fresh"
 _NOTES = {
     "unseen": ", written before their writer read the judge, which was mended on them since",
     "strangers": ", by a writer who knew only the format, partly mended on since",
-    "fresh": ", from messages in public threads, after the judge was built (alone at first 20 %, 33 %,"
-    " 38 %; 4.8 %)",
+    "fresh": ", from messages in public threads, partly mended on since",
 }
 _REPLIES_BY = {
     "unseen": "a model's, who read 160 prompts drawn by lot without the labels",

@@ -21,7 +21,7 @@ from whet.review.correction import find_correction
 from whet.review.digest import digest
 from whet.review.pointed_outcomes import Verified, read_pointers, verify_pointers
 from whet.review.triggers import count
-from whet.store.calls import StoredCall, UserWords
+from whet.store.calls import UNMARKED, StoredCall, UserWords
 from whet.store.reviews import Counters, ReviewedTurn, TurnCall
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def write_prompt(items: list[Item]) -> str:
 
 
 def point(items: list[Item], reply: str) -> Verified:
-    """Set what the reply of a review points at in the calls, as far as the case proves it."""
+    """Set what the reply of a review, which read all calls, points at, as far as the case proves it."""
     calls = [item for item in items if isinstance(item, StoredCall)]
     verified = verify_pointers(read_pointers([reply]), calls, read_sources(write_messages(items)))
     for call in calls:
-        call.pointed = verified.outcomes.get(call.seq, "")
+        call.pointed = verified.outcomes.get(call.seq, UNMARKED)
     return verified
 
 

@@ -1,96 +1,18 @@
-"""What bounds a review: the day's budget, the digest's size, one order for a conversation, what is told."""
+"""The texts of a review: the excerpt that another model reads, the message, and the summary for a person."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
-import apsw
-import msgspec
 import pytest
 
-from tests.support import FixedClock, list_jobs
-from whet.config.schema import ModelSettings, ReviewSettings
-from whet.contract.errors import WhetError
-from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.messages import Message, ToolCall
 from whet.contract.origin import Origin
 from whet.contract.tools import clip
 from whet.review import wording
-from whet.review.budget import Budget, BudgetReached
 from whet.review.digest import digest
-from whet.review.jobs import ReviewJob, Runtime, queue_review, read_review_job, reviewable_kinds
-from whet.review.triggers import count, day_start, reset_counters, shows_recovery
-from whet.store import jobs, sessions
-from whet.store.database import StateDatabase
+from whet.review.jobs import reviewable_kinds
 from whet.store.ledger import Kind, LedgerRow, Quote, State
-from whet.store.reviews import Counters, ReviewedTurn, TurnCall
-
-RUNTIME = Runtime(ModelSettings())
-CLOCK = FixedClock()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[StateDatabase]:
-    one = StateDatabase.open(tmp_path / "state.db", CLOCK)
-    yield one
-    one.close()
-
-
-def spent(
-    database: StateDatabase, tokens: int, usd: float | None, *, days_ago: int = 0, kind: str = "review"
-) -> None:
-    """Store a session that used so much."""
-
-    def work(connection: apsw.Connection) -> None:
-        name = f"s{CLOCK.new_id()}"
-        new = sessions.NewSession(id=name, kind=kind)  # type: ignore[arg-type]
-        sessions.create(connection, new, "2026-01-01T00:00:00.000Z")
-        when = day_start(CLOCK.now()) if not days_ago else "2020-01-01T00:00:00.000Z"
-        connection.execute(
-            "UPDATE sessions SET total_tokens = ?, cost_usd = ?, last_active = ? WHERE id = ?",
-            (tokens, usd, when, name),
-        )
-
-    database.write_now(work)
-
-
-def checked(database: StateDatabase, expected: Usage, **limits: float) -> str:
-    settings = msgspec.convert({"daily_tokens": 0, "daily_usd": 0, **limits}, ReviewSettings)
-    try:
-        asyncio.run(Budget(database, CLOCK, settings).check(expected))
-    except BudgetReached as error:
-        return error.message
-    return ""
-
-
-def test_a_call_that_just_fits_the_days_tokens_is_made_and_one_more_token_is_not(
-    database: StateDatabase,
-) -> None:
-    spent(database, 900, None)
-    spent(database, 5_000, None, days_ago=1)
-    spent(database, 7_000, None, kind="chat")
-    assert checked(database, Usage(total_tokens=100), daily_tokens=1_000) == ""
-    said = checked(database, Usage(total_tokens=101), daily_tokens=1_000)
-    assert "(900 of 1,000 tokens)" in said
-    assert checked(database, Usage(total_tokens=10**9)) == "", "without limits nothing is counted"
-
-
-def test_the_days_money_is_kept_and_an_unknown_price_can_not_be(database: StateDatabase) -> None:
-    spent(database, 1, 0.75)
-    fits = Usage(total_tokens=10, cost_usd=0.25)
-    assert checked(database, fits, daily_usd=1.0) == ""
-    over = msgspec.structs.replace(fits, cost_usd=0.26)
-    assert "($0.75 of $1.00)" in checked(database, over, daily_usd=1.0)
-    unknown = msgspec.structs.replace(fits, cost_usd=None)
-    assert "price of the model is not known" in checked(database, unknown, daily_usd=1.0)
-    assert checked(database, unknown, daily_tokens=100) == ""
-    assert "(1 of 10 tokens)" in checked(database, fits, daily_tokens=10, daily_usd=5.0)
-    spent(database, 1, None)
-    assert "price of the model is not known" in checked(database, fits, daily_usd=1.0)
-
-
-# --- the digest --------------------------------------------------------------------------------------
 
 TALK = [
     Message("user", "please look at it"),
@@ -147,136 +69,16 @@ def test_a_digest_keeps_to_its_size() -> None:
     assert len(text) <= 500 * 4 + 100 and "characters cut" in text
 
 
-# --- orders ------------------------------------------------------------------------------------------
-
-
-def order(session_id: str = "s", turn: int = 1, **more: object) -> ReviewJob:
-    base = ReviewJob(session_id, turn, ("memory",), ("turns",), RUNTIME, 100)
-    return msgspec.structs.replace(base, **more)
-
-
-def queued(database: StateDatabase) -> list[tuple[ReviewJob, str]]:
-    found = database.read_now(lambda db: list_jobs(db, kinds=("review",)))
-    return [(read_review_job(job.payload), job.run_after) for job in found]
-
-
-def put_all(database: StateDatabase, *orders: ReviewJob) -> list[jobs.QueuedJob]:
-    for one in {order.session_id for order in orders}:
-        new = sessions.NewSession(id=one)
-        database.write_now(lambda db, new=new: sessions.create(db, new, "2026-01-01T00:00:00.000Z"))
-    return [
-        database.write_now(lambda db, one=one: queue_review(db, one, "conversation", CLOCK)) for one in orders
-    ]
-
-
-def test_a_waiting_review_is_widened(database: StateDatabase) -> None:
-    first = order(turn=5, focus="tests", reasons=("turns",), others=("x", "y"))
-    second = order(turn=3, kinds=("skill",), reasons=("steps", "turns"), focus="deploys")
-    one, two = put_all(database, first, second)
-    assert one.job_id == two.job_id and two.kinds == ("memory", "skill")
-    [(found, _)] = queued(database)
-    assert (found.turn, found.kinds, found.reasons, found.focus) == (
-        5,
-        ("memory", "skill"),
-        ("turns", "steps"),
-        "tests\ndeploys",
-    )
-    assert found.others == ("x", "y"), "those of its first turn"
-
-
-def test_a_review_by_hand_is_due_at_once(database: StateDatabase) -> None:
-    put_all(database, order())
-    later = "2030-01-01T00:00:00.000Z"
-    database.write_now(lambda db: db.execute("UPDATE jobs SET run_after = ?", (later,)) and None)
-    database.write_now(lambda db: queue_review(db, order(reasons=("turns",)), "conversation", CLOCK))
-    assert queued(database)[0][1] == later
-    database.write_now(lambda db: queue_review(db, order(reasons=("asked",)), "conversation", CLOCK))
-    assert queued(database)[0][1] < later
-
-
-def test_another_session_or_an_order_of_another_version_gets_a_job_of_its_own(
-    database: StateDatabase,
-) -> None:
-    one, two = put_all(database, order("a"), order("b"))
-    assert one.job_id != two.job_id
-    database.write_now(lambda db: db.execute("UPDATE jobs SET payload = '{}'") and None)
-    three = database.write_now(lambda db: queue_review(db, order("a"), "conversation", CLOCK))
-    assert three.job_id not in (one.job_id, two.job_id)
-    with pytest.raises(WhetError, match="can't be read"):
-        read_review_job("{}")
-
-
 def test_a_session_is_reviewed_for_what_it_has_tools_for() -> None:
     assert reviewable_kinds(["memory", "terminal"]) == ("memory",)
     assert reviewable_kinds(["skill_manage", "memory"]) == ("memory", "skill")
     assert reviewable_kinds(["skill_view"]) == ()
 
 
-# --- counting ----------------------------------------------------------------------------------------
-
-
-def test_a_write_of_a_skill_sets_the_steps_back_and_keeps_what_came_after() -> None:
-    calls = (
-        TurnCall(1, "skill_manage", "{}", ""),
-        TurnCall(2, "skill_manage", "{}", ""),
-        TurnCall(3, "terminal", "{}", ""),
-    )
-    facts = ReviewedTurn(("go on",), calls, 10)
-    assert count(Counters(turns=4, steps=7), facts, ReviewSettings()) == Counters(5, 1, ())
-    refused = ReviewedTurn(("go on",), (TurnCall(1, "skill_manage", "{}", "refused"),), 10)
-    assert count(Counters(4, 7), refused, ReviewSettings()) == Counters(5, 8, ())
-    assert reset_counters(Counters(4, 7, ("recovery",)), ("skill",)) == Counters(4, 0)
-    assert reset_counters(Counters(4, 7), ("memory",)) == Counters(0, 7)
-
-
-def test_reasons_are_named_once() -> None:
-    said = ReviewedTurn(("No, use ./check instead", "no, that is wrong"), (), 10)
-    once = count(Counters(), said, ReviewSettings(), corrects=True)
-    assert once.reasons == count(once, said, ReviewSettings()).reasons == ("correction",)
-    assert count(Counters(), said, ReviewSettings()).reasons == ("correction",), "said while it worked"
-    asked = ReviewedTurn(("Have a look at it",), (), 10)
-    assert count(Counters(), asked, ReviewSettings()).reasons == ()
-
-
-def test_a_recovery_is_near_its_failure() -> None:
-    failed = TurnCall(1, "terminal", '{"command": "make a"}', "exit")
-    other = [TurnCall(2, "lint", f'{{"n": {n}}}', "") for n in range(6)]
-    worked = TurnCall(3, "terminal", '{"command": "make b"}', "")
-    assert shows_recovery([failed, *other[:5], worked])
-    assert not shows_recovery([failed, *other, worked])
-    assert not shows_recovery([failed, TurnCall(3, "terminal", '{"command": "cd x && ls -l"}', "")])
-    assert shows_recovery([failed, TurnCall(3, "terminal", '{"command": "ls && make b"}', "")])
-    assert shows_recovery([failed, TurnCall(3, "terminal", '{"command": ""}', "")])
-    assert not shows_recovery([failed, TurnCall(3, "terminal", '{"command": "make b"}', "exit")])
-    timed_out = msgspec.structs.replace(failed, error_kind="timeout")
-    assert shows_recovery([timed_out, worked])
-
-
-# --- what is told ------------------------------------------------------------------------------------
-
-
 def row(kind: Kind, item: str, action: str, state: State = "active", quotes: Sequence[str] = ()) -> LedgerRow:
     evidence = tuple(Quote(text, "s", 1) for text in quotes)
-    return LedgerRow(
-        1,
-        "",
-        "",
-        kind,
-        item,
-        action,
-        state,
-        "",
-        "",
-        (),
-        "",
-        "",
-        evidence,
-        "user",
-        "",
-        0,
-        0,
-        Origin(),  # type: ignore[arg-type]
-    )
+    nothing = ("", "", (), "", "", evidence, "user", "", 0, 0, Origin())
+    return LedgerRow(1, "", "", kind, item, action, state, *nothing)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -314,9 +116,3 @@ def test_the_message_names_the_tasks_the_tools_and_the_focus() -> None:
     assert "above all" not in wording.review_message(("skill",), " ", ())
     assert "{" not in wording.review_message(("memory", "skill"), "", ("memory",))
     assert '"outcome": "failed"' in wording.review_message(("memory",), "", ("memory",), has_calls=True)
-
-
-def test_there_is_budget_again_at_the_persons_midnight(database: StateDatabase) -> None:
-    tomorrow = Budget(database, CLOCK, ReviewSettings()).tomorrow()
-    today = day_start(CLOCK.now())
-    assert tomorrow > today and tomorrow[10:] == today[10:]

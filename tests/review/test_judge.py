@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
 from tests.review.rig import LESSON, bench, corrected, does, remember, says, talk
-from tests.support import FixedClock
-from whet.contract.origin import Origin
-from whet.review.judge import read_claims, read_refused_numbers, write_question
-from whet.store import ledger, sessions
-from whet.store.database import StateDatabase
-from whet.store.ledger import Kind, LedgerRow, NewRow, Quote
+from whet.review.judge import read_refused_numbers
+from whet.store import sessions
 from whet_lab.practice.endpoints import RecordedRequest
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -141,45 +136,6 @@ def test_a_review_that_goes_on_after_its_judge_was_asked_asks_no_second_time(tmp
     with PracticeServer(script=[says("NO: 1"), says("NO: none")]) as judge:
         assert asyncio.run(main(judge)) == ("waiting", "inbox")
         assert len(judge.requests) == 1
-
-
-def staged(kind: Kind, item: str, size: int) -> LedgerRow:
-    quotes = tuple(Quote("q" * size, "s", seq, role="user") for seq in (1, 2))
-    states = {"action": "add", "state": "staged", "after": "k" * size, "remark": "c" * size}
-    empty = {"id": 1, "profile": "", "at": "", "before": "", "changes": (), "base_hash": "", "hash": ""}
-    more = {"evidence": quotes, "trust": "user", "reason": "", "undoes": 0, "undone_by": 0}
-    return LedgerRow(kind=kind, item=item, origin=Origin("review"), **states, **empty, **more)  # type: ignore[arg-type]
-
-
-def test_a_judge_is_shown_400_characters_of_a_claim_and_800_of_what_it_rests_on() -> None:
-    rows = [staged("memory", "memory", 9), staged("memory", "user", 999), staged("skill", "deploy", 999)]
-    short, long, skill = (json.loads(line) for line in write_question(rows).splitlines())
-    assert short == {
-        "number": 1,
-        "taken as": "a note",
-        "claim": "c" * 9,
-        "quotes": f"user: {'q' * 9}\nuser: {'q' * 9}",
-        "kept": "k" * 9,
-    }
-    assert (long["number"], long["taken as"]) == (2, "something about the person")
-    assert (long["claim"], long["quotes"], long["kept"]) == ("c" * 400, f"user: {'q' * 794}", "k" * 800)
-    assert skill["taken as"] == "the procedure deploy" and "kept" not in skill
-
-
-def test_a_judge_is_asked_about_twelve_at_most_that_claim_something_of_the_persons(tmp_path: Path) -> None:
-    def enter(connection: apsw.Connection, **given: str) -> int:
-        fields = {"state": "staged", "after": "kept", "remark": "claim", "trust": "user"} | given
-        new = NewRow("memory", "memory", "add", origin=Origin("review", task_id="t"), **fields)  # type: ignore[arg-type]
-        return ledger.insert_row(connection, new, "2026-11-21T00:00:00.000Z").id
-
-    def work(connection: apsw.Connection) -> list[int]:
-        for other in ({"remark": ""}, {"after": ""}, {"trust": "untrusted"}, {"state": "active"}):
-            enter(connection, **other)
-        return [enter(connection) for _ in range(13)]
-
-    with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
-        ids = database.write_now(work)
-        assert [row.id for row in database.read_now(lambda db: read_claims(db, "t"))] == ids[:12]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a review may cost, when it is tried again, and how a long conversation is cut for another model."""
+"""What a review may cost, when it is tried again, and how reviews of one conversation become one job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from whet.contract.errors import (
     Unavailable,
     WhetError,
 )
-from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.messages import Message, Usage
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem
 from whet.review.budget import Budget, MeteredLink
-from whet.review.digest import digest
 from whet.review.jobs import ReviewJob, Runtime, queue_review, read_review_job
 from whet.review.triggers import day_start
 from whet.review.worker import retry_in_s
@@ -119,6 +118,9 @@ def test_a_limit_in_money_needs_prices(db: StateDatabase, clock: FixedClock) -> 
         check(db, clock, Usage(cost_usd=0.41), daily_usd=1.0)
     with pytest.raises(BudgetReached, match="price"):
         check(db, clock, Usage(cost_usd=None), daily_usd=1.0)
+    check(db, clock, Usage(total_tokens=9, cost_usd=None), daily_tokens=10)
+    with pytest.raises(BudgetReached, match="1 of 10 tokens"):
+        check(db, clock, Usage(total_tokens=10, cost_usd=0.1), daily_tokens=10, daily_usd=5.0)
     spend(db, clock, 1, None)
     with pytest.raises(BudgetReached, match="price"):
         check(db, clock, Usage(cost_usd=0.1), daily_usd=1.0)
@@ -206,25 +208,6 @@ def test_the_share_of_the_day_bounds_only_what_nobody_asked_for(db: StateDatabas
         asyncio.run(ask(51, False))
 
 
-def test_a_digest_keeps_what_the_person_said_longest() -> None:
-    asked = Message("assistant", "Looking.", tool_calls=(ToolCall("c", "terminal", "{}"),))
-    talk = [
-        Message("user", "q" * 900),
-        asked,
-        Message("tool", "r" * 900, tool_call_id="c", tool_name="terminal"),
-        Message("tool", "bad", tool_call_id="d", tool_name="patch", is_error=True),
-    ]
-    whole = digest(talk, 1000)
-    assert whole.startswith(f"<conversation>\nPERSON:\n{'q' * 900}\n\nAGENT:\nLooking.\nCALL terminal {{}}")
-    assert whole.endswith(
-        "RESULT of terminal:\n" + "r" * 900 + "\n\nFAILED RESULT of patch:\nbad\n</conversation>"
-    )
-    shorter = digest(talk, 450)
-    assert "q" * 900 in shorter and "400 of 900 characters cut" in shorter
-    least = digest(talk, 100)
-    assert "</conversation>" in least and len(least) < 600
-
-
 def order(turn: int, kinds: tuple, *reasons: str, session_id: str = "s1", focus: str = "") -> ReviewJob:
     runtime = Runtime(ModelSettings(model=f"m{turn}"))
     return ReviewJob(session_id, turn, kinds, reasons, runtime, 100, focus=focus)
@@ -238,13 +221,14 @@ def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
 
     for id_ in ("s1", "s2"):
         db.write_now(lambda c, id_=id_: sessions.create(c, NewSession(id=id_), ""))
-    first = queue(order(3, ("skill",), "steps", focus="deploys"))
+    first = queue(msgspec.structs.replace(order(3, ("skill",), "steps", focus="deploys"), others=("x", "y")))
     again = queue(order(2, ("memory",), "turns", "steps", focus="tests"))
     assert again.job_id == first.job_id and again.kinds == ("memory", "skill")
     job = stored_job(db, first.job_id)
     merged = read_review_job(job.payload)
     assert (merged.turn, merged.reasons, merged.focus) == (3, ("steps", "turns"), "deploys\ntests")
     assert merged.runtime.model.model == "m2", "the newest says which model answers"
+    assert merged.others == ("x", "y"), "those of its first turn"
     clock.advance(-60)
     queue(order(4, ("memory",), "turns"))
     assert stored_job(db, first.job_id).run_after == job.run_after
@@ -253,6 +237,8 @@ def test_a_review_that_waits_is_widened_and_by_hand_it_comes_at_once(
     other = queue(order(1, ("memory",), "turns", session_id="s2"))
     assert other.job_id != first.job_id
     assert len(db.read_now(reviews.list_open_payloads)) == 2
+    db.write_now(lambda c: c.execute("UPDATE jobs SET payload = '{}'") and None)
+    assert queue(order(4, ("memory",), "turns")).job_id not in (first.job_id, other.job_id)
     with pytest.raises(WhetError, match="can't be read"):
         read_review_job("{}")
 

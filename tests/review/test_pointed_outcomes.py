@@ -11,6 +11,7 @@ from tests.review.rig import Bench, bench, does, says, use
 from whet.contract.messages import Message, ToolCall
 from whet.contract.receipts import CallEffects, FileLines
 from whet.memory.sources import StoredText, read_sources
+from whet.review.digest import digest, is_complete
 from whet.review.pointed_outcomes import Pointer, Verified, read_pointers, verify_pointers
 from whet.store import calls
 from whet.store.calls import StoredCall
@@ -131,6 +132,19 @@ def test_which_lines_of_an_answer_point() -> None:
     assert len(read_pointers(many)) == 20
 
 
+def test_calls_that_an_excerpt_had_no_room_for_were_not_read() -> None:
+    calls_made: list[Message] = []
+    for number in range(20):
+        call = ToolCall(f"c{number}", "terminal", '{"command": "make"}')
+        calls_made += [
+            Message("assistant", tool_calls=(call,)),
+            Message("tool", "x" * 400, tool_call_id=call.id),
+        ]
+    messages = [Message("user", "go"), *calls_made, Message("assistant", "Done: " + "y" * 200)]
+    for budget_tokens, is_read in ((24_000, True), (1_500, True), (900, False)):
+        assert is_complete(digest(messages, budget_tokens), messages) is is_read
+
+
 async def reviewed(b: Bench) -> None:
     await b.turn("Send the report to ops")
     queued = await b.app.reviews.queue_review(b.session.id)
@@ -162,6 +176,19 @@ async def test_a_review_stores_what_is_proven_and_reports_what_is_not(tmp_path: 
         assert read_outcomes(b) == [("failed", "failed", calls.POINTED)]
         label_all(b.app.database, lambda done, total: None, again=True)
         assert read_outcomes(b) == [("failed", "failed", calls.POINTED)], "it outweighs the exit code"
+
+
+async def test_a_review_that_is_silent_about_a_call_that_it_read_excuses_its_pipe(tmp_path: Path) -> None:
+    lint = "(echo 12 findings; exit 1) | tail -1"
+    script = [does(use("terminal", command=lint)), says("12 findings."), says("Nothing to save.")]
+    async with bench(tmp_path, script) as b:
+        await b.turn("Run the linter")
+        label_all(b.app.database, lambda done, total: None, again=True)
+        assert [row[:2] for row in read_outcomes(b)] == [("", "failed")]
+        queued = await b.app.reviews.queue_review(b.session.id)
+        await b.app.reviews.run(queued.job_id)
+        label_all(b.app.database, lambda done, total: None)
+        assert read_outcomes(b) == [(calls.UNMARKED, "ok", "exit 0")]
 
 
 async def test_a_conversation_without_calls_is_asked_for_no_outcomes(tmp_path: Path) -> None:

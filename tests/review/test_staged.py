@@ -23,11 +23,10 @@ from whet.review.jobs import ReviewJob, Runtime, queue_review
 from whet.review.judge import read_claims, write_question
 from whet.review.probes import run_probes
 from whet.review.spending import find_room
-from whet.review.triggers import count
 from whet.review.worker import ReviewWorker
 from whet.store import ledger
 from whet.store.ledger import LedgerRow, NewRow, Quote, hash_text
-from whet.store.reviews import Counters, DaySpending, ReviewedTurn, TurnCall
+from whet.store.reviews import DaySpending
 
 FACT = "port = 2525"
 
@@ -198,11 +197,3 @@ def test_reviews_have_a_quarter_of_the_days_tokens(
 ) -> None:
     settings = ReviewSettings(share=0.25, free_tokens=free)
     assert (expected <= find_room(settings, DaySpending(reviewed, other, None))) is has
-
-
-def test_steps_count_from_the_last_write_of_a_skill_on() -> None:
-    calls = tuple(
-        TurnCall(step, "skill_manage" if step in (2, 5) else "terminal", "{}", "") for step in range(1, 8)
-    )
-    facts = ReviewedTurn(("go on",), calls, 10)
-    assert count(Counters(4, 7), facts, ReviewSettings()) == Counters(5, 2, ())

@@ -55,6 +55,8 @@ def test_ten_steps_with_tools_without_a_skill_write_call_for_skills() -> None:
     assert occasion and (occasion.kinds, occasion.reasons) == (("skill",), ("steps",))
     after_write = [*steps[:8], call("skill_manage", step=9), call(step=10, command="x")]
     assert counted(facts(*after_write)).steps == 1
+    assert count(Counters(4, 7), facts(call("skill_manage", "refused")), ALL) == Counters(5, 8, ())
+    assert reset_counters(Counters(4, 7, ("recovery",)), ("skill",)) == Counters(4, 0)
 
 
 def test_zero_switches_a_count_off_and_missing_tools_leave_a_kind_out() -> None:
@@ -70,6 +72,9 @@ def test_a_correction_counts_but_not_in_the_first_message_nor_where_it_was_writt
     assert counted(facts()).reasons == ()
     assert counted(facts(), settings=ReviewSettings(on_correction=False), corrects=True).reasons == ()
     assert counted(facts(call("memory")), corrects=True).reasons == ()
+    assert counted(facts(), facts(), corrects=True).reasons == ("correction",), "named once"
+    while_it_worked = ReviewedTurn(("Run it", "no, that is wrong"), (), 10)
+    assert count(Counters(), while_it_worked, ALL).reasons == ("correction",)
     occasion = find_trigger(counted(facts(), corrects=True), ALL, BOTH)
     assert occasion and occasion.kinds == BOTH
 
@@ -93,6 +98,11 @@ def test_a_correction_counts_but_not_in_the_first_message_nor_where_it_was_writt
         ([call(command="pytest", error="exit")], False),
         ([call(command="make")], False),
         ([TurnCall(1, "terminal", "{broken", "exit"), call(command="make")], True),
+        ([call(command="make a", error="exit"), call(command="cd x && ls -l")], False),
+        ([call(command="make a", error="exit"), call(command="ls && make b")], True),
+        ([call(command="make a", error="exit"), call(command="")], True),
+        ([call(command="make a", error="exit"), call(command="make b", error="exit")], False),
+        ([call(command="make a", error="timeout"), call(command="make b")], True),
     ],
 )
 def test_a_failure_that_another_way_got_round(calls: list[TurnCall], is_recovery: bool) -> None:

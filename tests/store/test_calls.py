@@ -93,6 +93,12 @@ def test_a_pointed_outcome_is_stored_and_read_with_its_call(db, clock):
     db.write_now(lambda c: calls.store_pointed(c, log.live.key, {seqs["a"]: "failed"}))
     stored = {call.name: call.pointed for call in read(db, log) if isinstance(call, StoredCall)}
     assert (stored["a"], stored["b"]) == ("failed", "")
+    db.write_now(lambda c: calls.store_outcomes(c, log.live.key, 1, []))
+    ids = {row[0] for row in db.read_now(lambda c: c.execute("SELECT call_id FROM tool_calls").fetchall())}
+    db.write_now(lambda c: calls.store_pointed(c, log.live.key, {}, ids))
+    stored = {call.name: call.pointed for call in read(db, log) if isinstance(call, StoredCall)}
+    assert (stored["a"], stored["b"]) == ("failed", calls.UNMARKED)
+    assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == [log.session.id], "it is judged again"
     seen: list[tuple[int, str, int, str]] = []
     db.read_now(lambda c: calls.visit_outcomes(c, lambda *row: seen.append(row)))
     assert seen == [(log.live.key, "a", 0, "failed")]

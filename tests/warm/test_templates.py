@@ -235,6 +235,7 @@ def test_an_example_is_stale_where_its_tool_takes_other_arguments() -> None:
     assert "don't fit read_file" in staleness(example(arguments={"name": "a"}), TOOLS, NOW)
     known = example(arguments={"name": "a"}, schema_hash=schema_hash(TOOLS["read_file"]))
     assert staleness(known, TOOLS, NOW) == "", "the schema is the one that it was made with"
+    assert "no tool read_file" in staleness(known, {}, NOW)
     assert "has changed" in staleness(msgspec.structs.replace(known, schema_hash="x"), TOOLS, NOW)
 
 
@@ -257,6 +258,13 @@ def test_an_example_is_stale_where_its_file_is_gone_and_its_folder_is_known(tmp_
     assert staleness(msgspec.structs.replace(made, arguments={"path": 5}), TOOLS, NOW) == ""
     (tmp_path / "a").touch()
     assert staleness(made, TOOLS, NOW) == ""
+    for name in ("~$report.docx", "~nobody-of-this-name/notes.md", "~\0"):
+        assert (
+            staleness(msgspec.structs.replace(made, arguments={"path": name}), TOOLS, NOW)
+            == f"{name} is gone"
+        )
+    (tmp_path / "~$report.docx").touch()
+    assert staleness(msgspec.structs.replace(made, arguments={"path": "~$report.docx"}), TOOLS, NOW) == ""
 
 
 def test_examples_of_failed_private_and_deleted_sessions_are_not_given() -> None:

@@ -1,9 +1,8 @@
 """What reviews may spend in a day, checked before each of their model calls.
 
-A ceiling: a call that is expected to pass it is not made. The share of the day is one of what tokens cost
-(`spending.py`). Tokens and money are summed from the stored
-sessions of reviews, in whichever process they run. A price that is not known can't be kept below a limit,
-so with a limit in USD such a model is not asked.
+A call that is expected to exceed a limit is not made. The share of a day is a share of the cost of its tokens
+(`spending.py`). Tokens and money are summed from the stored sessions of reviews, in whichever process they
+run. With a limit in USD a model without a known price is not asked.
 """
 
 from __future__ import annotations

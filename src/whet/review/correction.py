@@ -133,12 +133,12 @@ def _is_replaced(
     """Return whether a program that the message names ran now and not before. After a short message, which
     may as well name the next step, half of its arguments must have been in a command before."""
     earlier = [match for item in before if (match := _PROGRAM.search(item.arguments))]
-    used, known = {match[1] for match in earlier}, " ".join(match[0] for match in earlier)
+    used, commands = {match[1] for match in earlier}, " ".join(match[0] for match in earlier)
     for call in calls if used else ():
         match = _PROGRAM.search(call.arguments)
         if match is None or match[1] in used or match[1] not in stated:
             continue
         parts = _PART.findall(match[2])
-        if not is_short or 2 * sum(part in known for part in parts) >= len(parts):
+        if not is_short or 2 * sum(part in commands for part in parts) >= len(parts):
             return True
     return False

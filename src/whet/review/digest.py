@@ -35,6 +35,11 @@ def digest(messages: Sequence[Message], budget_tokens: int) -> str:
     return f"<conversation>\n{clip(text, budget)}\n</conversation>"
 
 
+def is_complete(text: str, messages: Sequence[Message]) -> bool:
+    """Return whether a digest was not too short for a part of each message."""
+    return len(text) >= sum(len(_row(message, _CAPS[-1])) for message in messages[:-1])
+
+
 def _drop_old_work(messages: Sequence[Message], budget_chars: int) -> str:
     """Write what the person typed, shortly, and of the rest the newest that fits."""
     rows = [_row(message, _CAPS[-1]) for message in messages]

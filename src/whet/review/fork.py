@@ -39,7 +39,7 @@ from whet.contract.protocols import (
 from whet.contract.tools import Tool, ToolContext, ToolOutput, ToolSpec, tags_of
 from whet.review import wording
 from whet.review.budget import WRITES, Budget, MeteredLink
-from whet.review.digest import digest
+from whet.review.digest import digest, is_complete
 from whet.review.jobs import ReviewJob, read_review_job
 from whet.review.spending import EXCERPT_HEAD_TOKENS, EXPECTED_CALLS, OTHERS_TOKENS
 from whet.store import compactions, reviews, sessions, turns
@@ -77,7 +77,8 @@ class ForkParts(msgspec.Struct, frozen=True):
 
 class Fork(msgspec.Struct, frozen=True):
     """An open review: its session, the message that begins it, its metered link to the model, the origin of
-    its writes, the person whose memory it writes to (empty: the owner's), and the last turn that it sees."""
+    its writes, the person whose memory it writes to (empty: the owner's), the last turn that it sees, and the
+    ids of the calls whose results it sees."""
 
     session: Session
     opening: Message
@@ -85,6 +86,7 @@ class Fork(msgspec.Struct, frozen=True):
     origin: Origin
     profile: str = ""
     last_turn: int = 0
+    read_ids: frozenset[str] = frozenset()
 
 
 async def open_fork(
@@ -106,6 +108,7 @@ async def open_fork(
     is_brief = is_digest or review_job.is_brief
     allowed = _allowed_names(specs, parts)
     ends_when_taken = is_brief or not review_job.is_by_hand
+    read_ids = {message.tool_call_id for message in inherited} | read.other_ids
     opening = wording.review_message(
         review_job.kinds,
         review_job.focus,
@@ -118,6 +121,7 @@ async def open_fork(
     if is_digest:
         text = _write_digest(inherited, most_tokens - text_tokens(others))
         opening = f"{wording.TITLE}\n\n{text}\n\n{opening}"
+        read_ids = read_ids if is_complete(text, inherited) else read.other_ids
         inherited, expected = [], EXCERPT_HEAD_TOKENS + text_tokens(text + others)
     # A vendor may keep separate caches per session name, so the parent's name is sent.
     link = provider.open(prefix[0], specs, child_id if is_digest else parent.id)
@@ -140,16 +144,21 @@ async def open_fork(
         parts = msgspec.structs.replace(parts, limits=limits)
     session = _make_session(parts, log, metered, inherited, (specs, parent))
     origin = msgspec.structs.replace(origin, session_id=child_id)
-    return Fork(session, Message(role="user", content=opening), metered, origin, read.profile, read.last_turn)
+    message = Message(role="user", content=opening)
+    return Fork(
+        session, message, metered, origin, read.profile, read.last_turn, frozenset(filter(None, read_ids))
+    )
 
 
 class _Reviewed(msgspec.Struct, frozen=True):
-    """What a review reads: its session with its list, the other one-shots, and the last turn."""
+    """What a review reads: its session with its list, the other one-shots with their calls' ids, and the last
+    turn."""
 
     parent: SessionRow
     inherited: list[Message]
     is_digest: bool
     others: str
+    other_ids: frozenset[str]
     profile: str
     last_turn: int
 
@@ -166,9 +175,9 @@ def _read_reviewed(
         first_turn = _last_look(connection, key, review_job) if review_job.excerpt_tokens else 0
         view = compactions.view_after(connection, key, last_turn, first_turn)
     inherited = compactions.read_view(connection, key, view)
-    others = _write_others(connection, review_job.others, most_tokens)
+    others, other_ids = _write_others(connection, review_job.others, most_tokens)
     profile = sessions.profile_of(connection, parent.id)
-    return _Reviewed(parent, inherited, is_digest, others, profile, last_turn)
+    return _Reviewed(parent, inherited, is_digest, others, other_ids, profile, last_turn)
 
 
 def _open_child(
@@ -225,10 +234,13 @@ def _write_digest(messages: Sequence[Message], most_tokens: int) -> str:
     return text if tokens <= most_tokens else digest(messages, most_tokens * most_tokens // tokens)
 
 
-def _write_others(connection: apsw.Connection, ids: Sequence[str], most_tokens: int) -> str:
+def _write_others(
+    connection: apsw.Connection, ids: Sequence[str], most_tokens: int
+) -> tuple[str, frozenset[str]]:
     """Write the other one-shots that are reviewed with this one, oldest first, without those that are private
-    or deleted by now; all together in half of `most_tokens`."""
+    or deleted by now; all together in half of `most_tokens`. Returns the ids of their calls, too."""
     texts: list[str] = []
+    read_ids: set[str] = set()
     for id_ in reversed(ids):
         try:
             session = sessions.get(connection, id_)
@@ -237,9 +249,11 @@ def _write_others(connection: apsw.Connection, ids: Sequence[str], most_tokens: 
         if not session.private:
             key = sessions.key_of(connection, id_)
             view = compactions.view_after(connection, key, turns.find_last_turn(connection, key))
-            messages = map(_drop_remote_result, compactions.read_view(connection, key, view))
-            texts.append(_write_digest(list(messages), min(OTHERS_TOKENS, most_tokens // 2) // len(ids)))
-    return wording.write_others(texts)
+            messages = [*map(_drop_remote_result, compactions.read_view(connection, key, view))]
+            texts.append(_write_digest(messages, min(OTHERS_TOKENS, most_tokens // 2) // len(ids)))
+            if is_complete(texts[-1], messages):
+                read_ids.update(message.tool_call_id for message in messages if message.role == "tool")
+    return wording.write_others(texts), frozenset(read_ids)
 
 
 def _drop_remote_result(message: Message) -> Message:

@@ -126,7 +126,7 @@ def _needed_commands(case: SkillCase, cases: Sequence[SkillCase]) -> list[str]:
     shared = [
         command
         for command in worked
-        if 2 * sum(_mask_values(command, case) in known for known in forms) > len(cases)
+        if 2 * sum(_mask_values(command, case) in form for form in forms) > len(cases)
     ]
     return shared or worked
 

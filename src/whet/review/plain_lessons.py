@@ -54,9 +54,9 @@ def _find_mended(sources: Sequence[SourceText], turn: int) -> Iterator[MemoryReq
 
 def _find_corrections(sources: Sequence[SourceText], turn: int) -> Iterator[MemoryRequest]:
     """Yield the person's sentences that name a value which the calls took only after it was typed."""
-    made = [item for item in sources if item.tier == "own" and item.tool]
-    before = " ".join(item.folded for item in made if item.turn < turn)
-    after = " ".join(item.folded for item in made if item.turn == turn)
+    calls = [item for item in sources if item.tier == "own" and item.tool]
+    before = " ".join(item.folded for item in calls if item.turn < turn)
+    after = " ".join(item.folded for item in calls if item.turn == turn)
     typed = (item for item in sources if item.turn == turn and item.tier == item.role == "user")
     for sentence in (part for item in typed for part in units.sentences(item.text)):
         new = [value for value in units.values(fold(sentence)) if value in after and value not in before]

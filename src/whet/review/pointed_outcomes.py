@@ -52,9 +52,11 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class PointedOutcomes(msgspec.Struct, frozen=True):
-    """The proven outcomes by session key and number, and how many pointers no session proves."""
+    """The proven outcomes by session key and number, the ids of the calls that were read, and how many
+    pointers no session proves."""
 
     by_session: dict[int, dict[int, str]] = {}
+    read_ids: frozenset[str] = frozenset()
     dropped: int = 0
 
     @property
@@ -66,9 +68,9 @@ class PointedOutcomes(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
     def store(self, connection: apsw.Connection) -> None:
-        """Store the outcomes, inside the caller's transaction."""
+        """Store the outcomes, and which calls were not pointed at, inside the caller's transaction."""
         for key, outcomes in self.by_session.items():
-            calls.store_pointed(connection, key, outcomes)
+            calls.store_pointed(connection, key, outcomes, self.read_ids)
 
 
 _decoder = shared_decoder(Pointer)
@@ -88,25 +90,29 @@ def read_pointers(texts: Iterable[str]) -> list[Pointer]:
 
 def verify_answers(
     connection: apsw.Connection,
-    answers: Iterable[str],
+    answers: Collection[str],
     reviewed: Mapping[str, int],
+    read_ids: frozenset[str],
     trusted: Collection[str],
 ) -> PointedOutcomes:
     """Verify what a review's answers point at, in the reviewed sessions: by id, the last turn that it saw.
     A session that was deleted meanwhile, or made private, proves nothing."""
     pointers, by_session = read_pointers(answers), dict[int, dict[int, str]]()
-    for session_id, last_turn in reviewed.items() if pointers else ():
+    for session_id, last_turn in reviewed.items() if answers else ():
         with suppress(NotFound):
             session = sessions.get(connection, session_id)
             if session.private:
                 continue
             key = sessions.key_of(connection, session_id)
+            by_session[key] = {}
+            if not pointers:
+                continue
             items = calls.stream_calls(connection, key)
             seen = [item for item in items if isinstance(item, StoredCall) and item.turn <= last_turn]
             sources = load_transcript(connection, session_id, trusted).sources
             verified = verify_pointers(pointers, seen, sources)
             by_session[key], pointers = verified.outcomes, list(verified.unproven)
-    return PointedOutcomes(by_session, len(pointers))
+    return PointedOutcomes(by_session, read_ids, len(pointers))
 
 
 def verify_pointers(

@@ -1,10 +1,9 @@
-"""What reviews weigh against a day: tokens at the price of an uncached prompt token.
+"""Weigh the tokens of reviews against those of the day, in uncached prompt tokens.
 
 A review's prompt is the conversation's own, which the server mostly has in its cache. So tokens are weighed
-by what they cost: a cached one a tenth, one of an answer five times as much, or as the model's prices say.
-A server that reports no cached tokens may have none, so all of its tokens are new. Then, or if the whole
-conversation costs more than is left, an excerpt is read, which is as long as there is room for.
-It does not know when a review is called for.
+by their cost: a cached one counts a tenth, one of an answer five, or as the model's prices say. If a server
+reports no cached tokens, all tokens count as uncached. Then, or if the whole conversation costs more than is
+left, a review reads an excerpt that fits the rest. When a review is due is decided in `triggers.py`.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ from whet.store.reviews import DaySpending, DayUsage
 # A review usually takes this many model calls, each as large as the turn's last one. A brief one takes one:
 # it ends when all of its writes were taken.
 EXPECTED_CALLS = 3
-# What a review adds to the conversation: its instructions and results, and what it writes itself.
+# The tokens that a review adds to the conversation (instructions, results) and that it writes.
 _ADDED_TOKENS = 1_370
 _WRITTEN_TOKENS = 350
-# What a brief one adds and writes.
+# The same of a brief review.
 _BRIEF_TOKENS = 870
 _BRIEF_WRITTEN_TOKENS = 250
 # The instructions and tools of a review that reads an excerpt, and the shortest excerpt that is of use.
 EXCERPT_HEAD_TOKENS = 1_570
 _MIN_EXCERPT_TOKENS = 1_000
-# What an excerpt of another short conversation takes, and the most that all of them may take.
+# The tokens of an excerpt of another short conversation, and the maximum of all of them.
 _OTHER_TOKENS = 200
 OTHERS_TOKENS = 4_000
-# The first review of a day that a correction calls for may weigh this many times what is expected of it.
+# The first review of a day that a correction triggers may weigh this many times its forecast.
 _FIRST_TIMES = 2
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """What a token weighs against an uncached one of a prompt."""
+    """The weights of tokens, relative to an uncached token of a prompt."""
 
     cache_read: float = 0.1
     cache_write: float = 1.25
@@ -46,8 +45,8 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """What a review is expected to weigh, whether it is brief, and the most tokens of the excerpt that it is
-    to read; 0: it reads the whole conversation."""
+    """The expected weight of a review, whether it is brief, and the maximum tokens of the excerpt that it
+    reads (0: it reads the whole conversation)."""
 
     weight: int
     is_brief: bool = False
@@ -55,12 +54,12 @@ class Forecast(msgspec.Struct, frozen=True):
 
     @property
     def first_of_day(self) -> int:
-        """The most that it may weigh as the first one of a day that a correction called for."""
+        """The maximum weight of the first review of a day that a correction triggered."""
         return self.weight * _FIRST_TIMES
 
 
 def weights_of(info: ModelInfo) -> Weights:
-    """Return the weights that a model's prices give; the usual ones where a price is unknown or nothing."""
+    """Return the weights by a model's prices, or the usual ones if a price is unknown or 0."""
     usual, price = Weights(), info.input_usd_per_mtok
     if not price:
         return usual
@@ -76,7 +75,7 @@ def weights_of(info: ModelInfo) -> Weights:
 
 
 def weigh(usage: Usage, weights: Weights) -> int:
-    """Return what these tokens weigh."""
+    """Return the weight of these tokens."""
     special = usage.cache_read_tokens + usage.cache_write_tokens + usage.output_tokens
     weighed = (
         usage.cache_read_tokens * weights.cache_read
@@ -87,17 +86,17 @@ def weigh(usage: Usage, weights: Weights) -> int:
 
 
 def weigh_day(day: DayUsage, weights: Weights) -> DaySpending:
-    """Return the day's reviews and everything else by weight."""
+    """Return the weights of the day's reviews and of everything else."""
     return DaySpending(weigh(day.reviews, weights), weigh(day.others, weights), None)
 
 
 def weigh_prompt(tokens: int, weights: Weights, *, is_cached: bool) -> int:
-    """Return what a prompt weighs that the server has in its cache, or has not."""
+    """Return the weight of a prompt. `is_cached`: the server has it in its cache."""
     return round(tokens * weights.cache_read) if is_cached else tokens
 
 
 def find_room(settings: ReviewSettings, spent: DaySpending) -> int:
-    """Return what reviews may still weigh within their share of the day, which grows by what they take."""
+    """Return the weight that is left for reviews in their share of the day, whose cost they add to."""
     if settings.share >= 1:
         return sys.maxsize
     reviewed = spent.review_tokens
@@ -113,10 +112,12 @@ def forecast(
     is_cached: bool,
     room: int | None = None,
 ) -> Forecast | None:
-    """Estimate a review of a conversation of that size: of the whole, or if that costs more, of an excerpt of
-    at most so many tokens, which no cache has. `limits`: those tokens, and the number of other short
-    conversations that it reads, too. If neither fits `room` (weight), a brief review of a
-    cached conversation or of a shorter excerpt may; return None if not."""
+    """Return the cheapest review of a conversation of that size that fits `room` (weight), or None.
+
+    It reads the whole conversation or, if that costs more, an excerpt, which no cache has. If neither fits, a
+    brief review of the cached conversation or of a shorter excerpt may. `limits`: the maximum tokens of an
+    excerpt, and the number of other short conversations to read.
+    """
     most_excerpt, others = limits
     prompt = weigh_prompt(context_tokens, weights, is_cached=is_cached)
     added = min(others * _OTHER_TOKENS, OTHERS_TOKENS)

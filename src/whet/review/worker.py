@@ -92,7 +92,7 @@ class ReviewWorker:
         checks: Checks | None = None,
     ) -> None:
         self._parts = parts
-        self._desk_of = service_of
+        self._service_of = service_of
         self._settings = settings
         self._connect = connect
         self._tell = tell
@@ -119,7 +119,7 @@ class ReviewWorker:
             return None
         # write the files of reviews whose worker died between their completion and their files
         if not self._is_healed:
-            await self._desk_of("").apply()
+            await self._service_of("").apply()
             self._is_healed = True
         while (job := await self._lease(job_id)) is not None:
             stop = partial(self._release, job)
@@ -177,7 +177,7 @@ class ReviewWorker:
 
     async def _save_plain_lessons(self, fork: Fork, review_job: ReviewJob) -> bool:
         """Stage the lessons that need no model, and return whether the review needs none at all."""
-        service = self._desk_of(fork.profile)
+        service = self._service_of(fork.profile)
         if not review_job.turns or "memory" not in review_job.kinds:
             return review_job.is_plain
         trusted = service.changes.trusted_tools
@@ -198,7 +198,7 @@ class ReviewWorker:
         one. Returns the rejected rows with the reasons."""
         checks = self._checks
         if checks.look is not None and self._settings.probes:
-            trusted, day = self._desk_of(fork.profile).changes.trusted_tools, local_time(self._clock.now())
+            trusted, day = self._service_of(fork.profile).changes.trusted_tools, local_time(self._clock.now())
             confirmed = await asyncio.to_thread(
                 run_probes, self._database, job.id, trusted, checks.look, day.date().isoformat()
             )
@@ -217,8 +217,10 @@ class ReviewWorker:
         """Return the outcomes of calls that the review's answers point at, and that the sessions prove."""
         answers = [message.text for message in fork.session.log.messages if message.role == "assistant"]
         reviewed = {review_job.session_id: fork.last_turn, **dict.fromkeys(review_job.others, SHORT_TURNS)}
-        trusted = self._desk_of(fork.profile).changes.trusted_tools
-        return await self._database.read(lambda db: verify_answers(db, answers, reviewed, trusted))
+        trusted = self._service_of(fork.profile).changes.trusted_tools
+        return await self._database.read(
+            lambda db: verify_answers(db, answers, reviewed, fork.read_ids, trusted)
+        )
 
     @asynccontextmanager
     async def _provider(self, review_job: ReviewJob) -> AsyncGenerator[tuple[Provider, bool]]:
@@ -269,7 +271,7 @@ class ReviewWorker:
         note on its end, the rows that the judge rejects, and the outcomes of calls."""
         note, refused, pointed = outcome
         note = ", ".join(filter(None, (note, pointed.note)))
-        now, child, service = iso(self._clock.now()), fork.session.id, self._desk_of(fork.profile)
+        now, child, service = iso(self._clock.now()), fork.session.id, self._service_of(fork.profile)
 
         def work(connection: apsw.Connection) -> tuple[list[LedgerRow], str]:
             if not jobs.complete(connection, job, self._clock):
@@ -310,7 +312,7 @@ class ReviewWorker:
                 raise LeaseLost
             if wait_s is not None:
                 return iso(read_time(connection, self._clock) + timedelta(seconds=wait_s))
-            self._desk_of("").discard(connection, job.id)
+            self._service_of("").discard(connection, job.id)
             return ""
 
         until = await self._database.append(work)

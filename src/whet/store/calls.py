@@ -7,7 +7,7 @@ result is dropped. `whet.warm.outcome` judges the calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,8 @@ from whet.store import rows, sessions
 
 POINTED = "a review has shown it"
 """The reason of an outcome that a review pointed at."""
+UNMARKED = "ok"
+"""Stored in place of such an outcome if a review read the call and did not point at it."""
 _LONG_BYTES = 12_000
 # An assistant's text is no evidence of an outcome, so it is not read.
 _RESULT = (
@@ -59,7 +61,7 @@ class StoredCall(msgspec.Struct, gc=False):
     `result` is None if the call has none; a long one lacks its middle. `seq` is the number of the result's
     message, `asked_seq` that of the call's message. `error_kind`, `exit_code` and `decided_by` are as in
     the table `tool_calls`. `effects` are None if none are stored. `pointed` is the outcome that a review has
-    shown, or an empty string.
+    shown, `UNMARKED`, or an empty string if no review read the call.
     """
 
     seq: int
@@ -286,13 +288,23 @@ def store_outcomes(
     connection.execute(_SET_JUDGED, (turn, key))
 
 
-def store_pointed(connection: apsw.Connection, key: int, outcomes: Mapping[int, str]) -> None:
-    """Store the outcomes that a review has shown, by the calls' seq. They outweigh any other judgement."""
+def store_pointed(
+    connection: apsw.Connection, key: int, outcomes: Mapping[int, str], read_ids: Collection[str] = ()
+) -> None:
+    """Store the outcomes that a review has shown, by the calls' seq, and which other calls (ids) it has read.
+    The session will be judged again with them."""
     connection.executemany(
         "UPDATE tool_calls SET pointed = ?1, outcome = ?1, outcome_reason = ?2"
         " WHERE session = ?3 AND seq = ?4",
         [(outcome, POINTED, key, seq) for seq, outcome in outcomes.items()],
     )
+    if read_ids:
+        connection.execute(
+            "UPDATE tool_calls SET pointed = ? WHERE session = ? AND pointed = ''"
+            " AND call_id IN (SELECT value FROM json_each(?))",
+            (UNMARKED, key, msgspec.json.encode(sorted(read_ids)).decode()),
+        )
+        connection.execute("UPDATE sessions SET judged_turn = 0 WHERE key = ?", (key,))
 
 
 _SET_JUDGED = "UPDATE sessions SET judged_turn = ? WHERE key = ?"

@@ -1,8 +1,9 @@
-"""Judge a call by the calls and messages after it: a correction, an objection, or an undo.
+"""Judge a call by its own record, by reviews, and by the calls after it.
 
-`OutcomeJudge` reads a session's calls in order, in constant memory. A call is corrected if the same tool
-is called within the next two calls on the same target with fixed arguments; the next file, the next page
-and the next edit are not corrections. Nothing is read from disk.
+`OutcomeJudge` reads a session's calls in order, in constant memory. A call is undone if its files have their
+former contents again. It is corrected if the same tool is called within the next two calls on the same
+target with fixed arguments; the next file, the next page and the next edit are not corrections. That a person
+objected, or that other work was taken back, only a review can tell. Nothing is read from disk.
 """
 
 from __future__ import annotations
@@ -16,15 +17,11 @@ import msgspec
 
 from whet.contract.texts import parse_arguments
 from whet.contract.tools import tags_of
-from whet.store.calls import POINTED, StoredCall, UserWords
-from whet.warm.contents import find_returned, left_alone
-from whet.warm.opposites import may_undo
-from whet.warm.outcome import EDITS_IN_PLACE, Outcome, judge_alone, read_program
-from whet.warm.retry import find_vain_run, find_vain_try, is_again, is_alike, is_same_run, own_output
-from whet.warm.takeback import ends_or_amends, replaces_text, restores_content, undoes
+from whet.store.calls import POINTED, UNMARKED, StoredCall, UserWords
+from whet.warm.contents import find_returned
+from whet.warm.outcome import Outcome, judge_alone
 
 _MAX_CALLS_BETWEEN = 2
-_MAX_RUNS_BACK = 6
 _MAX_PENDING = 2_000
 _MAX_EARLIER = 50
 _PAGING_ARGUMENTS = frozenset(
@@ -34,7 +31,6 @@ _COMMAND_ARGUMENTS = _PAGING_ARGUMENTS | {"command", "workdir", "stdin", "pty"}
 _OPTION_PREFIXES = ("-", ">", "<", "|", "&", "2>")
 _TOO_SHORT_COMMANDS = [[program] for program in ("ls", "pwd", "date", "git", "env", "ps")]
 _TARGET_ARGUMENTS = ("path", "file_path", "url", "name", "file", "uri")
-_CHANGES = frozenset(("edits", "command"))
 _UNKNOWN_TOOL = (
     r"\b(?:unknown|no such|invalid|no) (?:tool|function)\b"
     r"|\btool\b.{0,80}\b(?:not found|unknown|does not exist)"
@@ -45,7 +41,7 @@ class JudgedCall(msgspec.Struct, gc=False):
     """A call with its outcome; both may change until `OutcomeJudge.take` returns it.
 
     `arguments` is parsed. `repairs` is the failed call that this one fixed; `repairs_why` is how it had
-    failed. `changes`: it may have changed something, by an edit or a command.
+    failed.
     """
 
     call: StoredCall
@@ -54,7 +50,6 @@ class JudgedCall(msgspec.Struct, gc=False):
     reason: str
     repairs: StoredCall | None = None
     repairs_why: str = ""
-    changes: bool = False
 
 
 class OutcomeJudge:
@@ -69,23 +64,22 @@ class OutcomeJudge:
         self._turn: list[JudgedCall] = []
         self._previous: list[JudgedCall] = []
         self._settled: list[JudgedCall] = []
-        self._request = ""
 
     def add(self, item: StoredCall | UserWords) -> None:
         """Add the next call, or the next message of the person."""
+        if self._turn and self._turn[-1].call.turn != item.turn:
+            self._end_turn()
         if isinstance(item, UserWords):
-            self._add_message(item)
             return
         arguments = parse_arguments(item.arguments)
-        outcome, reason = judge_alone(item, arguments)
+        outcome, reason = judge_alone(item, arguments, is_reviewed=item.pointed == UNMARKED)
         if outcome == "ok" and (is_unknown_tool(item) if not self._tools else item.name not in self._tools):
             outcome, reason = "failed", "there is no such tool"
-        if item.pointed:
+        if item.pointed not in ("", UNMARKED):
             outcome, reason = cast("Outcome", item.pointed), POINTED
         if item.turn in self._undone:
             outcome, reason = "undone", "the turn was undone"
-        changes = not tags_of(item.name).isdisjoint(_CHANGES)
-        new = JudgedCall(item, arguments, outcome, reason, changes=changes)
+        new = JudgedCall(item, arguments, outcome, reason)
         self._compare(new)
         self._turn.append(new)
         if len(self._turn) > _MAX_PENDING:
@@ -104,116 +98,38 @@ class OutcomeJudge:
         self._end_turn()
         return self.take()
 
-    def _add_message(self, message: UserWords) -> None:
-        """Handle a new message: it begins a turn, unless it was typed during one."""
-        if self._turn and self._turn[-1].call.turn == message.turn:
-            return
-        self._request = message.text
-        if self._turn:
-            self._end_turn()
-
     def _compare(self, new: JudgedCall) -> None:
+        """Find what a call that worked repairs, corrects and undoes."""
         if new.outcome != "ok":
             return
-        name, step, tags = new.call.name, new.call.step, tags_of(new.call.name)
+        self._recall_failures(new)
         compared = 0
         between = ""
-        for old in reversed(self._turn) if "aside" not in tags else ():
-            if old.call.step == step:
+        for old in reversed(self._turn) if "aside" not in tags_of(new.call.name) else ():
+            if old.call.step == new.call.step:
                 continue
             compared += 1
             if compared > _MAX_CALLS_BETWEEN:
                 break
-            if old.call.name == name and old.call.arguments != new.call.arguments:
-                self._relate(old, new, between)
+            if old.call.name == new.call.name and old.call.arguments != new.call.arguments:
+                _relate(old, new, between)
             between = old.call.result or ""
-        if "command" in new.arguments:
-            self._find_vain_run(new)
-        if new.changes:
-            self._find_undone(new)
-            self._find_replaced_edit(new)
-            self._find_redone_call(new)
-
-    def _relate(self, old: JudgedCall, new: JudgedCall, between: str) -> None:
-        """Compare two calls of a tool; `between` is the result of a call between them."""
-        if old.outcome in ("ok", "corrected") and (reason := _find_vain_command(old, new)):
-            old.outcome, old.reason = "failed", f"exit 0, but {reason}"
-        if old.outcome == "failed":
-            is_named = _is_target_named(new.arguments, between)
-            if new.repairs is None and (is_named or is_fix(old.arguments, new.arguments)):
-                new.repairs, new.repairs_why = old.call, failure_text(old.call)
-                new.reason = f"mends a call that failed ({old.reason})"
-        elif old.outcome == "ok" and is_correction(old, new):
-            old.outcome, old.reason = "corrected", "made again with mended arguments"
-
-    def _find_vain_run(self, new: JudgedCall) -> None:
-        """Find the run of the same command that did nothing until other calls had mended something."""
-        command = str(new.arguments["command"])
-        acting: list[JudgedCall] = []
-        for old in reversed(self._turn[-_MAX_RUNS_BACK:]):
-            done = str(old.arguments.get("command", ""))
-            if old.outcome in ("ok", "corrected") and acting and done and is_same_run(done, command):
-                runs = (done, own_output(old.call.result)), (command, own_output(new.call.result))
-                if reason := find_vain_run(
-                    *runs, by_command=any("command" in call.arguments for call in acting)
-                ):
-                    old.outcome, old.reason = "failed", f"exit 0, but {reason}"
-                return
-            if old.outcome == "ok" and _acts(old):
-                acting.append(old)
-
-    def _find_undone(self, new: JudgedCall) -> None:
-        """Find the calls that this call undoes, in its own turn and the previous one."""
-        near = self._turn[-_MAX_EARLIER:]
-        past = {
-            judged.call.seq: judged for judged in (*reversed(near), *reversed(self._previous[-_MAX_EARLIER:]))
-        }
-        for call in find_returned(new.call, (judged.call for judged in past.values())):
-            if past[call.seq].outcome in ("ok", "corrected", "objected"):
+        near = (*reversed(self._turn[-_MAX_EARLIER:]), *reversed(self._previous[-_MAX_EARLIER:]))
+        past = {judged.call.seq: judged for judged in near}
+        for call in find_returned(new.call, (judged.call for judged in near)):
+            is_excused = call.pointed == new.call.pointed == UNMARKED
+            if past[call.seq].outcome in ("ok", "corrected", "objected") and not is_excused:
                 past[call.seq].outcome = "undone"
                 past[call.seq].reason = "its files have their former contents again"
-        command = str(new.arguments.get("command", ""))
-        if command and not may_undo(command):
-            return
-        between: list[dict[str, Any]] = []
-        for old in past.values():
-            earlier = old.changes and old.outcome in ("ok", "corrected", "objected")
-            if earlier and undoes((old.call.name, old.arguments), (new.call.name, new.arguments), between):
-                old.outcome, old.reason = "undone", "a later call took it back"
-            if old.call.turn == new.call.turn:
-                between.append(old.arguments)
-        path = new.arguments.get("path")
-        if "whole" not in tags_of(new.call.name) or not path:
-            return
-        writes = [
-            write
-            for write in (*self._previous[-_MAX_EARLIER:], *near, new)
-            if write.arguments.get("path") == path and "content" in write.arguments
-        ]
-        if restores_content([str(write.arguments["content"]) for write in writes]):
-            writes[-2].outcome, writes[-2].reason = "undone", "a later call put back what it replaced"
 
-    def _find_replaced_edit(self, new: JudgedCall) -> None:
-        """Find an objection: the first edit after a message replaces text that the previous turn wrote. A
-        message that names that text is the next task."""
-        if "edits" not in tags_of(new.call.name) or any(
-            "edits" in tags_of(judged.call.name) for judged in self._turn[-_MAX_EARLIER:]
-        ):
+    def _recall_failures(self, new: JudgedCall) -> None:
+        """Judge earlier runs of a call by their own record, although a review did not point at them: the call
+        was repeated until it worked, so their exit codes were no answer."""
+        if new.call.pointed != UNMARKED or judge_alone(new.call, new.arguments)[0] != "ok":
             return
-        for old in self._previous[-_MAX_EARLIER:]:
-            is_next = _is_named(str(new.arguments.get("old_string")), self._request)
-            if old.outcome == "ok" and replaces_text(old.arguments, new.arguments) and not is_next:
-                old.outcome, old.reason = "objected", "the person had it replaced"
-
-    def _find_redone_call(self, new: JudgedCall) -> None:
-        """Find an objection: after a message that names what it should not have been, or with a call that
-        ends or amends earlier work, the turn's first call does that work in another way."""
-        if self._turn or not self._request or self._request.rstrip().endswith(("?", "？", "؟")):
-            return
-        for old in self._previous[-_MAX_EARLIER:]:
-            is_redone = ends_or_amends(old.arguments, new.arguments)
-            if old.outcome == "ok" and (is_redone or _names_replaced(old, new, self._request)):
-                old.outcome, old.reason = "objected", "the person had it done in another way"
+        for old in self._turn[-_MAX_EARLIER:]:
+            if old.outcome == "ok" and old.call.arguments == new.call.arguments:
+                old.outcome, old.reason = judge_alone(old.call, old.arguments)
 
     def _end_turn(self) -> None:
         self._settled += self._previous
@@ -224,6 +140,17 @@ class OutcomeJudge:
         self._settled += [*self._previous, *self._turn[:count]]
         self._previous = []
         del self._turn[:count]
+
+
+def _relate(old: JudgedCall, new: JudgedCall, between: str) -> None:
+    """Compare two calls of a tool; `between` is the result of a call between them."""
+    if old.outcome == "failed":
+        is_named = _is_target_named(new.arguments, between)
+        if new.repairs is None and (is_named or is_fix(old.arguments, new.arguments)):
+            new.repairs, new.repairs_why = old.call, failure_text(old.call)
+            new.reason = f"mends a call that failed ({old.reason})"
+    elif old.outcome == "ok" and is_correction(old, new):
+        old.outcome, old.reason = "corrected", "made again with mended arguments"
 
 
 def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
@@ -283,46 +210,6 @@ def failure_text(call: StoredCall) -> str:
     if call.exit_code:
         return f"exit {call.exit_code}"
     return call.error_kind.replace("_", " ") if call.error_kind else "its result says so"
-
-
-def _is_named(text: str, request: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", request) is not None
-
-
-def _acts(judged: JudgedCall) -> bool:
-    """Return whether a call was an edit, or a command that does more than show data or wait."""
-    command = judged.arguments.get("command")
-    if not judged.changes or not isinstance(command, str):
-        return judged.changes
-    program, shows = read_program(command)
-    return program not in ("", "sleep") and not shows
-
-
-def _names_replaced(old: JudgedCall, new: JudgedCall, request: str) -> bool:
-    """Return whether a command that acts is an earlier one with another word in one place, and the message
-    between them names only the word that was replaced."""
-    first, second = (
-        re.findall(r"[\w.-]+", str(judged.arguments.get("command", "")).lower()) for judged in (old, new)
-    )
-    gone, put = set(first) - set(second), set(second) - set(first)
-    if len(first) != len(second) or len(gone) != 1 or len(put) != 1 or not _acts(old):
-        return False
-    requested = set(re.findall(r"[\w.-]*\w", request.lower()))
-    return gone <= requested and requested.isdisjoint(put)
-
-
-def _find_vain_command(old: JudgedCall, new: JudgedCall) -> str:
-    """Return why a command did nothing although it ended with 0, by the next try of it."""
-    done, again = (str(judged.arguments.get("command", "")) for judged in (old, new))
-    if not done or not again or read_program(done)[1]:
-        return ""
-    first, second = (done, own_output(old.call.result)), (again, own_output(new.call.result))
-    is_named = left_alone(old.call, new.call)
-    is_silent = not first[1] and re.search(EDITS_IN_PLACE, done) is not None
-    is_clear = is_named or is_silent or not is_alike(first, second)
-    if is_named is not None and is_again(done, again) and is_clear:
-        return "it changed no file, and the next try changed one"
-    return find_vain_try(first, second)
 
 
 def _same_command(before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -1,5 +1,5 @@
 """Judge calls by the recorded contents of files: whether a call brought files back to their contents before
-an earlier call, and whether a command that ran again changed a file that its first run had not.
+an earlier call.
 
 The contents are the hashes that the record of the workspace took before and after each step. A command's
 name and output decide nothing here.
@@ -66,12 +66,3 @@ def _is_passing(old: StoredCall, new: StoredCall, between: list[StoredCall]) -> 
 def _acts(call: StoredCall) -> bool:
     command = str(parse_arguments(call.arguments).get("command", ""))
     return bool(changed_contents(call)) or not read_program(command)[1]
-
-
-def left_alone(first: StoredCall, second: StoredCall) -> bool | None:
-    """Return whether `second` changed a file that the arguments of `first` name, or None if it changed no
-    file or if `first` changed one, too."""
-    changed = changed_contents(second)
-    if not changed or first.effects is None or changed_contents(first):
-        return None
-    return any(PurePosixPath(path).name in first.arguments for path in changed)

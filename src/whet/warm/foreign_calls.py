@@ -23,7 +23,7 @@ _Conversion: TypeAlias = tuple[str, Callable[[Mapping[str, Any]], _Arguments]]
 
 def convert_call(call: StoredCall, session: MinedSession) -> StoredCall:
     """Return a call of an imported session with the name and the arguments of our tool, or unchanged."""
-    conversion = _CONVERSIONS.get((session.source, call.name))
+    conversion = _CONVERSIONS.get(session.source, {}).get(call.name)
     if conversion is None:
         return call
     name, convert = conversion
@@ -40,7 +40,7 @@ def convert_call(call: StoredCall, session: MinedSession) -> StoredCall:
 
 def is_foreign(source: str) -> bool:
     """Return whether the sessions of a source are other agents', whose tools have other names."""
-    return any(program == source for program, _ in _CONVERSIONS)
+    return source in _CONVERSIONS
 
 
 def _command(given: Mapping[str, Any]) -> _Arguments:
@@ -85,27 +85,20 @@ def _keep(given: Mapping[str, Any], names: Mapping[str, str], **fixed: Any) -> _
     return fixed | {ours: given[theirs] for theirs, ours in names.items() if given.get(theirs)}
 
 
-_CONVERSIONS: dict[tuple[str, str], _Conversion] = {
-    ("claude-code", "Bash"): ("terminal", _command),
-    ("claude-code", "Read"): ("read_file", _read),
-    ("claude-code", "Write"): ("write_file", _write),
-    ("claude-code", "Edit"): ("patch", _edit),
-    ("claude-code", "Grep"): ("search_files", _grep),
-    ("claude-code", "Glob"): ("search_files", _glob),
-    ("codex", "shell"): ("terminal", _command),
-    ("codex", "local_shell"): ("terminal", _command),
-    ("codex", "exec_command"): ("terminal", _command),
-    ("opencode", "bash"): ("terminal", _command),
-    ("opencode", "read"): ("read_file", _read),
-    ("opencode", "write"): ("write_file", _write),
-    ("opencode", "edit"): ("patch", _edit),
-    ("opencode", "grep"): ("search_files", _grep),
-    ("opencode", "glob"): ("search_files", _glob),
-    ("pi", "bash"): ("terminal", _command),
-    ("pi", "read"): ("read_file", _read),
-    ("pi", "write"): ("write_file", _write),
-    ("pi", "edit"): ("patch", _edit),
-    ("pi", "grep"): ("search_files", _grep),
-    ("pi", "find"): ("search_files", _glob),
+_SHELL, _READ = ("terminal", _command), ("read_file", _read)
+_WRITE, _EDIT = ("write_file", _write), ("patch", _edit)
+_GREP, _GLOB = ("search_files", _grep), ("search_files", _glob)
+_CONVERSIONS: dict[str, dict[str, _Conversion]] = {
+    "claude-code": {
+        "Bash": _SHELL,
+        "Read": _READ,
+        "Write": _WRITE,
+        "Edit": _EDIT,
+        "Grep": _GREP,
+        "Glob": _GLOB,
+    },
+    "codex": dict.fromkeys(("shell", "local_shell", "exec_command"), _SHELL),
+    "opencode": {"bash": _SHELL, "read": _READ, "write": _WRITE, "edit": _EDIT, "grep": _GREP, "glob": _GLOB},
+    "pi": {"bash": _SHELL, "read": _READ, "write": _WRITE, "edit": _EDIT, "grep": _GREP, "find": _GLOB},
 }
-"""(the program, its tool): our tool, and the conversion of the arguments."""
+"""By program and tool: our tool, and the conversion of the arguments."""

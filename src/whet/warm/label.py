@@ -1,6 +1,6 @@
 """Store each call's outcome: after every turn of a new session, on request for old ones.
 
-A turn is judged again with the next one, because the person's next message may object to it.
+A turn is judged again with the next one, whose calls may restore its files, and a session after each review.
 """
 
 from __future__ import annotations

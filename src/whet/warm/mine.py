@@ -100,7 +100,8 @@ class Group(msgspec.Struct):
         self.sessions += other.sessions
         self.calls += other.calls
         self.last_ms = max(self.last_ms, other.last_ms)
-        self.candidates = sorted([*self.candidates, *candidates], key=lambda one: one.order)[:_CANDIDATES]
+        both = sorted([*self.candidates, *candidates], key=lambda candidate: candidate.order)
+        self.candidates = both[:_CANDIDATES]
 
     def score(self, newest_ms: int) -> float:
         """Return recurrence over sessions, times recency, times a bonus for repairs."""

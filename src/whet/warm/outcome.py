@@ -1,18 +1,16 @@
-"""Judge how a tool call went from its own result.
+"""Judge how a tool call went from what was recorded of it.
 
-Evidence in this order: the error flag that dispatch stored, the exit code (as the command means it: `grep`
-with 1 found nothing), fields of a JSON result that report success or error, and messages of the shell and the
-system. Text that a call only shows (a file, a log, a page) is data and says nothing about the call.
-`aftermath.py` judges a call by later events; what failed in words of its own only a review can see.
+The evidence is the error flag that dispatch stored, the exit code (as the command means it: `grep` with 1
+found nothing), the exit codes of a pipeline's parts, and the fields of a JSON result that report success or
+error. Other words of an output decide nothing: what failed in words of its own only a review can see.
+`aftermath.py` judges a call by later calls.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 from whet.agent.test_runs import read_counts
@@ -24,8 +22,8 @@ from whet.shell.words import literal
 from whet.store.calls import StoredCall
 
 Outcome = Literal["ok", "failed", "corrected", "undone", "objected", "denied", "unknown"]
-"""ok; failed: it did not do its task; corrected: it worked but was repeated with fixed arguments; undone and
-objected: the person reverted or rejected it; denied: not allowed; unknown: no evidence."""
+"""ok; failed: it did not do its task; corrected: it worked but was repeated with fixed arguments; undone: its
+changes were reverted; objected: the person rejected it; denied: not allowed; unknown: no evidence."""
 
 
 _NOT_RUN = {"denied": "denied", "interrupted": "unknown", "cancelled": "unknown"}
@@ -46,23 +44,11 @@ _GIT_1 = (
     r"|merge-base\s+--is-ancestor|check-ignore)\b"
 )
 _COMMAND_1 = r"(?:^|[|;&\n])\s*(?:!\s*)?command\s+-[vV]\s[^|;&\n]*$"
-EDITS_IN_PLACE = r"\bsed\s+-i\b"
 _WRAPPERS = _words("sudo env time nice nohup command exec stdbuf timeout then do")
-# The shell reports a failure in its own name.
-_SHELLS = late_pattern(
-    r"(?:(?:bash|sh|zsh|dash|ksh|fish|/bin/\w+)(?:: line \d+|:\d+)?: \S|\S{1,60}: command not found$)"
-)
-# A part that prints the exit code of the one before it.
-_PRINTED = late_pattern(r"(?:;|&&|\n)\s*(?:echo|printf)\b[^;|&]*\$(?:\?|\{?\w+\}?)[^;|&]*$")
-_NUMBER = late_pattern(r"(\d{1,3})\W*$")
-_MAX_LINES_AFTER = 3
 # Runners count tests that could not run as errors.
 _BROKEN = r"\b[1-9]\d* errors?\b|\berrors=[1-9]"
-_FRAME = late_pattern(r'^  File "[^"\n]+", line \d+', re.M)
-_RAISED = late_pattern(r"^[\w.]+(?:Error|Exception|Interrupt|Exit|Warning)\b(?::.*)?$")
 _ERROR_FIELD = late_pattern(r"(?:error|errors|errormessage|errortype|errorcode|iserror|exception|fault)$")
 _FAILED_STATUS = late_pattern(r"(?i)(?:error|fail(?:ed|ure)?)$")
-_EDGES_CHARS = 4_000
 _TESTS_FAILED = (1, 101)
 _ENDED_EARLY = (0, 141)
 """Success, and the signal that a writer gets whose reader has ended."""
@@ -71,9 +57,14 @@ _QUOTED = late_pattern(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _ASSIGNMENT = late_pattern(r"[A-Za-z_]\w*=\S*$")
 
 
-def judge_alone(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
-    """Judge a call by its own result. Returns the outcome and a reason of a few words for a person.
-    `arguments` are the call's."""
+def judge_alone(
+    call: StoredCall, arguments: dict[str, Any], *, is_reviewed: bool = False
+) -> tuple[Outcome, str]:
+    """Judge a call by its own record. Returns the outcome and a reason of a few words for a person.
+
+    `arguments` are the call's. `is_reviewed`: a review read the call and did not point at it. A command that
+    ended with 0 is then fine, whatever the parts of its pipeline and its JSON output say.
+    """
     kind = call.error_kind
     if kind in _NOT_RUN:
         return ("denied", "not let through") if kind == "denied" else ("unknown", kind)
@@ -82,34 +73,23 @@ def judge_alone(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, s
     if kind and kind != "exit":
         return "failed", kind.replace("_", " ")
     if "command" in tags_of(call.name) or call.exit_code is not None:
-        return _judge_command(call, arguments)
+        command = arguments.get("command")
+        command = command if isinstance(command, str) else ""
+        if call.exit_code:
+            return _judge_exit(command, call.exit_code, call.result)
+        return ("ok", "exit 0") if is_reviewed else _judge_success(command, call)
     if trouble := find_json_error(call.result):
         return "failed", trouble
     return "ok", "no error flag"
 
 
-def _judge_command(call: StoredCall, arguments: dict[str, Any]) -> tuple[Outcome, str]:
-    command, text = arguments.get("command"), call.result or ""
-    if not isinstance(command, str):
-        command = ""
-    if call.exit_code:
-        return _judge_exit(command, call.exit_code, text)
+def _judge_success(command: str, call: StoredCall) -> tuple[Outcome, str]:
+    """Judge a command that ended with 0."""
+    text = call.result or ""
     if call.effects is not None and call.effects.pipeline:
         return _judge_pipeline(command, call.effects.pipeline, text)
-    return _judge_output(command, text) if text else ("ok", "exit 0")
-
-
-def _judge_output(command: str, text: str) -> tuple[Outcome, str]:
-    """Judge a command that ended with 0 by its output."""
-    if (printed := find_printed_exit(command, text)) is not None:
-        outcome, reason = _judge_exit(*printed, text)
-        return (outcome, reason) if outcome == "ok" else (outcome, f"exit 0, but it printed the {reason}")
-    program, shows = read_program(command)
-    trouble = "" if shows else find_json_error(text)
-    if trouble:
-        return "failed", f"exit 0, but {trouble}"
-    trouble = find_error_line(_own_message(program, text[:_EDGES_CHARS]) if shows else text, command)
-    return ("failed", f"exit 0, but it says: {trouble}") if trouble else ("ok", "exit 0")
+    trouble = "" if read_program(command)[1] else find_json_error(text)
+    return ("failed", f"exit 0, but {trouble}") if trouble else ("ok", "exit 0")
 
 
 def _judge_pipeline(command: str, codes: tuple[int, ...], text: str) -> tuple[Outcome, str]:
@@ -125,16 +105,6 @@ def _judge_pipeline(command: str, codes: tuple[int, ...], text: str) -> tuple[Ou
             return outcome, f"exit 0, but {program} ended with {reason}"
         why_ok = reason
     return "ok", why_ok
-
-
-def find_printed_exit(command: str, text: str) -> tuple[str, int] | None:
-    """Return the part of a command line whose exit code its end prints (`; echo $?`), and the code if it is
-    not 0."""
-    match = _PRINTED.search(command) if "$?" in command else None
-    number = _NUMBER.search(text.rstrip().rpartition("\n")[2])
-    if match is None or number is None or not int(number[1]):
-        return None
-    return re.sub(r";?\s*\w+=\$\?\s*$", "", command[: match.start()]), int(number[1])
 
 
 @lru_cache(maxsize=1_024)
@@ -154,18 +124,10 @@ def _is_showing(program: str, command: str) -> bool:
     )
 
 
-def _own_message(program: str, text: str) -> str:
-    """Return the first line of the output that the program prints in its own name."""
-    if f"{program}: " not in text:
-        return ""
-    match = re.search(rf"^{re.escape(program)}: .*", text, re.M)
-    return match[0] if match else ""
-
-
 def _judge_exit(command: str, code: int, text: str) -> tuple[Outcome, str]:
     last = next(reversed(list(programs_of(command))), "")
     answers = last in _ANSWERS_1 or (last == "git" and re.search(_GIT_1, command) is not None)
-    if code == 1 and answers and not find_error_line(text, command):
+    if code == 1 and answers:
         return "ok", f"{last} answers no with exit 1"
     if code == 1 and re.search(_COMMAND_1, command):
         return "ok", "command -v answers no with exit 1"
@@ -214,35 +176,6 @@ def _judge_field(key: str, value: object) -> str:
     if not value or not _ERROR_FIELD.search(key):
         return ""
     return "true" if value is True else "set" if isinstance(value, kinds) else ""
-
-
-def find_error_line(text: str, command: str = "") -> str:
-    """Return the line by which a shell, or a program of the command, reports a failure although it ended with
-    0, or an empty string.
-
-    A traceback counts if it is the end of the output.
-    """
-    lines = text[-_EDGES_CHARS:].rstrip().splitlines()
-    if lines and _RAISED.match(lines[-1].strip()) and any(map(_FRAME.match, lines)):
-        return lines[-1].strip()[:120]
-    # If much output follows, the line was about a part that did not matter.
-    last = lines[-1 - _MAX_LINES_AFTER :]
-    return next((line.strip()[:120] for line in last if _is_trouble(line, command)), "")
-
-
-def _is_trouble(line: str, command: str) -> bool:
-    """Return whether a line is the shell's own message, or an error of the system behind a word of the
-    command."""
-    head, _, message = line.rstrip(" .").rpartition(": ")
-    name = head.partition(":")[0].strip().rpartition("/")[2]
-    is_named = bool(name) and name in command
-    return _SHELLS.match(line) is not None or (is_named and message.lower() in _system_errors())
-
-
-@cache
-def _system_errors() -> frozenset[str]:
-    """Return the messages of the system's errors in lower case, such as "no space left on device"."""
-    return frozenset(os.strerror(code).lower() for code in errno.errorcode)
 
 
 def programs_of(command: str) -> Iterator[str]:
