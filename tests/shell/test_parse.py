@@ -148,6 +148,8 @@ READ = [
     ("a\\\nb", ["a b", "doubt a line break stands inside a word"]),
     ("\\\na", ["a", "doubt a line break stands inside a word", "doubt a line holds nothing but a backslash"]),
     ("'a\\\nb'", ["a\\\nb"]),
+    ("a \\ # b; c", ["a", "doubt it can't be told which word an escaped blank belongs to"]),
+    ("a '\\ b' c\\ d", ["a \\ b c d"]),
 ]
 
 

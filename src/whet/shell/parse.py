@@ -30,16 +30,18 @@ _PARSE_CPU_S = 0.5
 _JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
 # A backslash alone on its line joins the next line to nothing; the grammar may join it to the previous one.
 _JOINED_TO_NOTHING = late_pattern(r"(?:\A|(?<=\n))[ \t]*\\\n")
+# The grammar may skip an escaped blank, which is a part of a word for bash: `ls \ # c; rm x` runs rm.
+_ESCAPED_BLANK = late_pattern(r"(?<!\\)(?:\\\\)*\\[ \t]")
 _UNSAFE = late_pattern(r"[^\t\n -~]")
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
 _READ_ELSEWHERE = frozenset(("comment", "heredoc_body", "heredoc_content", "heredoc_start", "heredoc_end"))
 _ONE_LINE = frozenset(
     ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
 )
-# A lone `-` before `<<` belongs to no node of the tree.
 # The beginning of a substitution in text that the grammar left as it is.
 _SUBSTITUTION = late_pattern(r"`|[$<>]\(")
-_BLANKS = late_pattern(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
+# A lone `-` before `<<` belongs to no node of the tree.
+_BLANKS = late_pattern(r"(?:[ \t]|\\[ \t\n])*(?:(?<=[ \t])-[ \t]+)?")
 _RUNS_SUBSCRIPTS = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
@@ -74,6 +76,8 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         state.doubt("the shell syntax can't be read")
     if "\\\n" in text:
         _check_joined_lines(state, root, text)
+    if "\\ " in text or "\\\t" in text:
+        _check_escaped_blanks(state, root, text)
     may_substitute = "(" in text or "`" in text
     starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1)) if may_substitute else []
     if len(starts) > _MAX_COMMANDS or any(_hides_command(root, text, match.start()) for match in starts):
@@ -88,6 +92,15 @@ def _check_joined_lines(state: ShellState, root: Node, text: str) -> None:
         state.doubt("a line break stands inside a word")
     if any(_splits_word(root, match.end() - 2) for match in _JOINED_TO_NOTHING.finditer(text)):
         state.doubt("a line holds nothing but a backslash")
+
+
+def _check_escaped_blanks(state: ShellState, root: Node, text: str) -> None:
+    """Record a doubt if the grammar skips an escaped blank."""
+    ends = [match.end() for match in islice(_ESCAPED_BLANK.finditer(text), _MAX_COMMANDS + 1)]
+    nodes = [root.descendant_for_byte_range(end - 2, end) for end in ends[:_MAX_COMMANDS]]
+    is_skipped = any(node is None or (node.child_count and node.type not in _QUOTED) for node in nodes)
+    if is_skipped or len(ends) > _MAX_COMMANDS:
+        state.doubt("it can't be told which word an escaped blank belongs to")
 
 
 def _hides_command(root: Node, text: str, at: int) -> bool:
