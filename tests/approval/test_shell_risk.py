@@ -276,7 +276,7 @@ def _really_run(text: str, folder: Path) -> set[str]:
         timeout=60,
         check=False,
     )
-    return set(names.read_text().splitlines())
+    return set(names.read_text().splitlines()) - {""}  # no file is named ""
 
 
 # fmt: off

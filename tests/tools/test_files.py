@@ -18,13 +18,6 @@ from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return Desk(folder)
-
-
 def test_a_small_file_is_shown_whole_without_filler(desk: Desk) -> None:
     (desk.workspace / "a.txt").write_text("one\n\n  three\n")
     assert desk.text("read_file", path="a.txt") == "1|one\n2|\n3|  three"
@@ -293,13 +286,3 @@ async def test_a_cancelled_read_frees_its_thread(desk: Desk) -> None:
     await cancel_task(task)
     async with asyncio.timeout(30):
         await desk.acall("read_file", path=".")
-
-
-def test_the_toolset_is_small_and_ordered(desk: Desk) -> None:
-    specs = desk.registry.specs()
-    assert [spec.name for spec in specs] == ["read_file", "write_file", "patch", "search_files"]
-    stored = desk.registry.tools_json
-    assert len(stored) <= 2_600
-    effects = {tool.name: tool.effects for tool in desk.registry.by_name.values()}
-    assert effects["read_file"] == effects["search_files"] == frozenset({"read"})
-    assert effects["write_file"] == effects["patch"] == frozenset({"write"})

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return Desk(folder)
 
 
 def test_a_replacement_shows_a_short_diff(desk: Desk) -> None:
@@ -80,14 +72,6 @@ def test_the_files_form_is_kept(desk: Desk, before: bytes, after: bytes | None) 
         return
     desk.call("patch", path="a", old_string="two\n", new_string="2\n3\n")
     assert (desk.workspace / "a").read_bytes() == after
-
-
-def test_a_character_that_the_encoding_lacks_is_refused(desk: Desk) -> None:
-    (desk.workspace / "a").write_bytes(b"gr\xfcn\n")
-    assert (
-        "latin-1, which can't hold '€'"
-        in desk.error("patch", path="a", old_string="n", new_string="€").message
-    )
 
 
 def test_a_diff_of_several_files(desk: Desk) -> None:

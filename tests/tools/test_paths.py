@@ -175,12 +175,6 @@ def test_where_the_nearest_name_is_looked_for_is_said(workspace: Path) -> None:
     assert missing_error(resolve(str(other / "on"), workspace, [other])).hint == f"in {other} there is: one"
 
 
-def test_a_missing_name_offers_the_nearest(workspace: Path) -> None:
-    (workspace / "src").mkdir()
-    assert "inside.txt" in missing_error(resolve("insid.txt", workspace)).hint
-    assert "src" in missing_error(resolve("scr/main.py", workspace)).hint
-
-
 @pytest.mark.parametrize("name", ["d/pre-commit", "v/tasks.json", "h/x"])
 def test_no_link_leads_a_write_to_what_starts_programs(tmp_path: Path, name: str) -> None:
     """A command that was left running can make it between the gate's look and the write."""

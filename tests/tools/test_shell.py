@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support import cancel_task, let_pass, open_files
@@ -35,12 +34,6 @@ def is_running(pid: int) -> bool:
 def test_output_is_merged_in_order_with_the_exit_code(commands: Commands) -> None:
     output = commands.run("echo one; echo two >&2; echo three; exit 3")
     assert output == ToolOutput("one\ntwo\nthree\n[exit 3]", "exit", 3, cpu_s=output.cpu_s)
-
-
-def test_a_line_between_two_long_progress_bars_is_shown(commands: Commands) -> None:
-    bar = "for n in $(seq 4000); do printf '\\r%0100d' $n; done; echo"
-    text = commands.run(f"{bar}; echo THE MIDDLE; {bar}; echo THE END").text
-    assert text.splitlines()[1::2] == ["THE MIDDLE", "THE END"] and "left out" not in text
 
 
 @pytest.mark.parametrize(
@@ -367,7 +360,3 @@ async def test_commands_leave_no_descriptor_behind(commands: Commands) -> None:
         text = "cat" if number % 3 else "cd . && cat"
         await commands.terminal(text, stdin="x", pty=number % 2 == 0)
     assert not open_files() - before
-
-
-def test_the_model_is_told_in_1500_characters(commands: Commands) -> None:
-    assert sum(len(msgspec.json.encode(tool.spec)) for tool in commands.tools) <= 1500

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.tools.running import call, context, find_tool
@@ -98,9 +97,3 @@ def test_the_lists_longest_unused_are_let_go() -> None:
     lists.update("0", item, merge=True)
     lists.update("new", item, merge=False)
     assert [name for name in ("0", "1", "2", "new") if lists.get(name)] == ["0", "2", "new"]
-
-
-def test_what_the_model_is_told() -> None:
-    todo = find_tool(PlanningTools(TodoLists()), "todo")
-    assert len(msgspec.json.encode(todo.spec)) <= 500
-    assert todo.toolset == "planning"
