@@ -52,10 +52,11 @@ class Commands:
         limits: ShellLimits | None = None,
         environment: Mapping[str, str] | None = None,
         processes: Processes | None = None,
+        session_id: str = "s1",
     ) -> None:
         self.processes = processes or Processes()
         self.shown: list[str] = []
-        self._context = context(folder, self.shown)
+        self._context = context(folder, self.shown, session_id=session_id)
         self.tools = list(ShellTools(SharedProcesses(self.processes), limits or ShellLimits(), environment))
 
     @property
