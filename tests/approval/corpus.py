@@ -1340,6 +1340,8 @@ _ODD = [
     ("dangerous", "ls x \\ \\\n# x; rm -rf build"),
     ("safe", "ls a\\ b 'c\\ d' # x\\ y"),
     ("dangerous", "echo {a,b}\n\\rm -rf build"),
+    ("dangerous", "a=\\\n rm x"),
+    ("dangerous", "a=(1)# ; rm x"),
     ("safe", "echo x{a,b}y\\ z"),
     ("normal", "make \\\n  test"),
     ("normal", "cat > a.c <<'EOF'\n#define X \\\n  (1+\\\n2)\nEOF"),

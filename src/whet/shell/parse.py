@@ -36,7 +36,10 @@ _UNSAFE = late_pattern(r"[^\t\n -~]")
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
 _READ_ELSEWHERE = frozenset(("comment", "heredoc_body", "heredoc_content", "heredoc_start", "heredoc_end"))
 _ONE_LINE = frozenset(
-    ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
+    (
+        *("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect"),
+        "variable_assignment",
+    )
 )
 # The beginning of a substitution in text that the grammar left as it is.
 _SUBSTITUTION = late_pattern(r"`|[$<>]\(")
@@ -180,6 +183,8 @@ class _Walker:
             self._state.script.arithmetic = True
         if kind == "test_command":
             self._check_comparison(self._state.text_of(node))
+        if kind == "comment" and _continues_word(node):
+            self._state.doubt("a comment stands inside a word")
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, node, depth)
@@ -190,7 +195,9 @@ class _Walker:
 
     def _check_comparison(self, text: str) -> None:
         """Mark the script as unusual if a test may run a command: `[[ a -eq b ]]` and `-v name` run those in
-        a subscript, even if it comes from a variable."""
+        a subscript, even if it comes from a variable. `[[x` is a program's name."""
+        if re.match(r"\[+[^\s\[]", text):
+            self._state.doubt("a word begins with `[`")
         if re.search(_RUNS_SUBSCRIPTS, text):
             self._state.script.is_plain = False
             if re.search(r"\w\[.*(\$\(|`|\\)", text, re.DOTALL):
@@ -314,14 +321,25 @@ _HANDLERS: dict[str, Callable[[_Walker, Node, int], object]] = {
 }
 
 
+def _continues_word(comment: Node) -> bool:
+    """Return whether a comment begins in the middle of a word for bash: `a=(1)# x; rm y` runs rm."""
+    before = comment.prev_sibling
+    return (
+        before is not None and before.type == "variable_assignment" and before.end_byte == comment.start_byte
+    )
+
+
 def _on_one_line(source: str, node: Node) -> bool:
-    """Return whether a command's words are separated only by blanks and escaped line breaks.
+    """Return whether a command's words are separated only by blanks and escaped line breaks, and the parts of
+    an assignment by nothing.
 
     The grammar joins some lines that bash does not, as in `ls<newline>\\<newline>rm x`.
     """
-    end = node.start_byte
+    end, is_word = node.start_byte, node.type == "variable_assignment"
     for child in node.children:
-        if child.start_byte > end and not _BLANKS.fullmatch(source, end, child.start_byte):
+        if child.start_byte > end and (is_word or not _BLANKS.fullmatch(source, end, child.start_byte)):
+            return False
+        if child.type == "variable_assignment" and not _on_one_line(source, child):
             return False
         if child.type == "heredoc_redirect":
             return True
