@@ -83,15 +83,6 @@ def test_a_pipe_that_comes_or_goes_is_named_and_left(workspace: Workspace, root:
     assert (root / "pipe").read_text() == "b\n" and not (root / "new").exists()
 
 
-def test_a_file_of_a_gigabyte_is_named_and_not_read(workspace: Workspace, root: Path) -> None:
-    os.truncate(os.open(root / "big", os.O_CREAT | os.O_WRONLY), 1 << 30)
-    (root / "small").write_text("a\n")
-    first = step(workspace, "echo b > small")
-    assert describe_left_out(workspace.left_out()).endswith("big (too large)")
-    assert not back(workspace, first).conflicts
-    assert (root / "small").read_text() == "a\n" and (root / "big").stat().st_size == 1 << 30
-
-
 @pytest.mark.slow
 def test_a_submodule_and_its_repository_come_back(workspace: Workspace, root: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
