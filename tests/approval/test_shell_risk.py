@@ -276,7 +276,7 @@ def _really_run(text: str, folder: Path) -> set[str]:
         timeout=60,
         check=False,
     )
-    return set(names.read_text().split())
+    return set(names.read_text().splitlines()) - {""}  # no file is named ""
 
 
 # fmt: off
@@ -286,7 +286,7 @@ _QUIET_BITS = st.sampled_from(
         ' || ', ' && ', ';', '\n', '{ ', '; }', '(', '<<E\n', '\nE\n', '\\', '# ', "$'", 'if ',
         '; then ', '; fi', 'for i in a', '; do ', '; done', ' ', 'case x in ', ' esac', 'x) ', ';; ',
         'a=', '${x:-', '}', '<(', '<<<', '$((', '))', "'\\''", '<<-E\n\t', "<<'E'\n", '\\\n', '! ',
-        '<<\\E\n', '\n\tE\n',
+        '<<\\E\n', '\n\tE\n', '\\ ', '\\\t', '{a,b}', '#',
     ]
 )
 # fmt: on

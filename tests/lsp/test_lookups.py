@@ -63,18 +63,15 @@ async def test_a_rename_is_a_patch_of_all_files_that_keeps_their_form(tmp_path: 
 
 @pytest.mark.slow
 async def test_the_first_question_waits_until_the_server_has_loaded_the_project(tmp_path: Path) -> None:
-    for number, (given, count_lines) in enumerate(
-        (
-            ({"action": "references", "path": "a.toy", "symbol": "area"}, 5),
-            ({"action": "symbols", "symbol": "area"}, 1),
-        )
+    for action, count_lines, given in (
+        ("references", 5, {"path": "a.toy"}),
+        ("symbols", 1, {}),
+        ("rename", 3, {"path": "a.toy", "new_name": "space"}),
     ):
-        async with project(tmp_path / str(number), "loads", files=FILES) as p:
-            text = await p.call("code_symbols", **given)
-            assert text.count(".toy:") == count_lines and "loading" not in text, text
-    async with project(tmp_path / "rename", "loads", files=FILES) as p:
-        text = await p.call("code_symbols", action="rename", path="a.toy", symbol="area", new_name="space")
-        assert text.count("patched") == 3, text
+        async with project(tmp_path / action, "loads", files=FILES) as p:
+            text = await p.call("code_symbols", action=action, symbol="area", **given)
+            words = "patched" if action == "rename" else ".toy:"
+            assert text.count(words) == count_lines and "loading" not in text, text
 
 
 async def test_a_server_that_is_still_loading_renames_nothing(

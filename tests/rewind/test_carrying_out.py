@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from tests.rewind.test_destruction import BACK
-from tests.rewind.trees import open_workspace
+from tests.rewind.trees import back, open_workspace, step
 from whet.rewind.contents import Contents
 from whet.rewind.folders import open_root
 from whet.rewind.planning import Change
 from whet.rewind.recorder import Workspace
 from whet.rewind.restoring import Restorer, RestoreResult
 from whet.rewind.states import why_left_out
-from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import Scope, find_changed_files, plan_rewind, take_back
-
-
-def step(workspace: Workspace, command: str, *, number: int = 1) -> int:
-    """Run a command as a recorded step of session "s"."""
-    record, _ = begin_step(workspace, "s", 1, number)
-    subprocess.run(["bash", "-c", command], cwd=workspace.root, check=True)
-    end_step(workspace, record)
-    return record
+from whet.rewind.taking_back import Scope, find_changed_files, plan_rewind
 
 
 def carried_out(workspace: Workspace, changes: list[Change]) -> RestoreResult:
@@ -36,8 +25,7 @@ def carried_out(workspace: Workspace, changes: list[Change]) -> RestoreResult:
         return Restorer(workspace, 1, {}).restore(changes)
 
 
-def test_what_somebody_changed_after_the_plan_is_left_and_named(tmp_path: Path) -> None:
-    workspace, root = open_workspace(tmp_path), tmp_path / "work"
+def test_what_somebody_changed_after_the_plan_is_left_and_named(workspace: Workspace, root: Path) -> None:
     for name in ("theirs", "ours", "done"):
         (root / name).write_text("old")
     first = step(workspace, "echo new > theirs; echo new > ours; echo new > done")
@@ -54,8 +42,7 @@ def test_what_somebody_changed_after_the_plan_is_left_and_named(tmp_path: Path) 
     assert done.paths == 1
 
 
-def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(tmp_path: Path) -> None:
-    workspace, root = open_workspace(tmp_path), tmp_path / "work"
+def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(workspace: Workspace, root: Path) -> None:
     (root / "was-file").write_text("text")
     (root / "was-folder").mkdir()
     (root / "was-folder" / "inside").write_text("inside")
@@ -68,8 +55,9 @@ def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(tmp_path: Path) -
     assert (root / "was-folder" / "inside").read_text() == "inside"
 
 
-def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(tmp_path: Path) -> None:
-    workspace, root = open_workspace(tmp_path), tmp_path / "work"
+def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(
+    workspace: Workspace, root: Path
+) -> None:
     (root / "f").write_text("old")
     first = step(workspace, "echo new > f")
     changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
@@ -78,20 +66,18 @@ def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(tmp_path:
     assert not (root / "f").exists()
 
 
-def test_only_what_keeps_a_later_edit_is_called_merged(tmp_path: Path) -> None:
-    workspace, root = open_workspace(tmp_path), tmp_path / "work"
+def test_only_what_keeps_a_later_edit_is_called_merged(workspace: Workspace, root: Path) -> None:
     lines = "".join(f"line {n}\n" for n in range(30))
     (root / "both").write_text(lines)
     (root / "alone").write_text("old")
     first = step(workspace, "sed -i 's/line 3$/LINE 3/' both; echo new > alone")
     (root / "both").write_text((root / "both").read_text().replace("line 25", "a later edit"))
-    done = take_back(workspace, first, BACK, Scope({"s"}))
+    done = back(workspace, first)
     assert {one.path: one.merged for one in done.changes} == {"both": True, "alone": False}
     assert (root / "both").read_text() == lines.replace("line 25", "a later edit")
 
 
-def test_what_changed_since_a_step_names_files_and_no_folders(tmp_path: Path) -> None:
-    workspace, root = open_workspace(tmp_path), tmp_path / "work"
+def test_what_changed_since_a_step_names_files_and_no_folders(workspace: Workspace, root: Path) -> None:
     step(workspace, "mkdir d; echo 1 > f; echo 1 > same")
     (root / "f").write_text("2")
     (root / "d" / "new").write_text("1")
@@ -100,8 +86,7 @@ def test_what_changed_since_a_step_names_files_and_no_folders(tmp_path: Path) ->
     assert find_changed_files(workspace, "s", {(1, 1), (1, 2)}) == {(1, 1): ["d/new", "f"]}
 
 
-def test_a_file_that_became_a_link_before_it_was_read_is_left_out(tmp_path: Path) -> None:
-    workspace, root = open_workspace(tmp_path), tmp_path / "work"
+def test_a_file_that_became_a_link_before_it_was_read_is_left_out(workspace: Workspace, root: Path) -> None:
     (root / "f").write_text("1")
     seen = (root / "f").stat()
     (root / "f").unlink()

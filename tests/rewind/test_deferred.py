@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.running import ANSWER, call, running, shell
-from tests.rewind.test_kept_links import back, guarded
-from tests.rewind.trees import fingerprint
+from tests.rewind.test_kept_links import guarded
+from tests.rewind.trees import back, fingerprint
 from whet.contract.errors import NotFound, StoreBusy, ToolError
 from whet.rewind import database, recorder
 from whet.rewind.pruning import forget_sessions
@@ -75,7 +75,7 @@ def test_a_held_folder_is_recorded_before_it_is_changed_and_comes_back(tmp_path:
     subprocess.run(["sh", "-c", "rm -r modules; echo new > made"], cwd=workspace.root, check=True)
     changed = [lines.path for lines in end_step(workspace, record) if lines.path.endswith(".py")]
     assert len(changed) == _LARGE // 2
-    assert back(workspace, record).failed == {}
+    assert back(workspace, record, force=True).failed == {}
     assert fingerprint(tmp_path / "work") == before
     workspace.close()
 
@@ -101,7 +101,7 @@ def test_a_held_file_that_was_written_by_a_name_outside_its_folder_comes_back(tm
     before = fingerprint(tmp_path / "work")
     subprocess.run(["sh", "-c", "echo more >> twin.py"], cwd=workspace.root, check=True)
     end_step(workspace, record)
-    assert back(workspace, record).failed == {}
+    assert back(workspace, record, force=True).failed == {}
     assert fingerprint(tmp_path / "work") == before
     workspace.close()
 
@@ -120,7 +120,7 @@ def test_another_process_goes_on_with_what_was_left_out(tmp_path: Path, *, holds
         sandbox.write("env/lib/site")
     shutil.rmtree(tmp_path / "work/env")
     end_step(again, record)
-    assert back(again, record).failed == {}
+    assert back(again, record, force=True).failed == {}
     assert fingerprint(tmp_path / "work") == before
     again.close()
 

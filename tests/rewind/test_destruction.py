@@ -12,15 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.rewind.trees import fill, fingerprint, open_workspace, script, unlock
+from tests.rewind.trees import back, fill, fingerprint, open_workspace, script, unlock
 from tests.tools.running import call, context, find_tool
-from whet.rewind.database import Record
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import Scope, take_back
 from whet.tools.process import Processes
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
-
-BACK = Record(0, "s", 1, 1, "rewind", 0, 0, 0)
 
 
 def destroy_and_take_back(folder: Path, seed: int) -> None:
@@ -40,11 +36,11 @@ def destroy_and_take_back(folder: Path, seed: int) -> None:
             end_step(workspace, firsts[-1])
             states.append(fingerprint(root))
         chosen = rng.randrange(len(firsts))
-        done = take_back(workspace, firsts[chosen], BACK, Scope({"s"}))
+        done = back(workspace, firsts[chosen])
         assert not done.conflicts and not done.failed, (seed, done)
         assert fingerprint(root) == states[chosen], f"seed {seed}: not what it was"
         if done.record:
-            again = take_back(workspace, done.record, BACK, Scope({"s"}))
+            again = back(workspace, done.record)
             assert not again.conflicts and not again.failed, (seed, again)
         assert fingerprint(root) == states[-1], f"seed {seed}: not what it became"
     finally:

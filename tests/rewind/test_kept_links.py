@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.rewind.running import ANSWER, running, shell
-from tests.rewind.test_carrying_out import step
-from tests.rewind.trees import fingerprint
+from tests.rewind.trees import back, fingerprint, step
 from whet.clock import SystemClock
 from whet.rewind import database
 from whet.rewind.pruning import forget_sessions
@@ -20,7 +19,6 @@ from whet.rewind.recorder import Workspace
 from whet.rewind.rewinding import Point
 from whet.rewind.states import RecordLimits
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import RewindResult, Scope, take_back
 
 _FILES = 6
 _BYTES = 1_000_000
@@ -54,12 +52,6 @@ def kept(folder: Path) -> Sequence[Path]:
     return sorted((folder / "home").rglob("linked/*"))
 
 
-def back(workspace: Workspace, record: int) -> RewindResult:
-    return take_back(
-        workspace, record, database.Record(0, "s", 0, 0, "rewind", 0, 0, 0), Scope({"s"}, force=True)
-    )
-
-
 def test_deleted_files_of_a_cache_come_back_although_none_was_copied(tmp_path: Path) -> None:
     cache = cached_tree(tmp_path)
     workspace = guarded(tmp_path)
@@ -69,7 +61,7 @@ def test_deleted_files_of_a_cache_come_back_although_none_was_copied(tmp_path: P
     assert [os.path.samefile(path, link) for path in cache for link in kept(tmp_path)].count(True) == _FILES
     for path in cache:
         path.unlink()
-    assert back(workspace, record).failed == {}
+    assert back(workspace, record, force=True).failed == {}
     assert fingerprint(tmp_path / "work") == before
     workspace.close()
 
@@ -80,7 +72,7 @@ def test_a_file_whose_kept_content_was_written_outside_is_named_and_left(tmp_pat
     record = step(workspace, "rm -r lib")
     with cache[2].open("r+b") as file:
         file.write(b"another program")
-    assert back(workspace, record).failed == {"lib/f2": "its recorded content is gone"}
+    assert back(workspace, record, force=True).failed == {"lib/f2": "its recorded content is gone"}
     assert [path.name for path in sorted((tmp_path / "work/lib").iterdir())] == ["f0", "f1", "f3", "f4", "f5"]
     workspace.close()
 
@@ -105,7 +97,7 @@ def test_a_scan_that_was_cut_off_leaves_nothing_that_stops_the_next(tmp_path: Pa
     next((tmp_path / "home").rglob("files.db")).unlink()
     again = guarded(tmp_path)
     record = step(again, "rm -r lib")
-    assert back(again, record).failed == {}
+    assert back(again, record, force=True).failed == {}
     assert record == first and len(kept(tmp_path)) == _FILES
     again.close()
 
@@ -115,7 +107,7 @@ def test_without_a_sandbox_contents_are_copied(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "work", tmp_path / "home", RecordLimits(), SystemClock())
     record = step(workspace, f"echo more >> lib/f1; cat lib/f1 | cmp - {cache[1]}")
     assert kept(tmp_path) == []
-    assert back(workspace, record).failed == {}
+    assert back(workspace, record, force=True).failed == {}
     assert (tmp_path / "work/lib/f1").stat().st_size == _BYTES
     workspace.close()
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.rewind.test_destruction import BACK
-from tests.rewind.trees import fill, fingerprint, open_workspace, unlock
+from tests.rewind.trees import back, fill, fingerprint, open_workspace, unlock
 from whet.rewind import database
+from whet.rewind.recorder import Workspace
 from whet.rewind.steps import begin_step, end_step
-from whet.rewind.taking_back import Scope, finish_interrupted, take_back
+from whet.rewind.taking_back import finish_interrupted
 
 
 def child(work: Callable[[], object]) -> int:
@@ -75,12 +75,8 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
 
     def restore() -> None:
         workspace = open_workspace(folder)
-        take_back(
-            workspace,
-            workspace.file.read_now(lambda db: database.list_records(db, "s"))[0].id,
-            BACK,
-            Scope({"s"}),
-        )
+        first = workspace.file.read_now(lambda db: database.list_records(db, "s"))[0].id
+        back(workspace, first)
 
     try:
         if not while_restoring:
@@ -94,7 +90,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
             killed(lambda: end_step(open_workspace(folder), first), rng.uniform(0.002, 0.06))
             workspace = open_workspace(folder)
             assert fingerprint(root) == wrecked
-            take_back(workspace, first, BACK, Scope({"s"}))
+            back(workspace, first)
             assert fingerprint(root) == before, f"seed {seed}"
             workspace.close()
             return True
@@ -109,7 +105,7 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
         assert now in (before, wrecked), f"seed {seed}: half done"
         if finished:
             assert not finished.failed, f"seed {seed}: {finished.failed}"
-            take_back(workspace, finished.record, BACK, Scope({"s"}))
+            back(workspace, finished.record)
             assert fingerprint(root) == wrecked, f"seed {seed}: not taken back"
         workspace.close()
         return finished is not None
@@ -126,25 +122,25 @@ def test_a_kill_leaves_nothing_half_done(tmp_path: Path, seed: int, *, while_res
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", range(4))
-def test_a_kill_while_a_new_record_is_filled_leaves_it_usable(tmp_path: Path, at: int) -> None:
+def test_a_kill_while_a_new_record_is_filled_leaves_it_usable(
+    workspace: Workspace, root: Path, tmp_path: Path, at: int
+) -> None:
     rng = random.Random(at)
     open_workspace(tmp_path)
     for number in range(40):
-        (tmp_path / "work" / f"f{number}").write_bytes(rng.randbytes(1_000_000))
-    before = fingerprint(tmp_path / "work")
+        (root / f"f{number}").write_bytes(rng.randbytes(1_000_000))
+    before = fingerprint(root)
 
     def is_so() -> bool:
         files = list((tmp_path / "home").glob("rewind/*/files.db"))
         return bool(files) and files[0].stat().st_size > at * 10_000_000
 
     killed_once(is_so, lambda: begin_step(open_workspace(tmp_path), "s", 1, 1))
-    workspace = open_workspace(tmp_path)
     first, _ = begin_step(workspace, "s", 1, 1)
-    wreck(tmp_path / "work", rng)
+    wreck(root, rng)
     end_step(workspace, first)
-    take_back(workspace, first, BACK, Scope({"s"}))
-    assert fingerprint(tmp_path / "work") == before
-    workspace.close()
+    back(workspace, first)
+    assert fingerprint(root) == before
 
 
 @pytest.mark.soak

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.rewind.trees import open_workspace
 from whet.contract.errors import NotFound
 from whet.rewind.recorder import Workspace
 from whet.rewind.steps import begin_step, end_step
@@ -53,20 +52,17 @@ def size_of(workspace: Workspace, path: str) -> int:
 
 
 def test_a_step_that_changes_nothing_lists_no_folder_of_linked_files(
-    tmp_path: Path, listed: list[object]
+    workspace: Workspace, tmp_path: Path, listed: list[object]
 ) -> None:
     link_tree(tmp_path)
-    workspace = open_workspace(tmp_path)
     end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     listed.clear()
     assert end_step(workspace, begin_step(workspace, "s", 1, 2)[0]) == []
     assert listed == []
-    workspace.close()
 
 
-def test_a_step_that_writes_through_a_name_outside_is_recorded(tmp_path: Path) -> None:
+def test_a_step_that_writes_through_a_name_outside_is_recorded(workspace: Workspace, tmp_path: Path) -> None:
     cache = link_tree(tmp_path)
-    workspace = open_workspace(tmp_path)
     end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     for number in (2, 3):
         record, _ = begin_step(workspace, "s", 1, number)
@@ -75,25 +71,23 @@ def test_a_step_that_writes_through_a_name_outside_is_recorded(tmp_path: Path) -
         assert [(file.path, file.added, file.removed) for file in end_step(workspace, record)] == [
             ("lib1/f5", 1, 1)
         ]
-    workspace.close()
 
 
-def test_a_step_that_removes_the_name_through_which_it_wrote_is_recorded(tmp_path: Path) -> None:
+def test_a_step_that_removes_the_name_through_which_it_wrote_is_recorded(
+    workspace: Workspace, tmp_path: Path
+) -> None:
     link_tree(tmp_path)
     (tmp_path / "cache" / "f5").unlink()
     os.link(tmp_path / "work/lib1/f5", tmp_path / "work/lib2/second")
-    workspace = open_workspace(tmp_path)
     end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     record, _ = begin_step(workspace, "s", 1, 2)
     (tmp_path / "work/lib2/second").write_text("more")
     (tmp_path / "work/lib2/second").unlink()
     assert {file.path for file in end_step(workspace, record)} == {"lib1/f5", "lib2/second"}
-    workspace.close()
 
 
-def test_a_file_that_loses_its_other_name_is_still_followed(tmp_path: Path) -> None:
+def test_a_file_that_loses_its_other_name_is_still_followed(workspace: Workspace, tmp_path: Path) -> None:
     cache = link_tree(tmp_path)
-    workspace = open_workspace(tmp_path)
     end_step(workspace, begin_step(workspace, "s", 1, 1)[0])
     (cache / "f5").unlink()
     (cache / "f6").replace(cache / "renamed")
@@ -102,7 +96,6 @@ def test_a_file_that_loses_its_other_name_is_still_followed(tmp_path: Path) -> N
     (tmp_path / "work/lib1/f5").write_text("more")
     (cache / "renamed").write_text("more")
     assert {file.path for file in end_step(workspace, record)} == {"lib1/f5", "lib2/f6"}
-    workspace.close()
 
 
 LIMITED = """

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.rewind.test_destruction import BACK
-from tests.rewind.test_edges import step
-from tests.rewind.trees import fingerprint, open_workspace
+from tests.rewind.trees import back, fingerprint, step
 from tests.tools.test_form import FORMS, TEXTS, make_bytes
 from whet.rewind import database
 from whet.rewind.differences import FileDiff, list_differences
 from whet.rewind.planning import UNRECORDED_NOW, UNRECORDED_THEN
 from whet.rewind.recorder import Workspace, describe_left_out
-from whet.rewind.taking_back import Scope, take_back
 
 _GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"
 _CHANGES = {
@@ -66,50 +63,30 @@ _CHANGES = {
 
 
 @pytest.mark.parametrize("kind", _CHANGES)
-def test_an_odd_tree_is_what_it_was(tmp_path: Path, kind: str) -> None:
+def test_an_odd_tree_is_what_it_was(workspace: Workspace, root: Path, kind: str) -> None:
     before, change = _CHANGES[kind]
-    workspace = open_workspace(tmp_path)
-    root = tmp_path / "work"
     subprocess.run(["bash", "-c", before], cwd=root, check=True, capture_output=True)
     was = fingerprint(root)
     first = step(workspace, change)
     assert fingerprint(root) != was
-    done = take_back(workspace, first, BACK, Scope({"s"}))
+    done = back(workspace, first)
     assert not done.conflicts and not done.failed and fingerprint(root) == was
-    workspace.close()
 
 
-def test_a_pipe_that_comes_or_goes_is_named_and_left(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    root = tmp_path / "work"
+def test_a_pipe_that_comes_or_goes_is_named_and_left(workspace: Workspace, root: Path) -> None:
     (root / "file").write_text("a\n")
     os.mkfifo(root / "pipe")
     first = step(workspace, "rm pipe file; echo b > pipe; mkfifo file; echo c > new")
     assert "file (a named pipe)" in describe_left_out(workspace.left_out())
-    done = take_back(workspace, first, BACK, Scope({"s"}))
+    done = back(workspace, first)
     assert {one.path: one.why for one in done.conflicts} == {"pipe": UNRECORDED_THEN, "file": UNRECORDED_NOW}
     assert (root / "pipe").read_text() == "b\n" and not (root / "new").exists()
-    workspace.close()
-
-
-def test_a_file_of_a_gigabyte_is_named_and_not_read(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    root = tmp_path / "work"
-    os.truncate(os.open(root / "big", os.O_CREAT | os.O_WRONLY), 1 << 30)
-    (root / "small").write_text("a\n")
-    first = step(workspace, "echo b > small")
-    assert describe_left_out(workspace.left_out()).endswith("big (too large)")
-    assert not take_back(workspace, first, BACK, Scope({"s"})).conflicts
-    assert (root / "small").read_text() == "a\n" and (root / "big").stat().st_size == 1 << 30
-    workspace.close()
 
 
 @pytest.mark.slow
-def test_a_submodule_and_its_repository_come_back(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
+def test_a_submodule_and_its_repository_come_back(workspace: Workspace, root: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    root = tmp_path / "work"
     before = (
         f"cd {other}; {_GIT} init -q; echo a > a; {_GIT} add .; {_GIT} commit -qm a; cd {root};"
         f" {_GIT} init -q; {_GIT} submodule add -q {other} sub; {_GIT} commit -qm b"
@@ -120,29 +97,27 @@ def test_a_submodule_and_its_repository_come_back(tmp_path: Path) -> None:
         f"exec >/dev/null; (cd sub; echo c >> a; {_GIT} commit -qam c); {_GIT} add sub; {_GIT} commit -qm d;"
         f" {_GIT} submodule deinit -qf sub; rm -rf .git/modules/sub"
     )
-    done = take_back(workspace, step(workspace, change), BACK, Scope({"s"}))
+    done = back(workspace, step(workspace, change))
     assert not done.conflicts and fingerprint(root) == was
-    workspace.close()
 
 
-def test_of_a_repository_around_the_workspace_only_the_workspace_comes_back(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    root = tmp_path / "work"
+def test_of_a_repository_around_the_workspace_only_the_workspace_comes_back(
+    workspace: Workspace, root: Path
+) -> None:
     (root / "f").write_text("a\n")
     around = f"cd ..; {_GIT} init -q .; {_GIT} add work; {_GIT} commit -qm a"
     subprocess.run(["bash", "-ec", around], cwd=root, check=True, capture_output=True)
-    done = take_back(workspace, step(workspace, f"echo b > f; {_GIT} commit -qam b"), BACK, Scope({"s"}))
+    done = back(workspace, step(workspace, f"echo b > f; {_GIT} commit -qam b"))
     assert not done.conflicts and (root / "f").read_text() == "a\n"
     status = subprocess.run(
         ["git", "status", "--short"], cwd=root, capture_output=True, text=True, check=True
     )
     assert status.stdout.split() == ["M", "f", "??", "../home/"]  # the commit stands: it lies outside
-    workspace.close()
 
 
-def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    root = tmp_path / "work"
+def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(
+    workspace: Workspace, root: Path
+) -> None:
     (root / "mine").write_text("was mine\n")
     (root / "theirs").write_text("0\n")
     stop, last = threading.Event(), [0]
@@ -159,14 +134,13 @@ def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(t
     try:
         firsts = [step(workspace, f"echo {number} > mine", number=number) for number in range(1, 6)]
         assert last[0] > 5
-        done = take_back(workspace, firsts[0], BACK, Scope({"s"}))
+        done = back(workspace, firsts[0])
     finally:
         stop.set()
         thread.join()
     assert (root / "mine").read_text() == "was mine\n"
     assert "mine" not in {one.path for one in done.conflicts}
     assert (root / "theirs").read_text().removesuffix("\n").isdecimal()
-    workspace.close()
 
 
 def _diff(record: Workspace) -> list[FileDiff]:
@@ -175,9 +149,9 @@ def _diff(record: Workspace) -> list[FileDiff]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_files_of_every_form_are_shown_in_a_diff_and_come_back(tmp_path: Path) -> None:
-    record = open_workspace(tmp_path)
-    root = tmp_path / "work"
+def test_files_of_every_form_are_shown_in_a_diff_and_come_back(
+    workspace: Workspace, root: Path, tmp_path: Path
+) -> None:
     for number, form in enumerate(FORMS):
         (root / f"{number}.txt").write_bytes(make_bytes(*form))
     was = fingerprint(root)
@@ -190,43 +164,36 @@ def test_files_of_every_form_are_shown_in_a_diff_and_come_back(tmp_path: Path) -
             "    open(f'{number}.txt', 'wb').write(data)",
         )
     )
-    first = step(record, f"python3 - <<'END'\n{change}\nEND")
-    diffs = {diff.path: diff for diff in _diff(record)}
+    first = step(workspace, f"python3 - <<'END'\n{change}\nEND")
+    diffs = {diff.path: diff for diff in _diff(workspace)}
     for number, form in enumerate(FORMS):
         lines = diffs[f"{number}.txt"].lines
         assert "-x = 1" in lines and "+x = 7" in lines and f" {TEXTS[form[0]].strip()}" in lines, form
-    done = take_back(record, first, BACK, Scope({"s"}))
+    done = back(workspace, first)
     assert not done.conflicts and not done.failed and fingerprint(root) == was
-    record.close()
 
 
 @pytest.mark.parametrize(
     ("line", "header"), [(1, "-1,4 +1,5"), (400, "-398,6 +398,7"), (800, "-798,3 +798,4")]
 )
 def test_a_diff_of_a_long_file_of_like_lines_shows_the_new_line_alone(
-    tmp_path: Path, line: int, header: str
+    workspace: Workspace, root: Path, line: int, header: str
 ) -> None:
-    record = open_workspace(tmp_path)
-    (tmp_path / "work" / "f").write_text("same\nother\n" * 400)
-    step(record, f"sed -i '{line}a new' f")
-    [diff] = _diff(record)
+    (root / "f").write_text("same\nother\n" * 400)
+    step(workspace, f"sed -i '{line}a new' f")
+    [diff] = _diff(workspace)
     assert (diff.added, diff.removed, diff.lines[2]) == (1, 0, f"@@ {header} @@")
-    record.close()
 
 
-def test_a_diff_names_a_change_of_line_ends(tmp_path: Path) -> None:
-    record = open_workspace(tmp_path)
-    (tmp_path / "work" / "a.txt").write_bytes(b"one\r\ntwo\r\n")
-    step(record, "printf 'one\\ntwo\\n' > a.txt")
-    [diff] = _diff(record)
+def test_a_diff_names_a_change_of_line_ends(workspace: Workspace, root: Path) -> None:
+    (root / "a.txt").write_bytes(b"one\r\ntwo\r\n")
+    step(workspace, "printf 'one\\ntwo\\n' > a.txt")
+    [diff] = _diff(workspace)
     assert (diff.lines, diff.note) == ([], "line ends, encoding or last newline")
-    record.close()
 
 
-def test_a_name_with_a_newline_fakes_no_line_of_a_diff(tmp_path: Path) -> None:
-    record = open_workspace(tmp_path)
-    step(record, "echo x > $'a\\n+++ other\\x1b[31m'")
-    [diff] = _diff(record)
+def test_a_name_with_a_newline_fakes_no_line_of_a_diff(workspace: Workspace) -> None:
+    step(workspace, "echo x > $'a\\n+++ other\\x1b[31m'")
+    [diff] = _diff(workspace)
     assert diff.path == r"a\n+++ other\x1b[31m"
     assert all("\n" not in line and "\x1b" not in line for line in diff.lines)
-    record.close()

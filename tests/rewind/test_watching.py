@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rewind.trees import fill, open_workspace, script, unlock
+from tests.rewind.trees import fill, script, unlock
 from tests.support import FixedClock
 from whet.clock import SystemClock
 from whet.rewind.recorder import Workspace
@@ -36,10 +36,10 @@ def states(workspace: Workspace) -> dict[str, PathState]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_short_scan_finds_what_a_whole_one_finds(tmp_path: Path, seed: int) -> None:
+def test_a_short_scan_finds_what_a_whole_one_finds(
+    workspace: Workspace, root: Path, tmp_path: Path, seed: int
+) -> None:
     rng = random.Random(seed)
-    workspace = open_workspace(tmp_path)
-    root = tmp_path / "work"
     fill(root, rng)
     with workspace.exclusive():
         workspace.scan()
@@ -55,24 +55,25 @@ def test_a_short_scan_finds_what_a_whole_one_finds(tmp_path: Path, seed: int) ->
     unlock(tmp_path)
 
 
-def test_nothing_is_heard_of_a_quiet_workspace_and_the_folder_of_a_change_is(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    (tmp_path / "work" / "d" / "e").mkdir(parents=True)
+def test_nothing_is_heard_of_a_quiet_workspace_and_the_folder_of_a_change_is(
+    workspace: Workspace, root: Path
+) -> None:
+    (root / "d" / "e").mkdir(parents=True)
     watch = FolderWatch(workspace.root)
     watch.begin()
     for folder in ("", "d", "d/e"):
-        handle = os.open(tmp_path / "work" / folder, os.O_RDONLY)
+        handle = os.open(root / folder, os.O_RDONLY)
         watch.add(folder, handle)
         os.close(handle)
     assert watch.read_changes() == FolderChanges(set(), set())
-    (tmp_path / "work" / "d" / "f").write_text("x")
+    (root / "d" / "f").write_text("x")
     assert watch.read_changes() == FolderChanges({"d"}, set())
-    (tmp_path / "work" / "d" / "new").mkdir()
+    (root / "d" / "new").mkdir()
     assert watch.read_changes() == FolderChanges({"d"}, {"d/new"})
-    (tmp_path / "work" / "d" / "e").rmdir()
-    (tmp_path / "work" / "d" / "e").mkdir()
+    (root / "d" / "e").rmdir()
+    (root / "d" / "e").mkdir()
     assert watch.read_changes() == FolderChanges({"d"}, {"d/e"})
-    (tmp_path / "work" / "d").rename(tmp_path / "work" / "c")
+    (root / "d").rename(root / "c")
     assert watch.read_changes() is None
     assert watch.read_changes() is None
 
@@ -94,10 +95,10 @@ ACTS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_folders_that_come_and_go_are_followed(tmp_path: Path, seed: int) -> None:
+def test_folders_that_come_and_go_are_followed(
+    workspace: Workspace, root: Path, tmp_path: Path, seed: int
+) -> None:
     rng = random.Random(seed)
-    workspace = open_workspace(tmp_path)
-    root = tmp_path / "work"
     for name in "567":
         (tmp_path / "elsewhere" / name).mkdir(parents=True)
     with workspace.exclusive():
@@ -141,23 +142,20 @@ def test_the_first_step_of_a_turn_scans_only_where_something_changed(tmp_path: P
     workspace.close()
 
 
-def test_a_write_by_a_name_outside_is_seen(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    (tmp_path / "work" / "d").mkdir()
-    (tmp_path / "work" / "d" / "f").write_text("1")
-    os.link(tmp_path / "work" / "d" / "f", tmp_path / "outside")
+def test_a_write_by_a_name_outside_is_seen(workspace: Workspace, root: Path, tmp_path: Path) -> None:
+    (root / "d").mkdir()
+    (root / "d" / "f").write_text("1")
+    os.link(root / "d" / "f", tmp_path / "outside")
     with workspace.exclusive():
         workspace.scan()
         (tmp_path / "outside").write_text("22")
         workspace.scan(short=True)
     known = workspace.find_known("d/f")
     assert known is not None and known.state.size == 2
-    workspace.close()
 
 
-def test_a_scan_that_failed_is_followed_by_a_whole_one(tmp_path: Path) -> None:
-    workspace = open_workspace(tmp_path)
-    path = tmp_path / "work" / "f"
+def test_a_scan_that_failed_is_followed_by_a_whole_one(workspace: Workspace, root: Path) -> None:
+    path = root / "f"
     path.write_text("1")
     with workspace.exclusive():
         workspace.scan()

@@ -11,8 +11,12 @@ import subprocess
 from pathlib import Path
 
 from whet.clock import SystemClock
+from whet.rewind.database import Record
+from whet.rewind.ownership import EditedPaths
 from whet.rewind.recorder import Workspace
 from whet.rewind.states import RecordLimits
+from whet.rewind.steps import begin_step, end_step
+from whet.rewind.taking_back import RewindResult, Scope, take_back
 
 
 def open_workspace(folder: Path, limits: RecordLimits | None = None) -> Workspace:
@@ -21,12 +25,33 @@ def open_workspace(folder: Path, limits: RecordLimits | None = None) -> Workspac
     return Workspace(folder / "work", folder / "home", limits or RecordLimits(), SystemClock())
 
 
+def step(workspace: Workspace, command: str, *, session: str = "s", number: int = 1) -> int:
+    """Run a command as a recorded step of turn 1, and return the record's number."""
+    record, _ = begin_step(workspace, session, 1, number)
+    subprocess.run(["bash", "-c", command], cwd=workspace.root, check=True)
+    end_step(workspace, record)
+    return record
+
+
+def back(
+    workspace: Workspace,
+    record: int,
+    session: str = "s",
+    *,
+    force: bool = False,
+    edited: EditedPaths | None = None,
+) -> RewindResult:
+    """Take back a session's records from this one on."""
+    new = Record(0, session, 1, 1, "rewind", 0, 0, 0)
+    return take_back(workspace, record, new, Scope({session}, force=force, edited=edited or {}))
+
+
 def fingerprint(root: Path) -> dict[bytes, tuple[object, ...]]:
     """Give everything that a rewind promises of a tree: kinds, modes, contents, targets of links.
 
     What is locked for who runs this is told by its mode alone.
     """
-    found: dict[bytes, tuple[object, ...]] = {}
+    states: dict[bytes, tuple[object, ...]] = {}
     stack = [os.fsencode(root)]
     while stack:
         with contextlib.suppress(PermissionError):
@@ -35,13 +60,13 @@ def fingerprint(root: Path) -> dict[bytes, tuple[object, ...]]:
                 seen = item.stat(follow_symlinks=False)
                 mode = stat.S_IMODE(seen.st_mode)
                 if item.is_symlink():
-                    found[path] = ("link", os.readlink(item.path))
+                    states[path] = ("link", os.readlink(item.path))
                 elif item.is_dir(follow_symlinks=False):
-                    found[path] = ("folder", mode)
+                    states[path] = ("folder", mode)
                     stack.append(item.path)
                 else:
-                    found[path] = ("file", mode, _digest(item.path))
-    return found
+                    states[path] = ("file", mode, _digest(item.path))
+    return states
 
 
 def _digest(path: bytes) -> str:

@@ -148,6 +148,13 @@ READ = [
     ("a\\\nb", ["a b", "doubt a line break stands inside a word"]),
     ("\\\na", ["a", "doubt a line break stands inside a word", "doubt a line holds nothing but a backslash"]),
     ("'a\\\nb'", ["a\\\nb"]),
+    ("a \\ # b; c", ["a", "doubt it can't be told which word an escaped blank belongs to"]),
+    ("a '\\ b' c\\ d", ["a \\ b c d"]),
+    ("x=(a)# b", ["set x=?(a)", "doubt a comment stands inside a word", "rare"]),
+    ("[[\\\\\n -n a ]]", ["doubt a word begins with `[`"]),
+    ("x=\\\n a b", ["x=a b", "doubt a line break stands inside a command"]),
+    ("export x=\\\n a", ["export x=a", "set x=a", "doubt a line break stands inside a command"]),
+    ("x=(\\\n a)", ["set x=?(\\\n a)", "rare"]),
 ]
 
 

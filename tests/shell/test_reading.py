@@ -5,14 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from tests.support import each
 from whet.shell.fetches import find_fetched_packages, find_left_names, reaches_out
 from whet.shell.reading import file_names, read
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "programs"),
     [
         ("timeout -k 5 10 env A=b nice ./x | tail -3", {"timeout", "env", "nice", "./x", "tail"}),
@@ -31,7 +29,7 @@ def test_what_runs_is_seen_through_wrappers_and_substitutions(command: str, prog
     assert read(command).programs == programs
 
 
-@pytest.mark.parametrize(
+@each(
     ("command", "name"),
     [
         ("d=dl; tar xzf $d/a.tgz", "dl/a.tgz"),
@@ -51,17 +49,7 @@ def test_files_are_named_by_variables_redirections_and_code(command: str, name: 
     assert name in read(command).files
 
 
-def test_strings_are_covered_unless_a_shell_runs_them() -> None:
-    assert read("x='a b' c").bare == "x=__ __ c"
-    assert read("f 'a b''c d'").strings == ((2, 7, False), (7, 12, False))
-    assert read("git commit -m 'a bc' x").bare == "git commit -m __ ___ x"
-    assert read("sh -c 'a bc' \"d e\"").bare == "sh -c 'a bc' __ __"
-    assert read("cat > x <<E\na b\nE\nls").bare == "cat > x <<E\n_ _\n_\nls"
-    assert read('echo "a $(b c)"').bare == 'echo "a $(b c)"'
-    assert read("echo \"a $(b 'c d')\" 'e f'").strings == ((5, 19, False), (20, 25, False))
-
-
-@pytest.mark.parametrize(
+@each(
     ("command", "reaches"),
     [
         ("env A=b curl x", True),
@@ -81,10 +69,8 @@ def test_what_reaches_the_network_is_told_by_programs_and_verbs(command: str, re
 
 def test_packages_and_what_is_left_are_told_from_the_words() -> None:
     assert find_fetched_packages("sudo -E pip install 'Pandas>=2' -q") == {"pandas"}
-    assert find_fetched_packages("pip install -r a.txt -c b.txt ./here evil==1.0.0 zope.x") == {
-        "evil",
-        "zope.x",
-    }
+    mixed = "pip install -r a.txt -c b.txt ./here evil==1.0.0 zope.x"
+    assert find_fetched_packages(mixed) == {"evil", "zope.x"}
     assert find_fetched_packages("npm i @evil/pkg@2 owner/repo") == {"@evil/pkg", "owner/repo"}
     assert find_fetched_packages("git pull") == set()
     assert find_fetched_packages("git pull origin main") is None
@@ -96,124 +82,67 @@ def test_packages_and_what_is_left_are_told_from_the_words() -> None:
 @each(
     ("command", "parts", "programs", "files", "bare", "is_doubtful"),
     [
-        ("ls a/b", ["ls a/b"], ["ls"], ["a/b"], "ls a/b", False),
-        ("d=x; cat $d/a", ["cat x/a"], ["cat"], ["x", "x/a"], "d=x; cat $d/a", False),
-        ("cat a > b < c", ["cat a"], ["cat"], ["b", "c", "a"], "cat a > b < c", False),
-        (
-            "sh -c 'cat a | sort > b'",
-            ["sh -c cat a | sort > b", "cat a", "sort"],
-            ["cat", "sh", "sort"],
-            ["b", "a"],
-            "sh -c 'cat a | sort > b'",
-            False,
-        ),
-        (
-            "python -c \"open('a/b')\"",
-            ["python -c open('a/b') | open('a/b')"],
-            ["python"],
-            ["a/b"],
-            "python -c \"open('a/b')\"",
-            False,
-        ),
+        ("ls a/b", "ls a/b", "ls", "a/b", "", False),
+        ("d=x; cat $d/a", "cat x/a", "cat", "x x/a", "", False),
+        ("cat a > b < c", "cat a", "cat", "b c a", "", False),
+        ("sh -c 'cat a | sort > b'", "sh -c cat a | sort > b; cat a; sort", "cat sh sort", "b a", "", False),
+        ("python -c \"open('a/b')\"", "python -c open('a/b') | open('a/b')", "python", "a/b", "", False),
         (
             "python - <<E\nopen('c/d')\nE",
-            ["python | open('c/d')\n"],
-            ["python"],
-            ["c/d"],
+            "python | open('c/d')\n",
+            "python",
+            "c/d",
             "python - <<E\n___________\n_",
             False,
         ),
-        (
-            "timeout 5 ./x a",
-            ["timeout 5 ./x a", "x a"],
-            ["./x", "timeout"],
-            ["5", "./x", "a"],
-            "timeout 5 ./x a",
-            False,
-        ),
-        ("a --in=b/c -x", ["a --in=b/c -x"], ["a"], ["b/c"], "a --in=b/c -x", False),
-        ("env A=1 b c", ["env A=1 b c", "b c"], ["b", "env"], ["1", "c"], "env A=1 b c", False),
-        (
-            "uv run --x x y z",
-            ["uv run --x x y z", "x y z", "y z?"],
-            ["uv", "x"],
-            ["run", "y", "z"],
-            "uv run --x x y z",
-            False,
-        ),
-        ("source ./a", ["source ./a"], ["./a"], ["./a"], "source ./a", False),
-        ("(a; b)", ["a", "b"], ["a", "b"], [], "(a; b)", False),
-        ("a 'b c' \"d e\"", ["a b c d e"], ["a"], [], "a __ __ __ __", False),
-        ('echo "a $(b c)"', ["b c", "echo a $(b c)"], ["b", "echo"], ["c"], 'echo "a $(b c)"', False),
-        ("sh -c 'a b'", ["sh -c a b", "a b"], ["a", "sh"], ["b"], "sh -c 'a b'", False),
-        ("cat <<E\na b\nE", ["cat"], ["cat"], ["a", "b"], "cat <<E\n_ _\n_", False),
-        ("cat <<E | sh\na b\nE", ["cat", "sh"], ["cat", "sh"], ["a", "b"], "cat <<E | sh\n_ _\n_", False),
-        ("a {b,c}/d", ["a b/d c/d"], ["a"], ["b/d", "c/d"], "a {b,c}/d", False),
-        (
-            "if then ( cat a.ini",
-            ["cat a.ini"],
-            ["cat"],
-            ["a.ini", "if", "then", "cat"],
-            "if then ( cat a.ini",
-            True,
-        ),
-        ("$X a", ["$X a"], ["$X"], ["a"], "$X a", False),
-        ("cat ${a}b/c", ["cat ${a}b/c"], ["cat"], ["${a}b/c", "*b/c"], "cat ${a}b/c", False),
-        (
-            "cat $(date).x",
-            ["date", "cat $(date).x"],
-            ["cat", "date"],
-            ["$(date).x", "*.x"],
-            "cat $(date).x",
-            False,
-        ),
-        ("cat *.py", ["cat *.py"], ["cat"], ["*.py"], "cat *.py", False),
-        ("echo 'a/b c'", ["echo a/b c"], ["echo"], ["a/b"], "echo ____ __", False),
-        ("f 'x y' 'z'", ["f x y z"], ["f"], ["z"], "f __ __ 'z'", False),
-        (
-            "eval eval eval eval eval eval eval a",
-            [
-                "eval eval eval eval eval eval eval a",
-                "eval eval eval eval eval eval a",
-                "eval eval eval eval eval a",
-                "eval eval eval eval a",
-                "eval eval eval a",
-                "eval eval a",
-                "eval a",
-                "a",
-            ],
-            ["a", "eval"],
-            ["eval", "a"],
-            "eval eval eval eval eval eval eval a",
-            True,
-        ),
-        (
-            "eval eval eval eval eval eval a",
-            [
-                "eval eval eval eval eval eval a",
-                "eval eval eval eval eval a",
-                "eval eval eval eval a",
-                "eval eval eval a",
-                "eval eval a",
-                "eval a",
-                "a",
-            ],
-            ["a", "eval"],
-            ["eval", "a"],
-            "eval eval eval eval eval eval a",
-            False,
-        ),
-        ("make; ./make a", ["make", "make a"], ["./make", "make"], ["./make", "a"], "make; ./make a", False),
-        ("/bin/cat a", ["cat a"], ["/bin/cat"], ["/bin/cat", "a"], "/bin/cat a", False),
+        ("timeout 5 ./x a", "timeout 5 ./x a; x a", "./x timeout", "5 ./x a", "", False),
+        ("a --in=b/c -x", "a --in=b/c -x", "a", "b/c", "", False),
+        ("env A=1 b c", "env A=1 b c; b c", "b env", "1 c", "", False),
+        ("uv run --x x y z", "uv run --x x y z; x y z; y z?", "uv x", "run y z", "", False),
+        ("source ./a", "source ./a", "./a", "./a", "", False),
+        ("(a; b)", "a; b", "a b", "", "", False),
+        ("a 'b c' \"d e\"", "a b c d e", "a", "", "a __ __ __ __", False),
+        ('echo "a $(b c)"', "b c; echo a $(b c)", "b echo", "c", "", False),
+        ("sh -c 'a b'", "sh -c a b; a b", "a sh", "b", "", False),
+        ("cat <<E\na b\nE", "cat", "cat", "a b", "cat <<E\n_ _\n_", False),
+        ("cat <<E | sh\na b\nE", "cat; sh", "cat sh", "a b", "cat <<E | sh\n_ _\n_", False),
+        ("a {b,c}/d", "a b/d c/d", "a", "b/d c/d", "", False),
+        ("if then ( cat a.ini", "cat a.ini", "cat", "a.ini if then cat", "", True),
+        ("$X a", "$X a", "$X", "a", "", False),
+        ("cat ${a}b/c", "cat ${a}b/c", "cat", "${a}b/c *b/c", "", False),
+        ("cat $(date).x", "date; cat $(date).x", "cat date", "$(date).x *.x", "", False),
+        ("cat *.py", "cat *.py", "cat", "*.py", "", False),
+        ("echo 'a/b c'", "echo a/b c", "echo", "a/b", "echo ____ __", False),
+        ("f 'x y' 'z'", "f x y z", "f", "z", "f __ __ 'z'", False),
+        ("make; ./make a", "make; make a", "./make make", "./make a", "", False),
+        ("/bin/cat a", "cat a", "/bin/cat", "/bin/cat a", "", False),
     ],
 )
 def test_a_command_is_read_as_its_parts_and_the_files_that_they_name(
-    command: str, parts: list[str], programs: list[str], files: list[str], bare: str, is_doubtful: bool
+    command: str, parts: str, programs: str, files: str, bare: str, is_doubtful: bool
 ) -> None:
-    found = read(command)
-    lines = [one.line + (" | " + one.code) * bool(one.code) + "?" * one.guessed for one in found.parts]
-    assert (lines, sorted(found.programs), list(found.files)) == (parts, programs, files)
-    assert (found.bare, found.is_doubtful) == (bare, is_doubtful)
+    """An empty `bare` is the command itself."""
+    reading = read(command)
+    lines = [part.line + (" | " + part.code) * bool(part.code) + "?" * part.guessed for part in reading.parts]
+    assert ("; ".join(lines), " ".join(sorted(reading.programs))) == (parts, programs)
+    assert (" ".join(reading.files), reading.bare) == (files, bare or command)
+    assert reading.is_doubtful is is_doubtful
+
+
+def test_texts_that_run_texts_are_read_up_to_a_depth() -> None:
+    for depth, is_doubtful in ((6, False), (7, True)):
+        reading = read("eval " * depth + "a")
+        assert [part.line for part in reading.parts] == ["eval " * n + "a" for n in range(depth, -1, -1)]
+        assert (reading.files, reading.is_doubtful) == (("eval", "a"), is_doubtful)
+
+
+def test_strings_are_positions_of_which_none_is_inside_another() -> None:
+    assert read("f 'a b''c d'").strings == ((2, 7, False), (7, 12, False))
+    assert read("echo \"a $(b 'c d')\" 'e f'").strings == ((5, 19, False), (20, 25, False))
+    assert read("x='a b' c").bare == "x=__ __ c"
+    assert read("git commit -m 'a bc' x").bare == "git commit -m __ ___ x"
+    assert read("sh -c 'a bc' \"d e\"").bare == "sh -c 'a bc' __ __"
+    assert read("cat > x <<E\na b\nE\nls").bare == "cat > x <<E\n_ _\n_\nls"
 
 
 @each(

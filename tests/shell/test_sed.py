@@ -14,67 +14,17 @@ from whet.shell.sed import SedCommand, parse_sed, parse_sed_call
 from whet.shell.words import literal, unknown
 
 _ADDRESSES = [
-    "",
-    "1",
-    "$",
-    "/x/",
-    "/x/I",
-    "1,3",
-    "1~2",
-    "1,+3",
-    "1,~4",
-    "0,/x/",
-    "\\,x,",
-    "/a\\/b/",
-    "/[/]/",
-    "1!",
-    "2,4!",
-    "/[]/]/",
-    " 1 , 3 ",
-    "\\%[%]%M",
-    "/x/,/y/I",
+    *("", "1", "$", "/x/", "/x/I", "1,3", "1~2", "1,+3", "1,~4", "0,/x/", "\\,x,", "/a\\/b/", "/[/]/"),
+    *("1!", "2,4!", "/[]/]/", " 1 , 3 ", "\\%[%]%M", "/x/,/y/I"),
 ]
 _PLAIN = [
-    "p",
-    "D",
-    "=",
-    "q5",
-    "l 5",
-    "n",
-    "F",
-    ":a",
-    ":a;ba",
-    ":a;t a",
-    "s/a/b/g",
-    "s/a\\/b/c/gp",
-    "y/ab/cd/",
-    "s/a\\\nb/c\\\nd/",
-    "s|a|b|2I",
-    "a foo;e",
-    "a\\\nfoo",
-    "c\\",
-    "{p}",
-    "# e",
-    "s/[[:alpha:]/]/e/",
+    *("p", "D", "=", "q5", "l 5", "n", "F", ":a", ":a;ba", ":a;t a", "s/a/b/g", "s/a\\/b/c/gp", "y/ab/cd/"),
+    *("s/a\\\nb/c\\\nd/", "s|a|b|2I", "a foo;e", "a\\\nfoo", "c\\", "{p}", "# e", "s/[[:alpha:]/]/e/"),
     "s/[]/]/e/",
 ]
 _TOUCHING = [
-    "e",
-    "e id",
-    "r x",
-    "Rx",
-    "w x",
-    "W x",
-    "s,a,b,e",
-    "s/a/b/w x",
-    "s/[/]/x/e",
-    "sxaxbxe",
-    "{p;e}",
-    "s/a/b/ e",
-    "s a b e",
-    "s/[^/]/x/e",
-    "s/\\[/]/e",
-    "s/a/b/3e",
+    *("e", "e id", "r x", "Rx", "w x", "W x", "s,a,b,e", "s/a/b/w x", "s/[/]/x/e", "sxaxbxe", "{p;e}"),
+    *("s/a/b/ e", "s a b e", "s/[^/]/x/e", "s/\\[/]/e", "s/a/b/3e"),
 ]
 _BROKEN = ["k", "S", "s/a/b", "y/a/b/e", "!e", "s/a/[/;e", "pe"]
 
@@ -129,16 +79,17 @@ def test_no_made_up_script_touches_more_than_was_read() -> None:
 
 def test_what_a_command_is_given_is_told() -> None:
     script = "1r .env\n$!{W /etc/x\n}\ns/a/b/gw out put\n2,3s|x|id|Ie;e  id -u\n"
-    assert parse_sed(script) == [
-        SedCommand("r", ".env"),
-        SedCommand("{"),
-        SedCommand("W", "/etc/x"),
-        SedCommand("}"),
-        SedCommand("s", "g"),
-        SedCommand("w", "out put"),
-        SedCommand("s", "Ie"),
-        SedCommand("e", "id -u"),
+    rows = [
+        ("r", ".env"),
+        ("{",),
+        ("W", "/etc/x"),
+        ("}",),
+        ("s", "g"),
+        ("w", "out put"),
+        ("s", "Ie"),
+        ("e", "id -u"),
     ]
+    assert parse_sed(script) == [SedCommand(*row) for row in rows]
     assert parse_sed("p;" * 1_000) is not None and parse_sed("p;" * 1_000 + "p") is None
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.tools.running import call, context, find_tool
@@ -57,10 +56,3 @@ def test_questions_that_can_not_be_asked() -> None:
         asyncio.run(call(clarify, context(Path("/")), question=" \n"))
     with pytest.raises(BadInput, match="at most 9"):
         asyncio.run(call(clarify, context(Path("/")), question="x?", choices=list("0123456789")))
-
-
-def test_it_waits_as_long_as_a_person_needs_and_costs_little() -> None:
-    clarify = find_tool(PlanningTools(TodoLists()), "clarify")
-    assert clarify.timeout_s is None
-    assert clarify.effects == {"read"}
-    assert len(msgspec.json.encode(clarify.spec)) <= 500

@@ -26,12 +26,12 @@ def changes(tmp_path: Path) -> list[PendingWrite]:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/last").write_text("old last")
     wanted = {"a": b"new a", "fresh": b"new", "b": None, "sub/last": b"new last"}
-    made: list[PendingWrite] = []
+    pending: list[PendingWrite] = []
     for name, data in wanted.items():
-        place = resolve(name, tmp_path)
-        old = place.path.read_bytes() if place.path.exists() else None
-        made.append(PendingWrite(place, data, fingerprint(place), old))
-    return made
+        target = resolve(name, tmp_path)
+        old = target.path.read_bytes() if target.path.exists() else None
+        pending.append(PendingWrite(target, data, fingerprint(target), old))
+    return pending
 
 
 def test_all_is_done(tmp_path: Path, changes: list[PendingWrite]) -> None:
@@ -40,22 +40,22 @@ def test_all_is_done(tmp_path: Path, changes: list[PendingWrite]) -> None:
     assert (tmp_path / "a").read_text() == "new a" and (tmp_path / "sub/last").read_text() == "new last"
 
 
-def edit_last(folder: Path) -> None:
-    (folder / "sub/last").write_text("edited by somebody")
-
-
-def remove_last(folder: Path) -> None:
-    (folder / "sub/last").unlink()
-
-
 def swap_folder(folder: Path) -> None:
     (folder / "sub").rename(folder / "moved")
     (folder / "sub").symlink_to(folder.parent)
 
 
-@pytest.mark.parametrize("meddle", [edit_last, remove_last, swap_folder])
+@pytest.mark.parametrize(
+    "meddle",
+    [
+        lambda folder: (folder / "sub/last").write_text("edited by somebody"),
+        lambda folder: (folder / "sub/last").unlink(),
+        swap_folder,
+    ],
+    ids=["edit", "remove", "swap"],
+)
 def test_a_late_failure_puts_everything_back(
-    tmp_path: Path, changes: list[PendingWrite], meddle: Callable[[Path], None]
+    tmp_path: Path, changes: list[PendingWrite], meddle: Callable[[Path], object]
 ) -> None:
     def is_stopped() -> bool:
         meddle(tmp_path)
@@ -65,8 +65,7 @@ def test_a_late_failure_puts_everything_back(
         write_all(changes, is_stopped)
     assert (tmp_path / "a").read_text() == "old a" and (tmp_path / "b").read_text() == "old b"
     assert not (tmp_path / "fresh").exists()
-    left = [name for name in os.listdir(tmp_path) if name.startswith(".whet-")]
-    assert left == []
+    assert not any(name.startswith(".whet-") for name in os.listdir(tmp_path))
 
 
 def test_a_stop_before_the_first_rename_changes_nothing(tmp_path: Path, changes: list[PendingWrite]) -> None:
@@ -151,23 +150,8 @@ def write_mounted(folder: Path, mount: str, code: str) -> subprocess.CompletedPr
     workspace.mkdir()
     (workspace / "mounted").write_text("")
     script = f'{mount} && exec "$2" -c "$3" "$1"'
-    done = subprocess.run(
-        [
-            "unshare",
-            "--map-root-user",
-            "--mount",
-            "sh",
-            "-c",
-            script,
-            source,
-            workspace,
-            sys.executable,
-            code,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    unshared = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, source, workspace]
+    done = subprocess.run([*unshared, sys.executable, code], capture_output=True, text=True, check=False)
     if "not permitted" in done.stderr:
         pytest.skip("no mounts for this user")
     assert os.listdir(workspace) == ["mounted"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.engines import ENGINES, EngineCase
+from tests.support import wait_until
 from tests.tools.running import call, context, find_tool
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolOutput
@@ -152,31 +153,21 @@ def test_no_thread_waits_for_a_command_that_is_over_at_once(
     assert not [name for name in started if name.startswith("wait-")]
 
 
+@pytest.mark.parametrize("is_there", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_launcher_that_was_tried_out_runs_the_first_command(
-    confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
+    confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
     wanted = engine.statuses[None].engine
     monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
     monkeypatch.delitem(engine.statuses, None)
-    assert confined.command_status(workspace, "s1").engine == wanted
-    jail = confined.shell_jail(workspace, "s1", "c1")
-    assert jail is not None
-    first = jail.launcher_pid
-    assert first
-    jail.open()
-    assert jail.launcher_pid == first
-
-
-@pytest.mark.slow
-def test_a_jail_that_can_not_be_tried_out_says_nothing_of_the_engine(
-    confined: Confinement, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = engine.statuses[None].engine
-    monkeypatch.setattr(engine, "candidates", lambda: [(wanted.name, wanted, "")])
-    monkeypatch.delitem(engine.statuses, None)
-    assert confined.command_status(workspace / "gone", "s1").engine == wanted
-    jail = confined.shell_jail(workspace / "gone", "s1", "c1")
-    assert jail is not None and not jail.launcher_pid
+    folder = workspace if is_there else workspace / "gone"
+    assert confined.command_status(folder, "s1").engine == wanted, "also if it can't be tried out"
+    jail = confined.shell_jail(folder, "s1", "c1")
+    assert jail is not None and bool(jail.launcher_pid) == is_there
+    if is_there:
+        first = jail.launcher_pid
+        jail.open()
+        assert jail.launcher_pid == first
 
 
 def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> None:
@@ -191,29 +182,20 @@ def test_a_persons_edit_during_a_command_is_kept_and_named(
 ) -> None:
     """What is protected without a mount is put back; who had changed it, nothing tells."""
     (workspace / ".envrc").write_text("old\n") if confined.status().line == "Landlock" else None
-    shared = SharedProcesses(confine=lambda: confined)
-    terminal = find_tool(ShellTools(shared), "terminal")
 
-    async def both() -> ToolOutput:
-        running = asyncio.ensure_future(
-            call(
-                terminal, context(workspace), command="touch started; while [ ! -e go ]; do sleep 0.02; done"
-            )
-        )
-        while not (workspace / "started").exists():
-            await asyncio.sleep(0.01)
+    def edit() -> None:
+        wait_until((workspace / "started").exists)
         (workspace / ".envrc").write_text("mine\n")
         (workspace / "go").touch()
-        return await running
 
-    try:
-        said = asyncio.run(both()).text
-    finally:
-        shared.close()
-        confined.close()
-    kept = list((tmp_path / "whet-home" / "aside").glob("*/.envrc"))
-    assert [one.read_text() for one in kept] == ["mine\n"]
-    assert ".envrc" in said and str(kept[0].parent.parent) in said
+    editing = threading.Thread(target=edit)
+    editing.start()
+    [output] = run(confined, workspace, "touch started; while [ ! -e go ]; do sleep 0.02; done")
+    editing.join()
+    confined.close()
+    [kept] = (tmp_path / "whet-home" / "aside").glob("*/.envrc")
+    assert kept.read_text() == "mine\n"
+    assert ".envrc" in output.text and str(kept.parent.parent) in output.text
     assert not (workspace / ".envrc").exists() or (workspace / ".envrc").read_text() == "old\n"
 
 

@@ -13,46 +13,73 @@ from whet.tools.edits import format_numbers, nearest_note, reindent, replace
 LINES = st.lists(st.sampled_from(["a", "b", "  c", "\td", "", " ", "x\u2028y", "f(1)"]), max_size=12)
 
 
-def test_the_only_place_is_replaced() -> None:
-    edit = replace("a = 1\nb = 2\n", "b = 2", "b = 3", every=False)
-    assert (edit.text, edit.lines, edit.how) == ("a = 1\nb = 3\n", (2,), "")
-
-
 def test_several_places_need_a_yes() -> None:
+    assert replace("a = 1\nb = 2\n", "b", "c", every=False).lines == (2,)
     with pytest.raises(BadInput, match="there 2 times, at lines 1, 3"):
         replace("x\ny\nx\n", "x", "z", every=False)
     assert replace("x\ny\nx\n", "x", "z", every=True).text == "z\ny\nz\n"
 
 
-def test_trailing_whitespace_is_forgiven() -> None:
-    edit = replace("one  \ntwo\t\nthree\n", "one\ntwo\n", "1\n2\n", every=False)
-    assert (edit.text, edit.how) == ("1\n2\nthree\n", "trailing whitespace ignored")
+_LINES = "one\r\ntwo\nthree\r\nfour\r\n"
+_TRAILING, _INDENTED, _QUOTED = (
+    "trailing whitespace ignored",
+    "indentation ignored",
+    "quotes and dashes ignored",
+)
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "expected"),
+    ("text", "old", "new", "expected", "how"),
     [
+        ("a = 1\nb = 2\n", "b = 2", "b = 3", "a = 1\nb = 3\n", ""),
+        ("one  \ntwo\t\nthree\n", "one\ntwo\n", "1\n2\n", "1\n2\nthree\n", _TRAILING),
+        # The file's own indentation is kept.
         (
             "class A:\n    def f(self):\n        return 1\n",
             "def f(self):\n    return 1\n",
             "def f(self):\n    if x:\n        return 2\n    return 1\n",
             "class A:\n    def f(self):\n        if x:\n            return 2\n        return 1\n",
+            _INDENTED,
         ),
         (
             "\tif a:\n\t\tb()\n",
             "    if a:\n        b()",
             "    if a:\n        c()\n        if d:\n            e()",
             "\tif a:\n\t\tc()\n\t\tif d:\n\t\t\te()\n",
+            _INDENTED,
         ),
-        ("a:\n  b\n", "a:\n    b", "a:\n    b\n    c", "a:\n  b\n  c\n"),
-        ("      deep\n", "    deep", "  up\n    deep", "    up\n      deep\n"),
+        ("a:\n  b\n", "a:\n    b", "a:\n    b\n    c", "a:\n  b\n  c\n", _INDENTED),
+        ("      deep\n", "    deep", "  up\n    deep", "    up\n      deep\n", _INDENTED),
+        ("a\n  b", "a\n\tb\n", "a\n\tc\n", "a\n  c", _INDENTED),
+        # A match within the indentation gives its further lines the whole of it.
+        (
+            "if x:\n        go()\n",
+            "    go()",
+            "    a()\n    b()",
+            "if x:\n        a()\n        b()\n",
+            _INDENTED,
+        ),
+        ("if x:\n        go()\n", "    go()", "    a()", "if x:\n        a()\n", ""),
+        ("if x:\n        go()\n", "go()", "a()\nb()", "if x:\n        a()\nb()\n", ""),
+        # The file's quotes and dashes stay where nothing changes.
+        ("say “a”\n", 'say "a"', 'say "a" twice', "say “a” twice\n", _QUOTED),
+        ("say “a” twice\n", 'say "a" twice', 'say "a"', "say “a”\n", _QUOTED),
+        ("“a” – “b”\n", '"a" - "b"', '"a" - "c" - "b"', '“a” – “c" - "b”\n', _QUOTED),
+        ("‘a’ “b”", "'a' \"b\"", "'x' \"b\"", "‘x’ “b”", _QUOTED),
+        ("‘a’ “b”", "'a' \"b\"", "x", "x", _QUOTED),
+        ("  ‘a’  \n  b\n", "'a'\nb", "'c'\nb", "  'c'\n  b\n", f"{_QUOTED}; {_INDENTED}"),
+        # Line endings are kept, also mixed ones.
+        (_LINES, "two\nthree", "2\n3", "one\r\n2\n3\r\nfour\r\n", ""),
+        ("a\r\nb\n", "b", "c\nd", "a\r\nc\r\nd\n", ""),
+        ("a\r\nb\nc\n", "b", "c\nd", "a\r\nc\nd\nc\n", ""),
+        (_LINES, "four\r\n", "4\r\n", "one\r\ntwo\nthree\r\n4\r\n", ""),
     ],
 )
-def test_indentation_is_forgiven_and_the_files_own_is_kept(
-    text: str, old: str, new: str, expected: str
+def test_a_text_is_replaced_in_the_files_own_form(
+    text: str, old: str, new: str, expected: str, how: str
 ) -> None:
     edit = replace(text, old, new, every=False)
-    assert (edit.text, edit.how) == (expected, "indentation ignored")
+    assert (edit.text, edit.how) == (expected, how)
 
 
 @each(
@@ -89,49 +116,10 @@ def test_new_lines_are_indented_as_the_lines_around_them(
     assert reindent([line], known) == [expected]
 
 
-@pytest.mark.parametrize(
-    ("text", "old", "new", "expected"),
-    [
-        ("say “a”\n", 'say "a"', 'say "a" twice', "say “a” twice\n"),
-        ("say “a” twice\n", 'say "a" twice', 'say "a"', "say “a”\n"),
-        ("“a” – “b”\n", '"a" - "b"', '"a" - "c" - "b"', '“a” – “c" - "b”\n'),
-        ("‘a’ “b”", "'a' \"b\"", "'x' \"b\"", "‘x’ “b”"),
-        ("‘a’ “b”", "'a' \"b\"", "x", "x"),
-        ("  ‘a’  \n  b\n", "'a'\nb", "'c'\nb", "  'c'\n  b\n"),
-    ],
-)
-def test_the_files_quotes_and_dashes_stay_where_nothing_changes(
-    text: str, old: str, new: str, expected: str
-) -> None:
-    edit = replace(text, old, new, every=False)
-    assert edit.text == expected and edit.how.startswith("quotes and dashes ignored")
-
-
 def test_places_that_overlap_are_taken_once() -> None:
     edit = replace("  a\n  a\n  a\n  a\n  a\n", "a\na\n", "b\n", every=True)
     assert (edit.text, edit.lines) == ("  b\n  b\n  a\n", (1, 3))
     assert replace("aaaaa", "aa", "b", every=True).text == "bba"
-
-
-def test_a_match_within_the_indentation_gives_its_further_lines_the_whole_of_it() -> None:
-    text = "if x:\n        go()\n"
-    assert (
-        replace(text, "    go()", "    a()\n    b()", every=False).text == "if x:\n        a()\n        b()\n"
-    )
-    assert replace(text, "    go()", "    a()", every=False).text == "if x:\n        a()\n"
-    assert replace(text, "go()", "a()\nb()", every=False).text == "if x:\n        a()\nb()\n"
-
-
-def test_line_endings_are_kept_also_mixed_ones() -> None:
-    text = "one\r\ntwo\nthree\r\nfour\r\n"
-    assert replace(text, "two\nthree", "2\n3", every=False).text == "one\r\n2\n3\r\nfour\r\n"
-    assert replace("a\r\nb\n", "b", "c\nd", every=False).text == "a\r\nc\r\nd\n"
-    assert replace("a\r\nb\nc\n", "b", "c\nd", every=False).text == "a\r\nc\nd\nc\n"
-    assert replace(text, "four\r\n", "4\r\n", every=False).text == "one\r\ntwo\nthree\r\n4\r\n"
-
-
-def test_the_missing_last_newline_is_forgiven() -> None:
-    assert replace("a\n  b", "a\n\tb\n", "a\n\tc\n", every=False).text == "a\n  c"
 
 
 def test_not_found_shows_the_nearest_lines_and_what_differs() -> None:
@@ -184,9 +172,8 @@ def test_six_lines_that_differ_are_shown() -> None:
     assert nearest_note([*["same line"] * 300, "x"], ["same line"]).startswith("nearest is lines 1-1")
     assert nearest_note(["c" + "ab" * 120], ["d" + "ab" * 120]).startswith("nearest is lines 1-1")
     text = ["x", "x", "a line", "ab", "ab", "y", "abc", "abc"]
-    assert nearest_note(text, ["ab", "ab", "a line"]).startswith("nearest is lines 1-3"), (
-        "two letters say little"
-    )
+    two_letters = nearest_note(text, ["ab", "ab", "a line"])
+    assert two_letters.startswith("nearest is lines 1-3"), "they say little"
     assert nearest_note(text, ["abc", "abc", "a line"]).startswith("nearest is lines 7-8")
 
 

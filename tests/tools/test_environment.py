@@ -12,37 +12,23 @@ from whet.tools.shell import command_environment
 
 
 def test_secrets_of_the_environment_are_withheld() -> None:
-    source = {
-        **{
-            name: "secret"
-            for name in ("OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD")
-        },
-        **{
-            name: "secret"
-            for name in (
-                "PGPASSWORD",
-                "MYSQL_PWD",
-                "TOKEN",
-                "my_app_secret",
-                "STRIPE_KEY",
-                "GH_PAT",
-                "GPG_PW",
-            )
-        },
-        **{
-            name: "secret"
-            for name in ("OPENAI_API_KEY_2", "GEMINI_API_KEYS", "AZURE_CREDENTIALS", "GH_TOKEN2", "SECRETS")
-        },
-        **{
-            name: "plain"
-            for name in ("PATH", "HOME", "PWD", "OLDPWD", "MAX_TOKENS", "KEYBOARD", "SSH_AUTH_SOCK")
-        },
-    }
+    secret = (
+        *(
+            "OPENAI_API_KEY",
+            "GITHUB_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "DB_PASSWORD",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+        ),
+        *("TOKEN", "my_app_secret", "STRIPE_KEY", "GH_PAT", "GPG_PW", "OPENAI_API_KEY_2", "GEMINI_API_KEYS"),
+        *("AZURE_CREDENTIALS", "GH_TOKEN2", "SECRETS"),
+    )
+    plain = ["PATH", "HOME", "PWD", "OLDPWD", "MAX_TOKENS", "KEYBOARD", "SSH_AUTH_SOCK"]
+    source = dict.fromkeys(secret, "secret") | dict.fromkeys(plain, "plain")
     made = command_environment(source)
-    assert [name for name, value in made.items() if value == "secret"] == []
-    assert {name for name, value in made.items() if value == "plain"} == {
-        name for name, value in source.items() if value == "plain"
-    }
+    assert "secret" not in made.values()
+    assert [name for name, value in made.items() if value == "plain"] == plain
     assert command_environment(source, ["GITHUB_TOKEN"])["GITHUB_TOKEN"] == "secret"
     assert (made["GIT_TERMINAL_PROMPT"], made["PAGER"], made["TERM"]) == ("0", "cat", "dumb")
     assert command_environment(source, pty=True)["TERM"] == "xterm-256color"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -27,13 +26,6 @@ TEXTS = {
 }
 _MARKS = {"utf-8": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
 FORMS = list(itertools.product(TEXTS, ("LF", "CRLF", "mixed"), ("mark", "plain"), (1, 20, 60), (True, False)))
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return Desk(folder)
 
 
 def make_bytes(encoding: str, ends: str, mark: str, size: int, has_last_newline: bool) -> bytes:

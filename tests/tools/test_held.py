@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -99,68 +99,42 @@ def test_all_that_the_program_took_is_put_back_when_a_later_one_fails(tmp_path: 
 def test_a_file_is_deleted_on_the_disk(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     place, program = resolve("a.txt", tmp_path), Held()
-    assert editor_files.write_all([PendingWrite(place, None, atomic.fingerprint(place))], program, never) == [
-        ""
-    ]
+    deletion = PendingWrite(place, None, atomic.fingerprint(place))
+    assert editor_files.write_all([deletion], program, never) == [""]
     assert program.writes == [] and list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
-    program = Held()
-    made = change(tmp_path, "sub", "x\n", None)
+def _plant_link(folder: Path) -> None:
+    (folder / "outside").mkdir()
+    (folder / "sub").rmdir()
+    (folder / "sub").symlink_to(folder / "outside")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "meddle", "reason"),
+    [
+        ("new", None, lambda folder: (folder / "new").mkdir(), "new is a folder"),
+        ("a.txt", "one\n", lambda folder: (folder / "a.txt").chmod(0o444), "read-only"),
+        ("a.txt", "one\n", lambda folder: (folder / "a.txt").write_text("other\n"), "changed meanwhile"),
+        ("b.txt", "two\n", lambda folder: None, "changed meanwhile"),  # its unsaved text is another by then
+        ("sub/new.txt", None, _plant_link, "symlink"),
+        ("stop.txt", None, lambda folder: None, "stopped"),
+    ],
+)
+def test_a_file_that_may_not_be_written_is_not_given_to_the_program(
+    tmp_path: Path, name: str, old: str | None, meddle: Callable[[Path], object], reason: str
+) -> None:
     (tmp_path / "sub").mkdir()
-    with pytest.raises(ToolError, match="sub is a folder"):
-        editor_files.write_all([made], program, never)
-    assert program.writes == []
-
-
-def test_a_file_that_is_marked_read_only_is_not_given_to_the_program(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a\n")
-    (tmp_path / "a.txt").chmod(0o444)
-    program = Held()
-    with pytest.raises(ToolError, match="read-only"):
-        editor_files.write_all([change(tmp_path, "a.txt", "x\n", "a\n")], program, never)
-    assert program.writes == []
-
-
-def test_text_that_its_user_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
-    program = Held(a="two\n")
-    made = change(tmp_path, "a.txt", "three\n", "two\n")
-    program.texts["a"] = "two and more\n"
-    with pytest.raises(ToolError, match="changed meanwhile"):
-        editor_files.write_all([made], program, never)
-    assert program.writes == [] and (tmp_path / "a.txt").read_text() == "one\n"
-
-
-def test_a_file_that_changed_on_the_disk_meanwhile_is_not_written(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
-    program = Held()
-    made = change(tmp_path, "a.txt", "three\n", "one\n")
-    (tmp_path / "a.txt").write_text("other\n")
-    with pytest.raises(ToolError, match="changed meanwhile"):
-        editor_files.write_all([made], program, never)
-    assert program.writes == []
-
-
-def test_a_link_that_was_planted_meanwhile_is_not_followed(tmp_path: Path) -> None:
-    work, outside = tmp_path / "work", tmp_path / "outside"
-    (work / "sub").mkdir(parents=True)
-    outside.mkdir()
-    made = change(work, "sub/new.txt", "x\n", None)
-    (work / "sub").rmdir()
-    os.symlink(outside, work / "sub")
-    program = Held()
-    with pytest.raises(ToolError, match="symlink"):
-        editor_files.write_all([made], program, never)
-    assert program.writes == [] and list(outside.iterdir()) == []
-
-
-def test_nothing_is_written_after_a_stop(tmp_path: Path) -> None:
-    program = Held()
-    with pytest.raises(ToolError, match="stopped"):
-        editor_files.write_all([change(tmp_path, "a.txt", "x\n", None)], program, lambda: True)
-    assert program.writes == [] and not (tmp_path / "a.txt").exists()
+    for file in ("a.txt", "b.txt"):
+        (tmp_path / file).write_text("one\n")
+    program = Held(b="two\n")
+    pending = change(tmp_path, name, "three\n", old)
+    meddle(tmp_path)
+    program.texts["b"] = "two and more\n"
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.txt")}
+    with pytest.raises(ToolError, match=reason):
+        editor_files.write_all([pending], program, lambda: reason == "stopped")
+    assert program.writes == [] and {path: path.read_bytes() for path in tmp_path.rglob("*.txt")} == before
 
 
 def test_a_file_that_was_made_is_taken_back_when_the_next_one_fails(tmp_path: Path) -> None:

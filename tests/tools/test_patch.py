@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import re
 
 import pytest
 
 from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return Desk(folder)
 
 
 def test_a_replacement_shows_a_short_diff(desk: Desk) -> None:
@@ -40,20 +33,20 @@ def test_a_newline_that_comes_or_goes_at_the_end_is_shown(desk: Desk) -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize(
     ("old", "new", "lines"),
-    [("b\n", "c", ["a", "c"]), ("a\nb\n", "c", ["c"]), ("\nb\n", "", ["a"]), ("a\nb\n", "", [])],
+    [
+        ("a\n", "", ["b"]),
+        ("b\n", "c", ["a", "c"]),
+        ("a\nb\n", "c", ["c"]),
+        ("\nb\n", "", ["a"]),
+        ("a\nb\n", "", []),
+    ],
 )
-def test_a_replacement_of_the_last_line_keeps_the_files_last_newline(
+def test_a_replacement_keeps_the_files_last_newline(
     desk: Desk, old: str, new: str, lines: list[str], end: str
 ) -> None:
     (desk.workspace / "a").write_bytes(f"a{end}b{end}".encode())
     desk.text("patch", path="a", old_string=old, new_string=new)
     assert (desk.workspace / "a").read_bytes().decode() == "".join(line + end for line in lines)
-
-
-def test_an_empty_new_string_deletes(desk: Desk) -> None:
-    (desk.workspace / "a").write_text("x\ny\n")
-    desk.call("patch", path="a", old_string="x\n", new_string="")
-    assert (desk.workspace / "a").read_text() == "y\n"
 
 
 def test_replace_all_says_how_many(desk: Desk) -> None:
@@ -63,46 +56,22 @@ def test_replace_all_says_how_many(desk: Desk) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (b"\xef\xbb\xbfone\r\ntwo\r\n", b"\xef\xbb\xbfone\r\n2\r\n3\r\n"),
-        ("\ufeffone\ntwo\n".encode("utf-16-le"), "\ufeffone\n2\n3\n".encode("utf-16-le")),
-        ("grün\r\ntwo\r\n".encode("latin-1"), "grün\r\n2\r\n3\r\n".encode("latin-1")),
-        (b"one\x0c\x1ctwo\r\n\xe2\x80\xa8two", None),
-    ],
-)
-def test_the_files_form_is_kept(desk: Desk, before: bytes, after: bytes | None) -> None:
+def test_only_newlines_end_lines(desk: Desk) -> None:
+    before = b"one\x0c\x1ctwo\r\n\xe2\x80\xa8two"
     (desk.workspace / "a").write_bytes(before)
-    if after is None:
-        desk.call("patch", path="a", old_string="one", new_string="1")
-        assert (desk.workspace / "a").read_bytes() == before.replace(b"one", b"1")
-        return
-    desk.call("patch", path="a", old_string="two\n", new_string="2\n3\n")
-    assert (desk.workspace / "a").read_bytes() == after
-
-
-def test_a_character_that_the_encoding_lacks_is_refused(desk: Desk) -> None:
-    (desk.workspace / "a").write_bytes(b"gr\xfcn\n")
-    assert (
-        "latin-1, which can't hold '€'"
-        in desk.error("patch", path="a", old_string="n", new_string="€").message
-    )
+    desk.call("patch", path="a", old_string="one", new_string="1")
+    assert (desk.workspace / "a").read_bytes() == before.replace(b"one", b"1")
 
 
 def test_a_diff_of_several_files(desk: Desk) -> None:
     (desk.workspace / "x").write_text("a\n")
     (desk.workspace / "gone").write_text("g\n")
     (desk.workspace / "x").chmod(0o755)
-    text = desk.text(
-        "patch",
-        diff=(
-            "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
-            "--- /dev/null\n+++ b/new/n\n@@ -0,0 +1 @@\n+n\n"
-            "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n"
-        ),
+    diff = (
+        "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new/n\n@@ -0,0 +1 @@\n+n\n"
+        "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n"
     )
-    assert text == "patched x\n@@ -1 +1 @@\n-a\n+b\ncreated new/n\ndeleted gone"
+    assert desk.text("patch", diff=diff) == "patched x\n@@ -1 +1 @@\n-a\n+b\ncreated new/n\ndeleted gone"
     assert (desk.workspace / "x").read_text() == "b\n"
     assert (desk.workspace / "x").stat().st_mode & 0o777 == 0o755
     assert (desk.workspace / "new/n").read_text() == "n\n"
@@ -174,18 +143,17 @@ def test_binary_files_and_ways_out_are_refused(desk: Desk) -> None:
     assert isinstance(desk.error("patch", path="link", old_string="a", new_string="c"), ToolDenied)
 
 
-def test_a_large_change_is_summed_up(desk: Desk) -> None:
-    (desk.workspace / "b").write_text("x\n" * 300)
-    text = desk.text("patch", path="b", old_string="x", new_string="y", replace_all=True)
-    assert text.startswith(
-        "patched b (300 places, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 290 more)\n@@ -1,300"
-    )
-    (desk.workspace / "c").write_text("0\n" * 9 + "x\n" * 299 + "1\n" * 9)
-    text = desk.text("patch", path="c", old_string="x", new_string="y", replace_all=True)
-    assert text.endswith("[303 lines became 303, from line 8]"), "two lines around it are counted"
-    (desk.workspace / "d").write_text("x\n1\n2\n3\n4\n5\nx")
-    text = desk.text("patch", path="d", old_string="x", new_string="y", replace_all=True)
-    assert text.count("\n-x\n+y") == 2, "the first line and the last one"
-    (desk.workspace / "a").write_text("x\n" * 5_000)
-    text = desk.text("patch", path="a", old_string="x", new_string="y", replace_all=True)
-    assert "[5,000 lines became 5,000, from line 1]" in text and len(text) < 300
+@pytest.mark.parametrize(
+    ("text", "report"),
+    [
+        ("x\n" * 300, r"\(300 places, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 290 more\)\n@@ -1,300"),
+        # two lines around the change are counted
+        ("0\n" * 9 + "x\n" * 299 + "1\n" * 9, r"\n\[303 lines became 303, from line 8\]$"),
+        ("x\n1\n2\n3\n4\n5\nx", r"@@\n-x\n\+y\n 1\n(?s:.)*\n-x\n\+y$"),
+        ("x\n" * 5_000, r"\n\[5,000 lines became 5,000, from line 1\]$"),
+    ],
+)
+def test_a_large_change_is_summed_up(desk: Desk, text: str, report: str) -> None:
+    (desk.workspace / "a").write_text(text)
+    shown = desk.text("patch", path="a", old_string="x", new_string="y", replace_all=True)
+    assert re.search(report, shown) and len(shown) < 3_200

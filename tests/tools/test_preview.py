@@ -17,6 +17,14 @@ from whet.question import build_question
 from whet.tools.paths import resolve
 from whet.tools.preview import change_of, propose_changes
 
+
+def preview(folder: Path, name: str, arguments: dict[str, object]) -> tuple[TextChange, ...]:
+    """Return the changes that a call of our own tool would make."""
+    tool = Desk(folder).registry.get(name)
+    assert tool.preview is not None
+    return asyncio.run(tool.preview(context(folder), arguments))
+
+
 EDITS = pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
@@ -31,10 +39,7 @@ EDITS = pytest.mark.parametrize(
 def test_our_own_edits_show_what_they_would_write_and_write_nothing(
     file: Path, name: str, arguments: dict[str, object], text: str
 ) -> None:
-    desk = Desk(file.parent)
-    preview = desk.registry.get(name).preview
-    assert preview is not None
-    (change,) = asyncio.run(preview(context(file.parent), {"path": "greeting.txt", **arguments}))
+    (change,) = preview(file.parent, name, {"path": "greeting.txt", **arguments})
     assert (change.old, change.new, change.absolute_path) == ("hello hello\n", text, str(file))
     assert file.read_text("utf-8") == "hello hello\n"
 
@@ -44,15 +49,10 @@ def test_an_edit_through_a_link_names_the_file_and_the_link(
     file: Path, name: str, arguments: dict[str, object], text: str
 ) -> None:
     (file.parent / "link.txt").symlink_to(file.name)
-    preview = Desk(file.parent).registry.get(name).preview
-    assert preview is not None
-    changes = asyncio.run(preview(context(file.parent), {"path": "link.txt", **arguments}))
+    changes = preview(file.parent, name, {"path": "link.txt", **arguments})
     question = build_question(ApprovalRequest("s", "c", name, "", (), changes=changes))
     assert changes[0].new == text
-    assert (
-        question.title
-        == "Whet wants to change the file greeting.txt through the link link.txt (1 line added, 1 removed)"
-    )
+    assert "file greeting.txt through the link link.txt (1 line added, 1 removed)" in question.title
     assert question.body[0].text == "greeting.txt  (through link.txt, +1 −1)"
 
 
@@ -62,8 +62,7 @@ def test_only_what_a_person_was_shown_is_written(
 ) -> None:
     tool = Desk(file.parent).registry.get(name)
     given = {"path": "greeting.txt", **arguments}
-    assert tool.preview is not None
-    changes = asyncio.run(tool.preview(context(file.parent), given))
+    changes = preview(file.parent, name, given)
     allowed = msgspec.structs.replace(context(file.parent), shown=hash_changes(changes))
     file.write_text("hello hello\nsaved meanwhile\n", "utf-8")
     with pytest.raises(ToolDenied, match="changed after the person was shown"):

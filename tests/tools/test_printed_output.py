@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.tools.running import call, context, find_tool
-from whet.tools.process import Processes
-from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
-
-
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    processes = Processes()
-    yield processes
-    processes.close()
+from tests.tools.running import Commands
 
 
 @pytest.mark.parametrize(
@@ -31,16 +21,13 @@ def processes() -> Iterator[Processes]:
     ],
 )
 async def test_a_few_odd_bytes_are_shown_as_escapes_and_only_binary_output_is_withheld(
-    processes: Processes, tmp_path: Path, data: bytes, text: str
+    commands: Commands, tmp_path: Path, data: bytes, text: str
 ) -> None:
     (tmp_path / "out").write_bytes(data)
-    terminal, process = ShellTools(SharedProcesses(processes))
-    output = await call(terminal, context(tmp_path), command="cat out")
-    await call(terminal, context(tmp_path), command="cat out", background=True)
-    background = await call(process, context(tmp_path), action="wait", id="p1")
-    processes.close()
-    assert output.text.startswith(text.rstrip("\n"))
-    assert background.text.startswith(text.rstrip("\n"))
+    output = await commands.terminal("cat out")
+    await commands.terminal("cat out", background=True)
+    for result in (output, await commands.process("wait")):
+        assert result.text.startswith(text.rstrip("\n"))
 
 
 @pytest.mark.parametrize("pty", [False, True])
@@ -56,18 +43,11 @@ async def test_a_few_odd_bytes_are_shown_as_escapes_and_only_binary_output_is_wi
     ],
 )
 async def test_of_a_redrawn_display_the_last_state_is_shown(
-    processes: Processes, tmp_path: Path, frame: str, first: str, shown: str, pty: bool
+    commands: Commands, tmp_path: Path, frame: str, first: str, shown: str, pty: bool
 ) -> None:
     frames = "".join(frame.format(n=n) for n in range(3_000) if "\b" not in frame or n > 999)
-    between = f"before\n{first}{frames}\nERROR: in the middle\n{first}{frames}\nthe end\n"
-    (tmp_path / "out").write_text(between)
-    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
-    output = await call(terminal, context(tmp_path), command="cat out", pty=pty)
-    processes.close()
-    assert [line for line in output.text.splitlines() if line] == [
-        "before",
-        *shown.splitlines(),
-        "ERROR: in the middle",
-        *shown.splitlines(),
-        "the end",
-    ]
+    display = f"{first}{frames}\n"
+    (tmp_path / "out").write_text(f"before\n{display}ERROR: in the middle\n{display}the end\n")
+    lines = (await commands.terminal("cat out", pty=pty)).text.splitlines()
+    expected = f"before\n{shown}\nERROR: in the middle\n{shown}\nthe end"
+    assert "\n".join(filter(None, lines)) == expected

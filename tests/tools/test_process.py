@@ -12,13 +12,13 @@ import pytest
 from tests.growing import grows_in_proportion
 from tests.store.support import run_child
 from tests.support import own_children
-from tests.tools.running import call, context, until
+from tests.tools.running import Commands, until
 from whet.contract.errors import ToolError
 from whet.tools.kept_output import KeptOutput
 from whet.tools.output import strip_terminal_control
 from whet.tools.process import Processes, is_group_alive
 from whet.tools.spawn import ProcessSpec
-from whet.tools.toolsets.terminal import SharedProcesses, ShellLimits, ShellTools
+from whet.tools.toolsets.terminal import ShellLimits
 
 
 def command(text: str, folder: Path, *, keep_stdin: bool = False) -> ProcessSpec:
@@ -59,14 +59,22 @@ async def test_a_key_that_interrupts_us_reaches_nothing_that_we_started(tmp_path
     processes.close()
 
 
-async def test_what_ignores_a_polite_request_is_killed(tmp_path: Path) -> None:
-    processes = Processes()
-    process = processes.start(command("trap '' TERM; echo up; while :; do sleep 0.01; done", tmp_path))
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("trap '' TERM; echo up; while :; do sleep 0.01; done", 137),
+        ("(trap '' TERM; echo up; while :; do sleep 0.01; done) & wait", 143),
+    ],
+    ids=["the command", "a grandchild"],
+)
+async def test_what_ignores_a_polite_request_is_killed(
+    commands: Commands, tmp_path: Path, text: str, code: int
+) -> None:
+    process = commands.processes.start(command(text, tmp_path))
     await until(lambda: process.output.total_bytes > 0)
     await process.stop(grace_s=0.1)
-    assert process.exit_code == 137
-    assert not is_group_alive(process.pid)
-    processes.close()
+    assert process.exit_code == code
+    await until(lambda: not is_group_alive(process.pid))
 
 
 async def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> None:
@@ -80,35 +88,23 @@ async def test_what_cleans_up_when_asked_is_given_the_time(tmp_path: Path) -> No
 
 
 async def test_a_command_that_is_put_aside_runs_on_in_the_background(tmp_path: Path) -> None:
-    processes, shown = Processes(), list[str]()
-    terminal, process = ShellTools(SharedProcesses(processes), ShellLimits(output_cap_chars=2_000))
-    ctx = context(tmp_path, shown)
-    await call(terminal, ctx, command="sleep 987", background=True)
-    running = asyncio.ensure_future(call(terminal, ctx, command="echo up; sleep 987"))
-    await until(lambda: "up" in "".join(shown))
-    assert processes.move_to_background() == 1
+    commands = Commands(tmp_path, ShellLimits(output_cap_chars=2_000))
+    await commands.terminal("sleep 987", background=True)
+    running = asyncio.ensure_future(commands.terminal("echo up; sleep 987"))
+    await until(lambda: "up" in commands.printed)
+    assert commands.processes.move_to_background() == 1
     output = await running
     assert output.text == (
         "up\n[the person put it into the background, where it runs on as p2; see it with process]"
     )
     assert (output.runs_on, output.exit_code, output.error_kind) == ("p2", None, "")
-    assert "p2 running" in (await call(process, ctx, action="poll", id="p2")).text
-    assert processes.move_to_background() == 0
-    running = asyncio.ensure_future(call(terminal, ctx, command="seq 900; echo much; sleep 987"))
-    await until(lambda: "much" in "".join(shown))
-    assert processes.move_to_background() == 1
+    assert "p2 running" in (await commands.process("poll", "p2")).text
+    assert commands.processes.move_to_background() == 0
+    running = asyncio.ensure_future(commands.terminal("seq 900; echo much; sleep 987"))
+    await until(lambda: "much" in commands.printed)
+    assert commands.processes.move_to_background() == 1
     assert 1_500 < len((await running).text) <= 2_000
-    processes.close()
-
-
-async def test_a_grandchild_that_ignores_it_is_killed_too(tmp_path: Path) -> None:
-    processes = Processes()
-    text = "(trap '' TERM; echo up; while :; do sleep 0.01; done) & wait"
-    process = processes.start(command(text, tmp_path))
-    await until(lambda: process.output.total_bytes > 0)
-    await process.stop(grace_s=0.1)
-    await until(lambda: not is_group_alive(process.pid))
-    processes.close()
+    commands.processes.close()
 
 
 @pytest.mark.slow
@@ -163,23 +159,13 @@ async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
     processes.close()
 
 
-def test_text_is_cleaned_in_time_that_grows_with_its_size() -> None:
-    for piece in (
-        "\x1b[",
-        "\x1b]0;",
-        "a\r",
-        "\x1b",
-        "\x1bP",
-        "\x1b[0;",
-        " " * 8 + "\r",
-        "\x1b[A",
-        "\x1b[9G",
-        "\x9d1;",
-    ):
-        text = piece * (80_000 // len(piece))
-        assert grows_in_proportion(lambda size, text=text: strip_terminal_control(text[:size]), 5_000), repr(
-            piece
-        )
+@pytest.mark.parametrize(
+    "piece",
+    ["\x1b[", "\x1b]0;", "a\r", "\x1b", "\x1bP", "\x1b[0;", " " * 8 + "\r", "\x1b[A", "\x1b[9G", "\x9d1;"],
+)
+def test_text_is_cleaned_in_time_that_grows_with_its_size(piece: str) -> None:
+    text = piece * (80_000 // len(piece))
+    assert grows_in_proportion(lambda size: strip_terminal_control(text[:size]), 5_000)
 
 
 _LEAVE = """

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from whet.contract.tools import ToolOutput
 from whet.store import compactions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript, TurnRecord
-from whet.tools.recall import PAGE_CHARS, cut_around
+from whet.tools.recall import PAGE_CHARS
 from whet.tools.toolsets.session import RecallTools
 
 
@@ -32,25 +31,20 @@ def db(tmp_path: Path, clock: FixedClock) -> Iterator[StateDatabase]:
     database.close()
 
 
-@pytest.mark.parametrize(
-    ("word", "room", "shown"),
-    [
-        ("dd", 9, "…cc dd ee …"),
-        ("aa", 9, "aa bb cc …"),
-        ("bb", 9, "aa bb cc …"),
-        ("gg", 9, "… ee ff gg"),
-        ("hh", 9, "aa bb cc …"),
-        ("gg", 19, "…a bb cc dd ee ff gg"),
-        ("gg", 20, "aa bb cc dd ee ff gg"),
-    ],
-)
-def test_of_a_long_text_the_part_around_the_match_is_shown(word: str, room: int, shown: str) -> None:
-    assert cut_around("aa bb cc dd ee ff gg", [word], room) == shown
-
-
 async def recall(db: StateDatabase, **arguments: Any):
     tool = find_tool(RecallTools(db), "recall")
     return await tool.run(context(Path("."), session_id="s1"), arguments)
+
+
+async def read_pages(db: StateDatabase, ref: str) -> list[str]:
+    """Read a reference and what each page says is more, to the end."""
+    pages: list[str] = []
+    while ref:
+        pages.append((await recall(db, ref=ref)).text)
+        assert len(pages[-1]) <= PAGE_CHARS
+        go_on = re.search(r"\[more: recall ref=(.+)\]$", pages[-1])
+        ref = go_on[1] if go_on else ""
+    return pages
 
 
 async def work(log: Transcript, turn: TurnRecord, name: str, result: str, **arguments: Any) -> None:
@@ -73,13 +67,11 @@ async def test_words_find_a_result_with_its_call_and_never_an_earlier_recall(
     other = await new_log(db, clock, "s2")
     second = await other.begin_turn(user("the deploy port is 9999"))
     await other.end_turn(second, "answered", "")
-    found = await recall(db, query="deploy port")
+    text = (await recall(db, query="deploy port")).text
     await log.end_turn(turn, "answered", "")
-    text = found.text
     assert "the deploy port is 8123" in text
     assert '[#3 result of terminal {"command":"make deploy"} (called in #2)]' in text
-    assert "recall {" not in text
-    assert "9999" not in text
+    assert "recall {" not in text and "9999" not in text
 
 
 async def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
@@ -93,9 +85,9 @@ async def test_the_three_best_finds_are_shown_at_length_and_the_others_in_short(
         assert (await recall(db, query="zebra", limit=limit)).text.count("[#") == count
     text = (await recall(db, query="zebra", limit=30)).text
     assert len(text) <= PAGE_CHARS
-    finds = [part for part in text.split("[#") if "zebra" in part]
-    assert [len(one) > 1_500 for one in finds] == [True] * 3 + [False] * 5
-    assert all(400 < len(one) < 700 for one in finds[3:])
+    sizes = [len(part) for part in text.split("[#") if "zebra" in part]
+    assert [size > 1_500 for size in sizes] == [True] * 3 + [False] * 5
+    assert all(400 < size < 700 for size in sizes[3:])
 
 
 @pytest.mark.parametrize(
@@ -114,12 +106,10 @@ async def test_a_find_is_shown_with_what_surrounds_it(
     whole = ("x" * before + " " if before else "") + "zebra" + "y" * after
     log = await new_log(db, clock)
     await log.begin_turn(user(whole))
-    found = (await recall(db, query="zebra*" if after else "zebra")).text
+    text = (await recall(db, query="zebra*" if after else "zebra")).text
     log.close()
-    text = found
-    assert (
-        text == f"[#1 user] {whole if shown == 'whole' else shown}\n[to read one whole: recall ref=#number]"
-    )
+    shown = whole if shown == "whole" else shown
+    assert text == f"[#1 user] {shown}\n[to read one whole: recall ref=#number]"
 
 
 async def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateDatabase, clock: FixedClock):
@@ -127,14 +117,7 @@ async def test_a_reference_reads_messages_and_pages_through_long_ones(db: StateD
     log, turn = await begin_session(db, clock, "read it")
     await work(log, turn, "read_file", body, path="big.txt")
     await reply_and_end(log, turn, "It counts.")
-    pages: list[str] = []
-    ref = "#1-4"
-    while ref:
-        text = (await recall(db, ref=ref)).text
-        assert len(text) <= PAGE_CHARS
-        pages.append(text)
-        go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
-        ref = go_on[1] if go_on else ""
+    pages = await read_pages(db, "#1-4")
     assert len(pages) == 5
     assert pages[0].startswith("[#1 user] read it\n[#2 assistant] \n  calls read_file")
     assert pages[-1].endswith("[#4 assistant] It counts.")
@@ -156,32 +139,24 @@ async def test_no_more_than_thirty_finds_are_given(db: StateDatabase, clock: Fix
     for number in range(31):
         await log.append_reply(turn, answer(f"lion {number}"), USAGE, "m")
     await log.end_turn(turn, "answered", "")
-    assert len((await recall(db, query="lion", limit=99)).text.splitlines()) == 31, (
-        "with the last line, that says how to go on"
-    )
+    rows = (await recall(db, query="lion", limit=99)).text.splitlines()
+    assert len(rows) == 31, "with the last line, that says how to go on"
 
 
 async def test_a_page_of_the_trail_ends_with_a_message_that_the_next_one_shows(
     db: StateDatabase, clock: FixedClock
 ):
     log, turn = await begin_session(db, clock, "go")
-    await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "a"])
-    await work(
-        log,
-        turn,
-        "read_file",
-        "x",
-        paths=[letter * (21 if letter == "u" else 400) for letter in "bcdefghijklmnopqrstuvwxyz"],
-    )
-    await work(log, turn, "read_file", "x", paths=[letter * 400 for letter in "ABC"])
-    found = [(await recall(db, ref=ref)).text for ref in ("files", "files before #5", "files before #4")]
+    for letters in ("a", "bcdefghijklmnopqrstuvwxyz", "ABC"):
+        paths = [letter * (21 if letter == "u" else 400) for letter in letters]
+        await work(log, turn, "read_file", "x", paths=paths)
+    refs = ("files", "files before #5", "files before #4")
+    first, second, third = [(await recall(db, ref=ref)).text for ref in refs]
     await log.end_turn(turn, "answered", "")
-    first, second, third = found
-    shown = [re.findall(r"- read (\w)", text) for text in (first, second, third)]
-    assert shown[0] == [*"ABC", *"bcdefghijklmnopq"] and first.endswith(
-        "\n[more: recall ref=files before #5]"
-    )
-    assert shown[1] == [*"bcdefghijklmnopqrst"] and second.endswith("\n[more: recall ref=files before #4]")
+    shown = ["".join(re.findall(r"- read (\w)", text)) for text in (first, second)]
+    assert shown == ["ABCbcdefghijklmnopq", "bcdefghijklmnopqrst"]
+    assert first.endswith("\n[more: recall ref=files before #5]")
+    assert second.endswith("\n[more: recall ref=files before #4]")
     assert third == f"- read {'a' * 400} [#2]"
 
 
@@ -196,34 +171,22 @@ async def test_the_trail_tells_how_commands_ended_in_short(db: StateDatabase, cl
     log.live.fold_results()
     commands, whole = (await recall(db, ref="commands")).text, (await recall(db, ref="#3")).text
     await log.end_turn(turn, "answered", "")
-    commands, whole = commands, whole
     assert commands == f"- command echo {'x' * 394}… → exit 3 [#2]"
     assert whole.startswith("[#3 result of terminal {") and whole.endswith("… (called in #2), failed]\nx")
 
 
 @pytest.mark.slow
-def test_the_trail_lists_everything_newest_first_in_pages(db: StateDatabase, clock: FixedClock):
-    async def story():
-        log, turn = await begin_session(db, clock, "go")
-        for number in range(400):
-            await work(log, turn, "read_file", "x", path=f"src/folder/of/the/module/file{number}.py")
-        await work(log, turn, "terminal", "done", command="make all")
-        await work(log, turn, "web_fetch", "page", url="https://example.org/")
-        await log.end_turn(turn, "answered", "")
-        seen: list[str] = []
-        ref = "files"
-        while ref:
-            text = (await recall(db, ref=ref)).text
-            assert len(text) <= PAGE_CHARS
-            seen += re.findall(r"- read \S+/file(\d+)\.py", text)
-            go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
-            ref = go_on[1] if go_on else ""
-        return seen, (await recall(db, ref="commands")).text, (await recall(db, ref="urls")).text
-
-    seen, commands, urls = asyncio.run(story())
-    assert [int(number) for number in seen] == list(range(399, -1, -1))
-    assert "- command make all [#802]" in commands
-    assert "https://example.org/" in urls
+async def test_the_trail_lists_everything_newest_first_in_pages(db: StateDatabase, clock: FixedClock):
+    log, turn = await begin_session(db, clock, "go")
+    for number in range(400):
+        await work(log, turn, "read_file", "x", path=f"src/folder/of/the/module/file{number}.py")
+    await work(log, turn, "terminal", "done", command="make all")
+    await work(log, turn, "web_fetch", "page", url="https://example.org/")
+    await log.end_turn(turn, "answered", "")
+    numbers = re.findall(r"- read \S+/file(\d+)\.py", "\n".join(await read_pages(db, "files")))
+    assert [int(number) for number in numbers] == list(range(399, -1, -1))
+    assert "- command make all [#802]" in (await recall(db, ref="commands")).text
+    assert "https://example.org/" in (await recall(db, ref="urls")).text
 
 
 async def test_bad_references_say_how_they_are_written(db: StateDatabase, clock: FixedClock):
@@ -272,19 +235,10 @@ async def test_after_ten_compactions_every_fact_and_path_comes_back_by_one_call(
         await log.append_reply(turn, answer(f"Round {round_} is done. " + "It went well. " * 60), USAGE, "m")
         await compact(log, turn)
         await log.end_turn(turn, "answered", "")
-    found = 0
     for number in range(200):
-        text = (await recall(db, query=f"fact{number}")).text
-        found += f"value{number * 7919}\n" in text
-    paths: set[str] = set()
-    ref = "files"
-    while ref:
-        text = (await recall(db, ref=ref)).text
-        paths |= set(re.findall(r"src/part\d/f\d+\.py", text))
-        go_on = re.search(r"\[more: recall ref=(.+)\]$", text)
-        ref = go_on[1] if go_on else ""
+        assert f"value{number * 7919}\n" in (await recall(db, query=f"fact{number}")).text
+    paths = set(re.findall(r"src/part\d/f\d+\.py", "\n".join(await read_pages(db, "files"))))
     reopened = await Transcript.open(db, "s1", clock)
-    assert found == 200
     assert len(paths) == 200
     assert len(log.messages) < 60
     assert [m.text for m in reopened.messages] == [m.text for m in log.messages]
@@ -295,8 +249,7 @@ async def test_what_is_asked_in_this_turn_comes_after_what_answers_it(db: StateD
     log, turn = await begin_session(db, clock, "the deploy port of the harbour is 8123")
     await reply_and_end(log, turn, "Noted.")
     turn = await log.begin_turn(user("which deploy port of the harbour did we choose?"))
-    found = await recall(db, query="deploy port of the harbour")
+    text = (await recall(db, query="deploy port of the harbour")).text
     await log.end_turn(turn, "answered", "")
-    text = found.text
     assert text.startswith("[#1 user] the deploy port of the harbour is 8123")
     assert "[#3 user]" in text

@@ -15,12 +15,33 @@ import pytest
 from tests.support import cancel_task, own_children
 from tests.tools.calls import Desk
 from whet.contract.errors import BadInput, ToolDenied
-from whet.tools import walk
 
 ENGINES = [
     pytest.param("rg", marks=pytest.mark.skipif(not shutil.which("rg"), reason="ripgrep is not installed")),
     None,
 ]
+
+
+class Search:
+    """`search_files` with one engine: ripgrep, another program in its place, or None for our own."""
+
+    def __init__(self, engine: str | None) -> None:
+        self.engine = engine
+
+    def __call__(self, folder: Path, pattern: str, *, home: Path | None = None, **arguments: object) -> str:
+        desk = Desk(folder, ripgrep=self.engine, home=home)
+        return desk.text("search_files", pattern=pattern, **arguments)
+
+    def names(self, folder: Path, pattern: str, **arguments: object) -> str:
+        return self(folder, pattern, target="names", **arguments)
+
+
+walk_search = Search(None)
+
+
+@pytest.fixture(params=ENGINES, ids=["ripgrep", "walk"])
+def search(request: pytest.FixtureRequest) -> Search:
+    return Search(request.param)
 
 
 @pytest.fixture
@@ -83,235 +104,204 @@ utf16.txt
 [11 matches in 10 files; binary files match too: bin.dat, late.dat]"""
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_content_is_grouped_by_file_and_ignored_files_stay_out(workspace: Path, engine: str | None) -> None:
-    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle") == ALL
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_searching_is_the_same_in_a_repository(workspace: Path, engine: str | None) -> None:
+def test_content_is_grouped_by_file_and_ignored_files_stay_out(workspace: Path, search: Search) -> None:
+    assert search(workspace, "needle") == ALL
     (workspace / ".git").mkdir()
     (workspace.parent / ".gitignore").write_text("*.py\n")
-    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle") == ALL
+    assert search(workspace, "needle") == ALL, "in a repository, too"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_repository_inside_has_its_own_rules(tmp_path: Path, engine: str | None) -> None:
+def test_a_machine_without_ripgrep_is_served(workspace: Path) -> None:
+    assert Search("no-such-program")(workspace, "needle") == ALL
+
+
+def test_a_repository_inside_has_its_own_rules(tmp_path: Path, search: Search) -> None:
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / "inner/.git").mkdir(parents=True)
-    (tmp_path / "inner/x.log").write_text("needle\n")
-    (tmp_path / "y.log").write_text("needle\n")
+    for name in ("inner/x.log", "y.log"):
+        (tmp_path / name).write_text("needle\n")
     for path in (".", "inner"):
-        text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle", path=path)
-        assert text == "inner/x.log\n1|needle\n[1 match in 1 file]"
+        assert search(tmp_path, "needle", path=path) == "inner/x.log\n1|needle\n[1 match in 1 file]"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_rules_of_the_folders_above_hold(workspace: Path, engine: str | None) -> None:
+def test_rules_of_the_folders_above_hold(workspace: Path, search: Search) -> None:
     inside = ALL[ALL.index("src/b.py") : ALL.index("utf16.txt")]
-    expected = f"{inside}[6 matches in 5 files]"
-    assert Desk(workspace, ripgrep=engine).text("search_files", pattern="needle", path="src") == expected
+    assert search(workspace, "needle", path="src") == f"{inside}[6 matches in 5 files]"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("pattern", "arguments", "expected"),
     [
-        ({"pattern": "^def .*:$"}, "src/b.py\n1|def f():\n[1 match in 1 file]"),
-        ({"pattern": "needle", "glob": "*.py"}, None),
-        ({"pattern": "needle", "glob": "*.{ts,txt}", "path": "src"}, None),
-        ({"pattern": "needle", "glob": "src/**/*.txt"}, "src/deep/d.txt\n2|needle.*\n[1 match in 1 file]"),
-        ({"pattern": "(?i)^needle$", "path": "src/deep"}, "src/deep/d.txt\n1|NEEDLE\n[1 match in 1 file]"),
-        ({"pattern": "needle", "path": "src/skip.log"}, "src/skip.log\n1|needle\n[1 match in 1 file]"),
-        ({"pattern": "needle", "path": ".hidden"}, ".hidden/x\n1|needle\n[1 match in 1 file]"),
-        ({"pattern": "needle(?=\\.)"}, "src/deep/d.txt\n2|needle.*\n[1 match in 1 file]"),
-        ({"pattern": "nothing at all"}, "[no matches]"),
-        (
-            {"pattern": "f("},
-            "src/b.py\n1|def f():\n[1 match in 1 file; not a valid regex, so searched as plain text]",
-        ),
-        ({"pattern": "-needle"}, "[no matches]"),
-        ({"pattern": "[[ne]eedle$", "path": "latin.txt"}, "[no matches]"),
-        ({"pattern": "*.py", "target": "names"}, "a.py\nsrc/b.py\n[2 files]"),
-        (
-            {"pattern": "src/**/*.t*", "target": "names"},
-            "src/c.ts\nsrc/deep/d.txt\nsrc/only/here.tmp\n[3 files]",
-        ),
-        ({"pattern": "deep", "target": "names"}, "[no matches]"),
-        ({"pattern": "b.p", "target": "names", "path": "src"}, "src/b.py\n[1 file]"),
+        ("^def .*:$", {}, "src/b.py\n1|def f():\n[1 match in 1 file]"),
+        ("needle", {"glob": "*.py"}, None),
+        ("needle", {"glob": "*.{ts,txt}", "path": "src"}, None),
+        ("needle", {"glob": "src/**/*.txt"}, "src/deep/d.txt\n2|needle.*\n[1 match in 1 file]"),
+        ("(?i)^needle$", {"path": "src/deep"}, "src/deep/d.txt\n1|NEEDLE\n[1 match in 1 file]"),
+        ("needle", {"path": "src/skip.log"}, "src/skip.log\n1|needle\n[1 match in 1 file]"),
+        ("needle", {"path": ".hidden"}, ".hidden/x\n1|needle\n[1 match in 1 file]"),
+        ("needle(?=\\.)", {}, "src/deep/d.txt\n2|needle.*\n[1 match in 1 file]"),
+        ("nothing at all", {}, "[no matches]"),
+        ("f(", {}, "src/b.py\n1|def f():\n[1 match in 1 file; not a valid regex, so searched as plain text]"),
+        ("-needle", {}, "[no matches]"),
+        ("[[ne]eedle$", {"path": "latin.txt"}, "[no matches]"),
+        ("*.py", {"target": "names"}, "a.py\nsrc/b.py\n[2 files]"),
+        ("src/**/*.t*", {"target": "names"}, "src/c.ts\nsrc/deep/d.txt\nsrc/only/here.tmp\n[3 files]"),
+        ("deep", {"target": "names"}, "[no matches]"),
+        ("b.p", {"target": "names", "path": "src"}, "src/b.py\n[1 file]"),
     ],
 )
 def test_both_engines_give_the_same(
-    workspace: Path, engine: str | None, arguments: dict[str, str], expected: str | None
+    workspace: Path, search: Search, pattern: str, arguments: dict[str, str], expected: str | None
 ) -> None:
-    text = Desk(workspace, ripgrep=engine).text("search_files", **arguments)
-    assert text == (expected or Desk(workspace, ripgrep=None).text("search_files", **arguments))
+    text = search(workspace, pattern, **arguments)
+    assert text == (expected or walk_search(workspace, pattern, **arguments))
     assert expected or "matches in 2 files" in text
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-def test_pages_join_to_the_whole(workspace: Path, engine: str | None) -> None:
-    desk = Desk(workspace, ripgrep=engine)
-    first = desk.text("search_files", pattern="needle", limit=5)
-    assert first.endswith(
+def test_pages_join_to_the_whole(workspace: Path, search: Search) -> None:
+    assert search(workspace, "needle", limit=5).endswith(
         f"src/b.py\n2|    return needle\n[1-5 of 11 matches in 10 files; go on with offset=5; {_BINARY}]"
     )
-    second = desk.text("search_files", pattern="needle", limit=20, offset=5)
+    second = search(workspace, "needle", limit=20, offset=5)
     assert second.startswith("src/b.py\n3|# needle again\nsrc/c.ts")
     assert second.endswith(f"[6-11 of 11 matches in 10 files; {_BINARY}]")
-    assert desk.text("search_files", pattern="needle", limit=1, offset=4).startswith("src/b.py\n2|    return")
-    assert "offset 11 is past the last" in desk.text("search_files", pattern="needle", offset=11)
-    assert "offset 50 is past the last" in desk.text("search_files", pattern="needle", offset=50)
-    first = desk.text("search_files", pattern="*", target="names", glob="*.py", limit=1)
-    assert first == "a.py\n[1-1 of 2 files; go on with offset=1]"
-    assert desk.text("search_files", pattern="*.py", target="names", limit=1) == (
-        "a.py\n[1-1 of 2 files; go on with offset=1]"
-    )
+    assert search(workspace, "needle", limit=1, offset=4).startswith("src/b.py\n2|    return")
+    for offset in (11, 50):
+        assert f"offset {offset} is past the last" in search(workspace, "needle", offset=offset)
+    for pattern, glob in (("*", "*.py"), ("*.py", "")):
+        text = search.names(workspace, pattern, glob=glob, limit=1)
+        assert text == "a.py\n[1-1 of 2 files; go on with offset=1]"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_long_lines_are_cut(tmp_path: Path, engine: str | None) -> None:
+def test_long_lines_are_cut(tmp_path: Path, search: Search) -> None:
     (tmp_path / "a").write_text("x" * 5_000_000 + "needle\n" + "y" * 234 + "needle\n")
-    text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle")
-    assert text == "a\n1|" + "x" * 240 + "...\n2|" + "y" * 234 + "needle\n[2 matches in 1 file]"
+    shown = "a\n1|" + "x" * 240 + "...\n2|" + "y" * 234 + "needle\n[2 matches in 1 file]"
+    assert search(tmp_path, "needle") == shown
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-def test_too_many_matches_stop_the_search(tmp_path: Path, engine: str | None) -> None:
+def test_too_many_matches_stop_the_search(tmp_path: Path, search: Search) -> None:
     (tmp_path / "a").write_text("x\n" * 200_000)
-    text = Desk(tmp_path, ripgrep=engine).text("search_files", pattern="x", limit=1)
+    text = search(tmp_path, "x", limit=1)
     assert "stopped at 2" in text and "narrow the search" in text
 
 
-async def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path) -> None:
+def _program(path: Path, script: str) -> Search:
+    """Make a program that plays ripgrep, outside of the workspace, whose own are never run."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return Search(str(path))
+
+
+async def test_a_search_that_is_stopped_reads_what_still_came(tmp_path: Path, desk: Desk) -> None:
     """asyncio leaves a pipe alone that nobody reads, and then waits for its end without an end."""
     (tmp_path / "many").write_bytes(b"a\0001:x\n" * 500_000)
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ncat '{tmp_path}/many' 2>/dev/null &\nexec sleep 100\n")
-    program.chmod(0o755)
-    (tmp_path / "work").mkdir()
-    desk = Desk(tmp_path / "work", ripgrep=str(program))  # none of the workspace's own is run
+    program = _program(tmp_path / "rg", f"cat '{tmp_path}/many' 2>/dev/null &\nexec sleep 100")
     async with asyncio.timeout(40):
-        output = await desk.acall("search_files", pattern="x", limit=1)
+        searching = Desk(desk.workspace, ripgrep=program.engine)
+        output = await searching.acall("search_files", pattern="x", limit=1)
     assert "stopped at 2" in output.text
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_glob_leaves_hidden_files_out_wherever_they_lie(tmp_path: Path, engine: str | None) -> None:
+@pytest.mark.parametrize("prefix", ["rg: ", ""], ids=["ripgrep 14", "ripgrep 13"])
+def test_a_search_names_the_files_that_it_could_not_read(tmp_path: Path, desk: Desk, prefix: str) -> None:
+    """Root reads every file, so a program plays ripgrep: 13 writes no name of its own before an error."""
+    error = f"{prefix}./secret: Permission denied (os error 13)"
+    search = _program(tmp_path / "rg", f"printf 'a\\0001:needle\\n'\necho '{error}' >&2")
+    text = search(desk.workspace, "needle")
+    assert text == "a\n1|needle\n[1 match in 1 file; not searched: secret (permission denied)]"
+
+
+def test_a_glob_leaves_hidden_files_out_wherever_they_lie(tmp_path: Path, search: Search) -> None:
+    (tmp_path / "src").mkdir()
     for name in (".shown", "src/.shown", "src/a.py"):
-        (tmp_path / "src").mkdir(exist_ok=True)
         (tmp_path / name).write_text("needle\n")
     (tmp_path / ".gitignore").write_text("!.shown\n")
-    desk = Desk(tmp_path, ripgrep=engine)
-    found = desk.text("search_files", pattern="needle", glob="*")
-    assert found == "src/a.py\n1|needle\n[1 match in 1 file]"
+    assert search(tmp_path, "needle", glob="*") == "src/a.py\n1|needle\n[1 match in 1 file]"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("encoding", ["gb18030", "cp932", "utf-16-le"])
 def test_text_in_other_encodings_is_found_by_its_characters(
-    tmp_path: Path, engine: str | None, encoding: str
+    tmp_path: Path, search: Search, encoding: str
 ) -> None:
     text = "# 日本語のコメントです\n" if encoding == "cp932" else "# 标题文字说明, 返回结果\n"
     (tmp_path / "old.py").write_bytes(text.encode(encoding))
     (tmp_path / "new.py").write_text(text)
-    desk = Desk(tmp_path, ripgrep=engine)
     line = f"1|{text}"
-    assert desk.text("search_files", pattern=text[2:5]) == (
-        f"new.py\n{line}old.py\n{line}[2 matches in 2 files]"
-    )
-    assert desk.text("search_files", pattern="^# ", path="old.py") == f"old.py\n{line}[1 match in 1 file]"
+    assert search(tmp_path, text[2:5]) == f"new.py\n{line}old.py\n{line}[2 matches in 2 files]"
+    assert search(tmp_path, "^# ", path="old.py") == f"old.py\n{line}[1 match in 1 file]"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("path", [".", "a.c"])
-def test_a_search_names_the_binary_files_that_match(tmp_path: Path, engine: str | None, path: str) -> None:
+def test_a_search_names_the_binary_files_that_match(tmp_path: Path, search: Search, path: str) -> None:
     (tmp_path / "a.c").write_bytes(b"int a;\nneedle\n\0\n")
     (tmp_path / "b.c").write_bytes(b"\0")
-    assert Desk(tmp_path, ripgrep=engine).text("search_files", pattern="needle", path=path) == (
-        "[no matches; binary files match too: a.c]"
-    )
-
-
-@pytest.mark.parametrize("prefix", ["rg: ", ""], ids=["ripgrep 14", "ripgrep 13"])
-def test_a_search_names_the_files_that_it_could_not_read(tmp_path: Path, prefix: str) -> None:
-    """Root reads every file, so a program plays ripgrep: 13 writes no name of its own before an error."""
-    program = tmp_path / "bin" / "rg"
-    program.parent.mkdir()
-    program.write_text(
-        "#!/bin/sh\nprintf 'a\\0001:needle\\n'\n"
-        f"echo '{prefix}./secret: Permission denied (os error 13)' >&2\n"
-    )
-    program.chmod(0o755)
-    workspace = tmp_path / "work"
-    workspace.mkdir()
-    text = Desk(workspace, ripgrep=str(program)).text("search_files", pattern="needle")
-    assert text == "a\n1|needle\n[1 match in 1 file; not searched: secret (permission denied)]"
+    assert search(tmp_path, "needle", path=path) == "[no matches; binary files match too: a.c]"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("path", [".", "big.log"])
-def test_a_huge_file_is_searched_or_named(tmp_path: Path, engine: str | None, path: str) -> None:
+def test_a_huge_file_is_searched_or_named(tmp_path: Path, search: Search, path: str) -> None:
     with (tmp_path / "big.log").open("wb") as stream:
         for _ in range(110):
             stream.write((b"x" * 99 + b"\n") * 10_000)
         stream.write(b"needle\n")
-    expected = (
-        "big.log\n1100001|needle\n[1 match in 1 file]"
-        if engine
-        else "[no matches; not searched: big.log (larger than 100 mb)]"
-    )
-    desk = Desk(tmp_path, ripgrep=engine)
-    assert desk.text("search_files", pattern="needle", path=path) == expected
-    assert "big.log" in desk.text("search_files", pattern="big", target="names")
+    named = "[no matches; not searched: big.log (larger than 100 mb)]"
+    match = "big.log\n1100001|needle\n[1 match in 1 file]"
+    assert search(tmp_path, "needle", path=path) == (match if search.engine else named)
+    assert "big.log" in search.names(tmp_path, "big")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_refusals(workspace: Path, engine: str | None) -> None:
-    desk = Desk(workspace, ripgrep=engine)
-    assert isinstance(desk.error("search_files", pattern="x", path="../"), ToolDenied)
-    assert "does not exist" in desk.error("search_files", pattern="x", path="sr").message
-    assert "is not a glob" in desk.error("search_files", pattern="x", glob="[z-a]").message
-    for pattern in ("", "a\nb", "a\0b", "\ud800"):
-        assert isinstance(desk.error("search_files", pattern=pattern), BadInput)
+@pytest.mark.parametrize(
+    ("pattern", "arguments", "error", "words"),
+    [
+        ("x", {"path": "../"}, ToolDenied, "outside the workspace"),
+        ("x", {"path": "sr"}, BadInput, "does not exist"),
+        ("x", {"glob": "[z-a]"}, BadInput, "is not a glob: z-a is not a range"),
+        ("{a,b}" * 20 + "*", {"target": "names"}, BadInput, "alternatives"),
+        ("*a" * 1_000, {"target": "names"}, BadInput, "longer than 1,024"),
+        *((pattern, {}, BadInput, "one line of text") for pattern in ("", "a\nb", "a\0b", "\ud800")),
+    ],
+)
+def test_refusals(
+    workspace: Path, search: Search, pattern: str, arguments: dict[str, str], error: type, words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        search(workspace, pattern, **arguments)
 
 
-def test_special_files_do_not_hang(tmp_path: Path) -> None:
+def test_special_files_do_not_hang(tmp_path: Path, search: Search) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for engine in ("rg", None):
-        assert Desk(tmp_path, ripgrep=engine).text("search_files", pattern="x") == "[no matches]"
+    assert search(tmp_path, "x") == "[no matches]"
 
 
 @pytest.mark.timeout(20)  # it waited for a writer
 def test_an_ignore_file_that_is_no_file_is_ignored(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("x\n")
     (tmp_path / "out").mkdir()
+    for name in ("a", "out/b"):
+        (tmp_path / name).write_text("x\n")
     os.mkfifo(tmp_path / "out" / ".gitignore")
-    (tmp_path / "out" / "b").write_text("x\n")
     (tmp_path / "rules").write_text("*\n")
     (tmp_path / ".gitignore").symlink_to("rules")  # git follows no link here, either
-    found = Desk(tmp_path, ripgrep=None).text("search_files", pattern="x")
-    assert all(name in found for name in ("a", "out/b"))
+    text = walk_search(tmp_path, "x")
+    assert all(name in text for name in ("a", "out/b"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(20)  # it took 45 s, and 2 GB with a device
 @pytest.mark.parametrize("name", [".gitignore", ".rgignore", ".ignore", "out/.gitignore", "../.gitignore"])
-@pytest.mark.parametrize("target", ["content", "names"])
+@pytest.mark.parametrize(("pattern", "target"), [("x", "content"), ("*.txt", "names")])
 @pytest.mark.parametrize("is_device", [False, True], ids=["pipe", "device"])
 def test_ripgrep_does_not_wait_for_an_ignore_file(
-    tmp_path: Path, name: str, target: str, is_device: bool
+    desk: Desk, name: str, pattern: str, target: str, is_device: bool
 ) -> None:
-    (tmp_path / "work" / "out").mkdir(parents=True)
-    (tmp_path / "work" / "out" / "b.txt").write_text("x\n")
-    path = tmp_path / "work" / name
+    (desk.workspace / "out").mkdir()
+    (desk.workspace / "out" / "b.txt").write_text("x\n")
+    path = desk.workspace / name
     path.symlink_to("/dev/zero") if is_device else os.mkfifo(path)
-    pattern = "x" if target == "content" else "*.txt"
-    found = Desk(tmp_path / "work").text("search_files", pattern=pattern, target=target)
-    assert found.startswith("out/b.txt") and "stopped" not in found
+    text = desk.text("search_files", pattern=pattern, target=target)
+    assert text.startswith("out/b.txt") and "stopped" not in text
 
 
 @pytest.mark.timeout(20)
@@ -319,11 +309,7 @@ def test_an_ignore_file_without_an_end_is_read_in_part(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("x\n")
     with (tmp_path / ".gitignore").open("wb") as file:
         file.truncate(1 << 40)
-    assert "b.txt" in Desk(tmp_path, ripgrep=None).text("search_files", pattern="x")
-
-
-def test_a_machine_without_ripgrep_is_served(workspace: Path) -> None:
-    assert Desk(workspace, ripgrep="no-such-program").text("search_files", pattern="needle") == ALL
+    assert "b.txt" in walk_search(tmp_path, "x")
 
 
 def walks() -> list[int]:
@@ -338,16 +324,20 @@ def command_line(pid: int) -> str:
     return ""
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
+sees_children = pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="needs /proc to see the children"
+)
+
+
+@sees_children
 async def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a" * 40 + "b\n")
-    desk = Desk(tmp_path, ripgrep=None)
 
     def searching() -> list[int]:
         """Return the processes that search here; one that waits for a later search is elsewhere."""
         return [pid for pid in walks() if os.path.realpath(f"/proc/{pid}/cwd") == os.path.realpath(tmp_path)]
 
-    task = asyncio.create_task(desk.acall("search_files", pattern="(a+)+$"))
+    task = asyncio.create_task(Desk(tmp_path, ripgrep=None).acall("search_files", pattern="(a+)+$"))
     deadline = time.monotonic() + 30
     while not searching() and time.monotonic() < deadline:
         await asyncio.wait([task], timeout=0.01)
@@ -356,38 +346,29 @@ async def test_a_pattern_that_never_ends_is_killed_on_cancel(tmp_path: Path) -> 
     assert not searching()
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
-def test_one_process_serves_the_next_search(workspace: Path) -> None:
-    desk = Desk(workspace, ripgrep=None)
-    first = desk.text("search_files", pattern="needle")
+@sees_children
+def test_one_process_serves_the_next_search_and_another_one_if_it_was_killed(workspace: Path) -> None:
+    assert walk_search(workspace, "needle") == ALL
     (waiting,) = walks()
     (workspace / "new.txt").write_text("needle\n")
-    assert desk.text("search_files", pattern="needle") != first
-    assert desk.text("search_files", pattern="new", target="names") == "new.txt\n[1 file]"
+    assert "new.txt" in walk_search(workspace, "needle")
+    assert walk_search.names(workspace, "new") == "new.txt\n[1 file]"
     assert walks() == [waiting]
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
-def test_a_search_does_not_need_the_process_that_was_kept(workspace: Path) -> None:
-    desk = Desk(workspace, ripgrep=None)
-    assert desk.text("search_files", pattern="needle") == ALL
-    (waiting,) = walks()
     os.kill(waiting, signal.SIGKILL)
     os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
-    assert desk.text("search_files", pattern="needle") == ALL
+    assert "new.txt" in walk_search(workspace, "needle")
     assert waiting not in walks()
 
 
 def test_a_kept_process_reports_only_the_errors_of_its_search(tmp_path: Path) -> None:
     with (tmp_path / "big").open("wb") as stream:
-        stream.truncate(walk.FILE_BYTES + 1)
-    desk = Desk(tmp_path, ripgrep=None)
-    assert "not searched: big" in desk.text("search_files", pattern="x")
+        stream.truncate(100_000_001)
+    assert "not searched: big" in walk_search(tmp_path, "x")
     (tmp_path / "big").unlink()
-    assert desk.text("search_files", pattern="x") == "[no matches]"
+    assert walk_search(tmp_path, "x") == "[no matches]"
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see the children")
+@sees_children
 async def test_searches_that_end_at_the_same_time_leave_at_most_one_waiting_process(workspace: Path) -> None:
     desk = Desk(workspace, ripgrep=None, workers=8)
     await asyncio.gather(*(desk.acall("search_files", pattern="needle") for _ in range(8)))
@@ -395,30 +376,19 @@ async def test_searches_that_end_at_the_same_time_leave_at_most_one_waiting_proc
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_globs_of_many_stars_end(tmp_path: Path, engine: str | None) -> None:
+def test_globs_of_many_stars_end(tmp_path: Path, search: Search) -> None:
     stars = "*a" * 16
     (tmp_path / ("a" * 200)).write_text("needle\n")
     (tmp_path / ".gitignore").write_text(f"{stars}*b\n{'**/a' * 16}*b/c\n")
-    desk = Desk(tmp_path, ripgrep=engine)
-    assert desk.text("search_files", pattern=f"{stars}*b", target="names") == "[no matches]"
-    assert desk.text("search_files", pattern=f"{'**/*a' * 16}*b", target="names") == "[no matches]"
-    assert "1 file" in desk.text("search_files", pattern=f"{stars}*", target="names")
-    assert desk.text("search_files", pattern="needle", glob=f"{stars}*b") == "[no matches]"
-    assert "1 match" in desk.text("search_files", pattern="needle", glob=f"{stars}*")
+    for pattern, text in (
+        (f"{stars}*b", "[no matches]"), (f"{'**/*a' * 16}*b", "[no matches]"), (f"{stars}*", "1 file"),
+    ):  # fmt: skip
+        assert text in search.names(tmp_path, pattern)
+    assert search(tmp_path, "needle", glob=f"{stars}*b") == "[no matches]"
+    assert "1 match" in search(tmp_path, "needle", glob=f"{stars}*")
 
 
-def test_a_glob_with_too_many_alternatives_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="alternatives"):
-        Desk(tmp_path).text("search_files", pattern="{a,b}" * 20 + "*", target="names")
-    with pytest.raises(BadInput, match=r"longer than 1,024"):
-        Desk(tmp_path).text("search_files", pattern="*a" * 1_000, target="names")
-    with pytest.raises(BadInput, match="z-a is not a range"):
-        Desk(tmp_path).text("search_files", pattern="[z-a]", target="names")
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_search_without_a_match_names_the_links_that_lead_out(tmp_path: Path, engine: str | None) -> None:
+def test_a_search_without_a_match_names_the_links_that_lead_out(tmp_path: Path, search: Search) -> None:
     """https://github.com/anthropics/claude-code/issues/67526"""
     folder, drive = tmp_path / "work", tmp_path / "drive"
     (folder / "src").mkdir(parents=True)
@@ -428,27 +398,21 @@ def test_a_search_without_a_match_names_the_links_that_lead_out(tmp_path: Path, 
     for name, end in (("drive", drive), ("src/plan", drive / "plan.txt"), ("src/gone", drive / "none")):
         (folder / name).symlink_to(end)
     (folder / "same").symlink_to("src")
-    desk = Desk(folder, ripgrep=engine)
     note = "not searched: drive (a link out of the workspace), src/plan (a link out of the workspace)"
-    assert desk.text("search_files", pattern="needle") == f"[no matches; {note}]"
-    assert desk.text("search_files", pattern="plan.*", target="names") == f"[no matches; {note}]"
-    assert desk.text("search_files", pattern="other") == "src/a.py\n1|other\n[1 match in 1 file]"
+    assert search(folder, "needle") == search.names(folder, "plan.*") == f"[no matches; {note}]"
+    assert search(folder, "other") == "src/a.py\n1|other\n[1 match in 1 file]"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_search_from_above_leaves_out_whets_own_home(
-    tmp_path: Path, engine: str | None, is_link: bool
-) -> None:
+def test_a_search_from_above_leaves_out_whets_own_home(tmp_path: Path, search: Search, is_link: bool) -> None:
     folder = tmp_path / "work"
     (folder / "state" / "memories").mkdir(parents=True)
-    (folder / "state" / "memories" / "USER.md").write_text("needle\n")
-    (folder / "a.py").write_text("needle\n")
+    for name in ("state/memories/USER.md", "a.py"):
+        (folder / name).write_text("needle\n")
     home = folder / "state"
     if is_link:
         home = tmp_path / ".whet"
         home.symlink_to(folder / "state")
-    desk = Desk(folder, ripgrep=engine, home=home)
-    assert "USER.md" not in desk.text("search_files", pattern="needle")
-    assert "a.py" in desk.text("search_files", pattern="needle")
-    assert "USER.md" in desk.text("search_files", pattern="needle", path="state")
+    text = search(folder, "needle", home=home)
+    assert "USER.md" not in text and "a.py" in text
+    assert "USER.md" in search(folder, "needle", home=home, path="state")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.tools.calls import Desk, context
-from tests.tools.running import find_tool
-from whet.tools.process import Processes
-from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
+from tests.tools.calls import Desk
+from tests.tools.running import Commands
 
 
 @pytest.mark.parametrize("is_patch", [False, True])
@@ -33,14 +30,13 @@ def test_what_was_changed_after_the_read_is_not_written_over(tmp_path: Path, is_
 
 
 def test_a_file_that_changed_while_a_command_ran_is_edited_in_part_but_not_replaced(tmp_path: Path) -> None:
-    desk, processes = Desk(tmp_path), Processes()
-    terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
+    desk, commands = Desk(tmp_path), Commands(tmp_path, session_id="session")
     for name in ("a.txt", "b.txt", "c.txt"):
         (tmp_path / name).write_text("one\n")
         desk.call("read_file", path=name)
     (tmp_path / "b.txt").write_text("mine\n")
-    asyncio.run(terminal.run(context(tmp_path), {"command": "printf 'two\\nmore\\n' | tee a.txt > b.txt"}))
-    processes.close()
+    commands.run("printf 'two\\nmore\\n' | tee a.txt > b.txt")
+    commands.processes.close()
     for turn in range(2):  # the edit of a part has not shown the rest of the file
         error = desk.error("write_file", path="a.txt", content="three\n")
         assert "changed while a command ran, after you read it" in error.message
@@ -59,15 +55,14 @@ def test_a_command_runs_though_a_file_that_was_read_cannot_be_looked_at_any_more
         work.chmod(0o755)
         (work / "private").mkdir(0o700)
         (work / "private" / "a.txt").write_text("one\n")
-        desk, processes = Desk(work), Processes()
-        terminal = find_tool(ShellTools(SharedProcesses(processes)), "terminal")
+        desk, commands = Desk(work), Commands(work, session_id="session")
         desk.call("read_file", path="private/a.txt")
         os.seteuid(65_534)
         try:
-            output = asyncio.run(terminal.run(context(work), {"command": "echo runs"}))
+            output = commands.run("echo runs")
         finally:
             os.seteuid(0)
-            processes.close()
+            commands.processes.close()
     assert "runs" in output.text
 
 

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.tools.running import call, context, find_tool
@@ -24,20 +23,11 @@ def use(lists: TodoLists, session_id: str = "s1", **arguments: Any) -> str:
 def test_a_list_is_set_read_changed_and_added_to() -> None:
     lists = TodoLists()
     assert use(lists) == "The list is empty."
-    text = use(
-        lists,
-        items=[
-            {"content": "read"},
-            {"content": "  fix\nit ", "status": "in_progress"},
-            {"id": "t", "content": "test"},
-        ],
-    )
+    items = [{"content": "read"}, {"content": "  fix\nit ", "status": "in_progress"}]
+    text = use(lists, items=[*items, {"id": "t", "content": "test"}])
     assert text == "[ ] 1: read\n[>] 2: fix it\n[ ] t: test\n0 of 3 done"
-    text = use(
-        lists,
-        merge=True,
-        items=[{"id": "1", "status": "completed"}, {"id": "t", "content": "test all"}, {"content": "new"}],
-    )
+    items = [{"id": "1", "status": "completed"}, {"id": "t", "content": "test all"}, {"content": "new"}]
+    text = use(lists, merge=True, items=items)
     assert text == "[x] 1: read\n[>] 2: fix it\n[ ] t: test all\n[ ] 3: new\n1 of 4 done"
     assert use(lists) == text
     assert use(lists, items=[{"content": "only", "status": "cancelled"}]) == "[-] 1: only\n1 of 1 done"
@@ -98,9 +88,3 @@ def test_the_lists_longest_unused_are_let_go() -> None:
     lists.update("0", item, merge=True)
     lists.update("new", item, merge=False)
     assert [name for name in ("0", "1", "2", "new") if lists.get(name)] == ["0", "2", "new"]
-
-
-def test_what_the_model_is_told() -> None:
-    todo = find_tool(PlanningTools(TodoLists()), "todo")
-    assert len(msgspec.json.encode(todo.spec)) <= 500
-    assert todo.toolset == "planning"

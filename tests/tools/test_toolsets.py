@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.tools.running import call, context, find_tool
-from whet.contract.errors import BadInput
 from whet.contract.tags import BUILT_IN
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
@@ -157,39 +156,20 @@ def test_two_long_pages_are_kept() -> None:
     assert pages.asked == ["a", "b", "c", "a"]
 
 
-def test_an_error_page_is_a_failure_of_which_little_is_shown() -> None:
-    (output,) = fetched(Pages(9_000, status=404), {"url": "a"})
-    assert output.error_kind == "failed" and shown(output) == 2_000
-    assert "HTTP 404" in output.text and "more:" not in output.text
-    (fine,) = fetched(Pages(9_000, status=399), {"url": "a"})
-    assert not fine.error_kind and "HTTP" not in fine.text
+@pytest.mark.parametrize(("status", "text_size", "is_error"), [(400, 2_000, True), (399, 9_000, False)])
+def test_an_error_page_is_a_failure_of_which_little_is_shown(
+    status: int, text_size: int, is_error: bool
+) -> None:
+    (output,) = fetched(Pages(9_000, status), {"url": "a"})
+    assert (output.error_kind == "failed", shown(output)) == (is_error, text_size)
+    assert (f"HTTP {status}" in output.text) == is_error and "more:" not in output.text
 
 
-def todo(items: Sequence[dict[str, Any]]) -> ToolOutput:
-    tool = find_tool(PlanningTools(TodoLists()), "todo")
-    return asyncio.run(call(tool, context(Path()), items=list(items)))
-
-
-def test_a_list_has_fifty_items_of_three_hundred_characters() -> None:
-    full = [{"content": "x" * 300, "id": f"{n:040}"} for n in range(50)]
-    assert todo(full).text.endswith("0 of 50 done")
-    for items in (
-        [*full, {"content": "one more"}],
-        [{"content": "x" * 301}],
-        [{"content": "x", "id": "1" * 41}],
-    ):
-        with pytest.raises(BadInput):
-            todo(items)
-
-
-def test_the_list_that_was_not_used_for_longest_is_let_go() -> None:
-    lists = TodoLists()
-    for number in range(1_000):
-        lists.update(str(number), [], merge=False)
-        lists.restore(str(number), ['{"items": [{"content": "a"}]}'])
-    lists.update("0", [], merge=True)
-    lists.restore("new", ['{"items": [{"content": "b"}]}'])
-    assert lists.get("1") == [] and lists.get("0") != [] and lists.get("2") != []
+def test_what_requests_say_of_the_tools_has_a_limit() -> None:
+    limits = {"file": 2_600, "terminal": 1_500, "web": 1_000, "planning": 1_000}
+    for toolset, limit in limits.items():
+        tools = [tool for tool in made() if tool.toolset == toolset]
+        assert tools and sum(len(msgspec.json.encode(tool.spec)) for tool in tools) <= limit, toolset
 
 
 @pytest.mark.parametrize(

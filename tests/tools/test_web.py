@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.listening import listening, self_signed
@@ -26,7 +25,7 @@ from whet.config.schema import ToolSettings
 from whet.contract.errors import BadInput, ToolDenied, ToolError, ToolTimeout
 from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.fetch import MAX_BODY_BYTES, Fetcher, Inflater, resolve_name
+from whet.tools.fetch import MAX_BODY_BYTES, Fetcher, Inflater
 from whet.tools.page_source import WebLimits
 from whet.tools.toolsets.web import WebTools
 
@@ -140,14 +139,8 @@ async def test_a_site_is_told_which_version_of_whet_asks() -> None:
     "host",
     [
         *("127.0.0.1", "localhost", "[::1]", "0x7f.1", "2130706433", "0177.0.0.1", "127.1", "0", "[::]"),
-        *(
-            "[::ffff:127.0.0.1]",
-            "[::ffff:7f00:1]",
-            "[64:ff9b::7f00:1]",
-            "169.254.169.254",
-            "10.1.2.3",
-            "localhost.",
-        ),
+        *("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "169.254.169.254", "10.1.2.3"),
+        "localhost.",
     ],
 )
 async def test_this_machine_is_not_reached_however_it_is_spelt(host: str) -> None:
@@ -161,10 +154,6 @@ async def test_private_addresses_can_be_allowed() -> None:
     async with Site({"/": reply(b"mine")}, CLOSED) as site:
         fetched = await Fetcher(WebLimits(allow_private=True)).fetch(f"http://localhost:{site.port}/")
         assert fetched.body == b"mine"
-
-
-def test_odd_spellings_resolve_as_the_system_reads_them() -> None:
-    assert asyncio.run(resolve_name("0x7f.1")) == ["127.0.0.1"]
 
 
 def test_a_redirect_to_a_private_address_is_refused() -> None:
@@ -228,18 +217,14 @@ def test_urls_that_are_not_fetched(url: str) -> None:
         asyncio.run(fetcher().fetch(url))
 
 
-async def _endless(writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
-    while True:
-        writer.write(b"x" * 65_536)
-        await writer.drain()
+def endless(head: bytes) -> Reply:
+    async def write(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 " + head + b"\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65_536)
+            await writer.drain()
 
-
-async def _endless_redirect(writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 302 Found\r\nLocation: /there\r\n\r\n")
-    while True:
-        writer.write(b"x" * 65_536)
-        await writer.drain()
+    return write
 
 
 async def _silent(writer: asyncio.StreamWriter) -> None:
@@ -249,13 +234,14 @@ async def _silent(writer: asyncio.StreamWriter) -> None:
 
 
 def test_an_endless_body_is_cut() -> None:
-    output = fetch({"/": _endless})
+    output = fetch({"/": endless(b"200 OK\r\nContent-Type: text/plain")})
     assert "characters 0-20000 of 5000000\nThe page was cut" in output.text
     assert output.text.endswith("[more: start=20000]")
 
 
 def test_the_body_of_a_redirect_is_not_read() -> None:
-    assert fetch({"/": _endless_redirect, "/there": reply(b"there")}).text.endswith("there")
+    pages = {"/": endless(b"302 Found\r\nLocation: /there"), "/there": reply(b"there")}
+    assert fetch(pages).text.endswith("there")
 
 
 @pytest.mark.slow
@@ -287,15 +273,11 @@ def test_compressed_bodies_are_read() -> None:
     }
     for encoding, body in bodies.items():
         assert fetch({"/": reply(body, f"Content-Encoding: {encoding}")}).text.endswith("packed")
-    with pytest.raises(ToolError, match="compression is broken"):
-        fetch({"/": reply(b"not gzip", "Content-Encoding: gzip")})
+    for encoding, body in (("gzip", b"not gzip"), ("deflate", b"\xff\xff\xff\xff")):
+        with pytest.raises(ToolError, match="compression is broken"):
+            fetch({"/": reply(body, f"Content-Encoding: {encoding}")})
     with pytest.raises(ToolError, match="'br', which is not supported"):
         fetch({"/": reply(b"x", "Content-Encoding: br")})
-
-
-def test_a_body_that_is_no_deflate_at_all_is_an_error() -> None:
-    with pytest.raises(ToolError, match="compression is broken"):
-        fetch({"/": reply(b"\xff\xff\xff\xff", "Content-Encoding: deflate")})
 
 
 def test_inflating_gives_no_more_than_asked_for() -> None:
@@ -330,33 +312,16 @@ def test_other_content_is_shown_as_it_is_or_described() -> None:
 
 
 def test_an_error_page_is_an_error_with_its_text() -> None:
-    output = fetch({"/": reply(b"<h1>Not here</h1>" + b"x" * 9000, status="404 Not Found")})
+    output = fetch({"/": reply(b"<h1>Not here</h1>", status="404 Not Found")})
     assert output.error_kind == "failed"
-    assert "HTTP 404, text/html" in output.text
-    assert "# Not here" in output.text
-    assert len(output.text) < 2500
+    assert "HTTP 404, text/html" in output.text and "# Not here" in output.text
 
 
-def test_a_long_page_is_read_in_parts_from_one_request() -> None:
-    async def work(site: Site) -> None:
-        tool = find_tool(WebTools(ToolPool(), fetcher=fetcher()), "web_fetch")
-        ctx, url = context(Path("/")), f"http://site.test:{site.port}/"
-        first = await call(tool, ctx, url=url, max_chars=1000)
-        assert first.text.endswith("\n[more: start=1000]")
-        second = await call(tool, ctx, url=url, max_chars=1000, start=1000)
-        assert "characters 1000-1500 of 1500" in second.text
-        assert second.text.endswith("\n\n" + "b" * 500)
-        assert len(site.requests) == 1
-        beyond = await call(tool, ctx, url=url, start=99_999)
-        assert "of 1500" in beyond.text
-
-    on_site({"/": reply(b"a" * 1000 + b"b" * 500, kind="text/plain")}, work)
+async def unknown(_host: str) -> Sequence[str]:
+    raise socket.gaierror(-2, "Name or service not known")
 
 
 def test_a_name_that_does_not_resolve() -> None:
-    async def unknown(_host: str) -> Sequence[str]:
-        raise socket.gaierror(-2, "Name or service not known")
-
     with pytest.raises(ToolError, match=r"nowhere.test can't be resolved"):
         asyncio.run(Fetcher(WebLimits(), resolve=unknown).fetch("nowhere.test/page"))
 
@@ -408,9 +373,6 @@ async def test_certificates_are_checked_against_the_name(certificate: Path) -> N
 
 
 async def test_with_a_proxy_the_guard_still_checks_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unknown(_host: str) -> Sequence[str]:
-        raise socket.gaierror(-2, "Name or service not known")
-
     pages: dict[str, Reply] = {"http://only-the-proxy-knows.test/": reply(b"proxied")}
     async with Site(pages) as proxy:
         monkeypatch.setenv("http_proxy", f"http://{OPEN}:{proxy.port}")
@@ -422,12 +384,6 @@ async def test_with_a_proxy_the_guard_still_checks_the_host(monkeypatch: pytest.
         with pytest.raises(ToolDenied, match="private"):
             await Fetcher(WebLimits()).fetch("http://169.254.169.254/latest/meta-data/")
         assert len(proxy.requests) == 1
-
-
-def test_what_the_model_is_told() -> None:
-    tool = find_tool(WebTools(ToolPool()), "web_fetch")
-    assert len(msgspec.json.encode(tool.spec)) <= 500
-    assert (tool.toolset, tool.tags, tool.effects) == ("web", {"url", "looks", "untrusted"}, {"network"})
 
 
 @each(

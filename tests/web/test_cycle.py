@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from tests.confirm.running import request
 from whet.web.line import WebConnection
-from whet.web.listening import SiteServer
+from whet.web.listening import SiteServer, listen, make_config
 from whet.web.protocol import LimitedProtocol
 
 LENGTH = (b"content-length", b"2")
@@ -23,19 +23,9 @@ def serve(app: Any, play: Any) -> Any:
     """Run an ASGI application on our protocol while `play(port)` talks to it."""
 
     async def go() -> Any:
-        config = uvicorn.Config(
-            app,
-            port=0,
-            http=LimitedProtocol,
-            lifespan="off",
-            log_config=None,
-            ws="none",
-            server_header=False,
-            proxy_headers=False,
-        )
         ready = asyncio.Event()
-        server = SiteServer(config, ready.set, lambda: None, takes_signals=False)
-        task = asyncio.create_task(server.serve())
+        server = SiteServer(make_config(app, 1.0), ready.set, lambda: None, takes_signals=False)
+        task = asyncio.create_task(server.serve([listen("127.0.0.1", 0)]))
         await ready.wait()
         try:
             async with asyncio.timeout(20):

@@ -18,27 +18,29 @@ def test_an_address_that_is_none_is_refused(host: str, port: int) -> None:
         listen(host, port)
 
 
-async def serve_until_told() -> list[str]:
-    """Serve nothing, stop once it listens, and give what was called in which order."""
-    said: list[str] = []
+async def site(scope: object, receive: object, send: object) -> None:
+    raise AssertionError("nobody calls")
 
-    async def site(scope: object, receive: object, send: object) -> None:
-        raise AssertionError("nobody calls")
+
+async def serve_until_ready(server_type: type[SiteServer]) -> tuple[SiteServer, list[str]]:
+    """Serve, stop once the server listens, and return what it called in which order."""
+    calls: list[str] = []
 
     def ready() -> None:
-        said.append("ready")
+        calls.append("ready")
         asyncio.get_running_loop().call_soon(server.stop)
 
-    server = SiteServer(make_config(site, 1.0), ready, lambda: said.append("stop"), takes_signals=False)
+    config = make_config(site, 1.0)
+    server = server_type(config, ready, lambda: calls.append("stop"), takes_signals=False)
     await server.serve(sockets=[listen("127.0.0.1", 0)])
+    return server, calls
+
+
+async def test_a_server_says_when_it_listens_and_wakes_who_waits_when_it_stops() -> None:
+    server, calls = await serve_until_ready(SiteServer)
     assert server.should_exit and not server.force_exit
     server.stop()
-    assert server.force_exit
-    return said
-
-
-def test_a_server_says_when_it_listens_and_wakes_who_waits_when_it_stops() -> None:
-    assert asyncio.run(serve_until_told()) == ["ready", "stop", "stop"]
+    assert server.force_exit and calls == ["ready", "stop", "stop"]
 
 
 def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
@@ -61,18 +63,9 @@ class TakesOneMore(SiteServer):
         await super().shutdown(sockets)
 
 
-def test_a_connection_that_is_accepted_as_the_server_ends_is_closed() -> None:
-    async def main() -> socket.socket:
-        async def site(scope: object, receive: object, send: object) -> None:
-            raise AssertionError("nobody calls")
-
-        def ready() -> None:
-            asyncio.get_running_loop().call_soon(server.stop)
-
-        server = TakesOneMore(make_config(site, 1.0), ready, lambda: None, takes_signals=False)
-        await server.serve(sockets=[listen("127.0.0.1", 0)])
-        return server.client
-
-    with contextlib.closing(asyncio.run(main())) as client:
+async def test_a_connection_that_is_accepted_as_the_server_ends_is_closed() -> None:
+    server, _ = await serve_until_ready(TakesOneMore)
+    assert isinstance(server, TakesOneMore)
+    with contextlib.closing(server.client) as client:
         client.settimeout(10)
         assert client.recv(1) == b""

@@ -30,16 +30,21 @@ _PARSE_CPU_S = 0.5
 _JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
 # A backslash alone on its line joins the next line to nothing; the grammar may join it to the previous one.
 _JOINED_TO_NOTHING = late_pattern(r"(?:\A|(?<=\n))[ \t]*\\\n")
+# The grammar may skip an escaped blank, which is a part of a word for bash: `ls \ # c; rm x` runs rm.
+_ESCAPED_BLANK = late_pattern(r"(?<!\\)(?:\\\\)*\\[ \t]")
 _UNSAFE = late_pattern(r"[^\t\n -~]")
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
 _READ_ELSEWHERE = frozenset(("comment", "heredoc_body", "heredoc_content", "heredoc_start", "heredoc_end"))
 _ONE_LINE = frozenset(
-    ("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect")
+    (
+        *("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect"),
+        "variable_assignment",
+    )
 )
-# A lone `-` before `<<` belongs to no node of the tree.
 # The beginning of a substitution in text that the grammar left as it is.
 _SUBSTITUTION = late_pattern(r"`|[$<>]\(")
-_BLANKS = late_pattern(r"(?:[ \t]|\\\n)*(?:(?<=[ \t])-[ \t]+)?")
+# A lone `-` before `<<` belongs to no node of the tree.
+_BLANKS = late_pattern(r"(?:[ \t]|\\[ \t\n])*(?:(?<=[ \t])-[ \t]+)?")
 _RUNS_SUBSCRIPTS = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
@@ -74,6 +79,8 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         state.doubt("the shell syntax can't be read")
     if "\\\n" in text:
         _check_joined_lines(state, root, text)
+    if "\\ " in text or "\\\t" in text:
+        _check_escaped_blanks(state, root, text)
     may_substitute = "(" in text or "`" in text
     starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1)) if may_substitute else []
     if len(starts) > _MAX_COMMANDS or any(_hides_command(root, text, match.start()) for match in starts):
@@ -88,6 +95,15 @@ def _check_joined_lines(state: ShellState, root: Node, text: str) -> None:
         state.doubt("a line break stands inside a word")
     if any(_splits_word(root, match.end() - 2) for match in _JOINED_TO_NOTHING.finditer(text)):
         state.doubt("a line holds nothing but a backslash")
+
+
+def _check_escaped_blanks(state: ShellState, root: Node, text: str) -> None:
+    """Record a doubt if the grammar skips an escaped blank."""
+    ends = [match.end() for match in islice(_ESCAPED_BLANK.finditer(text), _MAX_COMMANDS + 1)]
+    nodes = [root.descendant_for_byte_range(end - 2, end) for end in ends[:_MAX_COMMANDS]]
+    is_skipped = any(node is None or (node.child_count and node.type not in _QUOTED) for node in nodes)
+    if is_skipped or len(ends) > _MAX_COMMANDS:
+        state.doubt("it can't be told which word an escaped blank belongs to")
 
 
 def _hides_command(root: Node, text: str, at: int) -> bool:
@@ -167,6 +183,8 @@ class _Walker:
             self._state.script.arithmetic = True
         if kind == "test_command":
             self._check_comparison(self._state.text_of(node))
+        if kind == "comment" and _continues_word(node):
+            self._state.doubt("a comment stands inside a word")
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, node, depth)
@@ -177,7 +195,9 @@ class _Walker:
 
     def _check_comparison(self, text: str) -> None:
         """Mark the script as unusual if a test may run a command: `[[ a -eq b ]]` and `-v name` run those in
-        a subscript, even if it comes from a variable."""
+        a subscript, even if it comes from a variable. `[[x` is a program's name."""
+        if re.match(r"\[+[^\s\[]", text):
+            self._state.doubt("a word begins with `[`")
         if re.search(_RUNS_SUBSCRIPTS, text):
             self._state.script.is_plain = False
             if re.search(r"\w\[.*(\$\(|`|\\)", text, re.DOTALL):
@@ -301,14 +321,25 @@ _HANDLERS: dict[str, Callable[[_Walker, Node, int], object]] = {
 }
 
 
+def _continues_word(comment: Node) -> bool:
+    """Return whether a comment begins in the middle of a word for bash: `a=(1)# x; rm y` runs rm."""
+    before = comment.prev_sibling
+    return (
+        before is not None and before.type == "variable_assignment" and before.end_byte == comment.start_byte
+    )
+
+
 def _on_one_line(source: str, node: Node) -> bool:
-    """Return whether a command's words are separated only by blanks and escaped line breaks.
+    """Return whether a command's words are separated only by blanks and escaped line breaks, and the parts of
+    an assignment by nothing.
 
     The grammar joins some lines that bash does not, as in `ls<newline>\\<newline>rm x`.
     """
-    end = node.start_byte
+    end, is_word = node.start_byte, node.type == "variable_assignment"
     for child in node.children:
-        if child.start_byte > end and not _BLANKS.fullmatch(source, end, child.start_byte):
+        if child.start_byte > end and (is_word or not _BLANKS.fullmatch(source, end, child.start_byte)):
+            return False
+        if child.type == "variable_assignment" and not _on_one_line(source, child):
             return False
         if child.type == "heredoc_redirect":
             return True

@@ -285,9 +285,9 @@ class _Cooker:
             ]
         if len(texts) == 1:
             return [word]
-        marked = self.expands  # a part that expands is in each of them; its quotes are not told apart
+        # a part that expands is in each of them; its quotes are not told apart
         return [
-            Word(t, t, glob=self.glob, prefix=t, marked=t if marked else "")
+            msgspec.structs.replace(word, text=t, plain=t, prefix=t, marked=t if self.expands else "")
             for t in (t.translate(_UNMARK) for t in texts)
         ]
 
