@@ -56,7 +56,21 @@ from tests.support import each
         ("git branch x", "normal", ()),
         ("git gc", "normal", ()),
         ("git gc --prune", "dangerous", ("git gc: deletes what could still be recovered",)),
-        ("git checkout -- x", "dangerous", ("git checkout: throws away uncommitted work",)),
+        *(
+            (f"git {text}", "dangerous", (f"git {text.split()[0]}: throws away uncommitted work",))
+            for text in (
+                "checkout -- x",
+                "checkout v1 -q f",
+                "read-tree -um HEAD",
+                "submodule -q update -f",
+                "worktree remove -ff x",
+            )
+        ),
+        ("git remote -v remove x", "dangerous", ("git remote: forgets a remote and its branches",)),
+        ("git send-pack x", "dangerous", ("git send-pack: sends commits to another machine",)),
+        ("git subtree push x", "dangerous", ("git-subtree push: may change what nobody can bring back",)),
+        ("git subtree add x", "normal", ()),
+        ("git submodule update --init --filter=blob:none", "normal", ()),
         ("git tag -d x", "dangerous", ("git tag: deletes or overwrites a tag",)),
         ("git rebase x", "dangerous", ("git rebase: rewrites history",)),
         ("git rebase --abort", "normal", ()),

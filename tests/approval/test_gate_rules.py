@@ -344,6 +344,10 @@ def test_a_rule_for_a_git_subcommand_holds_for_one_that_git_does_not_have(tmp_pa
         "timeout 5 git ps",
         "bash -c 'git ps'",
         "echo origin | xargs git ps",
+        "git send-pack origin main",
+        "git-send-pack origin main",
+        "git remote-https origin https://a.b",
+        "git svn dcommit",
     ]
     others = [
         "git status",
@@ -356,8 +360,9 @@ def test_a_rule_for_a_git_subcommand_holds_for_one_that_git_does_not_have(tmp_pa
     ]
     denies = Bench(tmp_path, Someone(), mode="auto", deny=["terminal(git push *)"])
     assert [
-        line for line in may_push if "git push *) may forbid it: git p" not in denies.sh(line).reason
+        line for line in may_push if "git push *) may forbid it: git " not in denies.sh(line).reason
     ] == []
+    assert "git push *) forbids it" in denies.sh("git subtree push --prefix a origin main").reason
     assert [line for line in others if "git push" in denies.sh(line).reason] == []
     asks = Bench(tmp_path, Someone(), mode="auto", ask=["terminal(git push *)"])
     assert [line for line in may_push if asks.sh(line).decided_by != "nobody"] == []

@@ -17,7 +17,8 @@ import msgspec
 from whet.approval.danger_code import judge_code
 from whet.approval.danger_files import FILE_RULES, judge_write
 from whet.approval.danger_query import judge_client_input, judge_input_file
-from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program, judge_unknown
+from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program
+from whet.approval.danger_unknown import judge_unknown
 from whet.approval.exposure import Exposure
 from whet.approval.openings import Needs
 from whet.approval.paths import resolve_links, within

@@ -17,7 +17,7 @@ import msgspec
 from whet.late import late_pattern
 from whet.shell.code import find_interpreter_code
 from whet.shell.parse import parse
-from whet.shell.programs import UNKNOWN, program
+from whet.shell.programs import UNKNOWN, program, read_git_verbs
 from whet.shell.spellings import find_operands, may_match, shape_of
 from whet.shell.state import Invocation
 from whet.shell.words import Word, fill_own_texts, fill_variables, name_of
@@ -75,8 +75,9 @@ class ReadPart(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> list[str]:
         """The lines that a rule which forbids must look at: the words as they are; without the options before
-        the first operand (`git -C DIR push`), which may take a value or not; and each command that a script,
-        a program that nothing is known of or one that runs others may have been given to run."""
+        the first operand (`git -C DIR push`), which may take a value or not; each command that a script, a
+        program that nothing is known of or one that runs others may have been given to run; and the command
+        of git that a verb which no table describes may run (`git subtree push`)."""
         names = ((start, self.words[start].rpartition("/")[2]) for start in self._starts)
         return [line for start, name in names for line in self._lines(start, name)]
 
@@ -106,8 +107,11 @@ class ReadPart(msgspec.Struct, frozen=True):
 
     def _lines(self, start: int, name: str) -> list[str]:
         words = self.words[start + 1 :]
-        names = (name, name.replace("-", " ", 1)) if name.startswith("git-") else (name,)
-        return [" ".join((name, *words[at:])) for name in names for at in find_operands(words, _MAX_STARTS)]
+        texts = [(name, *words[at:]) for at in find_operands(words, _MAX_STARTS)]
+        if name.startswith("git-"):
+            texts += [("git", name[4:], *text[1:]) for text in texts]
+        others = [text[2:] for text in texts if text[0] == "git" and not read_git_verbs().keys() & text[1:2]]
+        return [" ".join(text) for text in (*texts, *(("git", *words) for words in others))]
 
 
 class CommandReading(msgspec.Struct, frozen=True):
