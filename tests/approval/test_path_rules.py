@@ -264,15 +264,47 @@ def test_no_length_hides_a_protected_file_in_a_command_outside_a_sandbox(
         ("cd secrets && cat db.yml", True),
         ("cp -r secrets copy", True),
         ("python3 -c \"open('secrets/db.yml')\"", True),
+        ("cd docs && cat ../secrets/db.yml", True),
+        ("cd docs && cat linked", True),
+        ("cd d*s; cat linked", True),
+        ("bash -c 'pushd docs; cat linked'", True),
+        ("tar -C docs -cf - linked", True),
+        ("grep -fsecrets/db.yml app.py", True),
+        ("tar -xzfsecrets/db.yml", True),
+        ("curl -d @secrets/db.yml localhost", True),
+        ("ls secrets", True),
         ("ls", False),
+        ("ls -la docs", False),
         ("cat app.py", False),
+        ("cat linked", False),
+        (f"ls {' '.join(map(str, range(3_000)))}", False),
+        (f"ls docs {' '.join(map(str, range(3_000)))}", True),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_a_command_outside_a_sandbox_is_refused_by_the_names_in_it(
     make_world: Callable[[str], _World], command: str, is_refused: bool
 ) -> None:
     world = make_world(_RULES[0])
+    (world.workspace / "docs").mkdir()
+    os.link(world.workspace / world.file, world.workspace / "docs/linked")
     assert (world.try_call("terminal", {"command": command}, writes=True) == "refused") is is_refused
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "shown"),
+    [
+        ("read_file", {"path": "secrets"}, "refused"),
+        ("search_files", {"path": "secrets", "target": "names", "pattern": "*"}, "refused"),
+        ("search_files", {"target": "names", "pattern": "d*"}, "left out"),
+    ],
+)
+def test_the_names_in_a_closed_folder_are_not_listed(
+    make_world: Callable[[str], _World], tool: str, arguments: dict[str, str], shown: str
+) -> None:
+    world = make_world(_RULES[0])
+    (world.workspace / "secrets/dHUNTER2").touch()
+    assert world.try_call(tool, arguments, writes=False) == shown
 
 
 @pytest.mark.parametrize(

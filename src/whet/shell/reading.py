@@ -27,6 +27,7 @@ _MAX_NESTING, _MAX_COMMANDS = 6, 50
 _MAX_STARTS = 40
 _LONGEST = 100_000
 _MAX_NAME_CHARS = 255
+_MIN_ATTACHED_CHARS = 3  # `-la` are two options
 # The characters of a path in code. Parts filled in at run time may be anything.
 _IN_CODE = late_pattern(
     r"(?:[\w.~*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])*[./](?:[\w./*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])+"
@@ -119,13 +120,14 @@ class CommandReading(msgspec.Struct, frozen=True):
 
     `bare` is its text with `_` for the characters of strings and here-documents (blanks stay), except for
     text that a shell runs. `strings` are their positions; none is inside another. `files` are the words
-    that may name files.
+    that may name files, `attached` the ends of options that may (`-fnames.txt`).
     """
 
     parts: tuple[ReadPart, ...]
     bare: str
     strings: tuple[Span, ...]
     files: tuple[str, ...]
+    attached: tuple[str, ...]
     is_doubtful: bool
 
     @property
@@ -145,7 +147,10 @@ def read(command: str) -> CommandReading:
     if reader.is_doubtful or len(command) > _LONGEST:
         reader.words.extend(re.split(r"[\s;|&<>()]+", command))
     files = dict.fromkeys(reader.files())
-    return CommandReading(tuple(reader.parts), bare, strings, tuple(files), reader.is_doubtful)
+    attached = dict.fromkeys(end for word in reader.words for end in _attached_names(word))
+    return CommandReading(
+        tuple(reader.parts), bare, strings, tuple(files), tuple(attached), reader.is_doubtful
+    )
 
 
 def file_names(words: Iterable[str]) -> Iterator[str]:
@@ -167,6 +172,14 @@ def file_names(words: Iterable[str]) -> Iterator[str]:
             pattern = re.sub(r"\*+", "*", _FILLED_IN.sub("*", name))
             if pattern != name and pattern.strip("*./"):
                 yield pattern
+
+
+def _attached_names(word: str) -> Iterator[str]:
+    """Yield the ends of a word of short options that may be a file's name: any after a letter or more."""
+    letters = re.match(r"-\w{1,10}", word)
+    for at in range(2, letters.end() + 1) if letters else ():
+        if len(word) - at >= _MIN_ATTACHED_CHARS:
+            yield word[at:]
 
 
 class _Reader:
