@@ -178,6 +178,10 @@ journalctl -n 5
 find . -name '*.py' | xargs wc -l
 find . -name '*.py' | xargs grep -n x
 ls | xargs cat
+rg --files | xargs cat
+rg -l foo | xargs cat
+grep -l foo *.py | xargs cat
+git diff --name-only | xargs cat
 git ls-files | xargs wc -l
 sort -u f
 git clean -n
@@ -212,6 +216,13 @@ rustc --version
 """
 
 NORMAL = r"""
+rg --files --hidden | xargs cat
+fd -H | xargs cat
+git ls-files -o | xargs cat
+grep -rl foo . | xargs cat
+tree -fia | xargs cat
+cat names | xargs cat
+cat $(cat names)
 awk 'BEGIN{ARGV[1]=".e" "nv";ARGC=2} 1'
 jq -n 'import "a" as $d; $d'
 sed -f x e.txt
