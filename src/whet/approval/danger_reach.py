@@ -241,9 +241,5 @@ def _transfer(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
 
 
 _RULES: dict[str, Rule] = by_name(
-    {
-        "git": judge_git,
-        "docker podman docker-compose": _docker,
-        "curl wget": _transfer,
-    }
+    {"git": judge_git, "docker podman docker-compose": _docker, "curl wget": _transfer}
 )

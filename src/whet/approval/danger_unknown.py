@@ -31,7 +31,7 @@ _MAX_VERB_WORDS = 5
 _OPTION_VERB = late_pattern(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
 
 
-_SAYS_NO_VERBS = Kinds("brings outside")
+_KINDS_WITHOUT_VERBS = Kinds("brings outside")
 
 
 def find_verbs(texts: Sequence[str]) -> Iterator[str]:
@@ -60,7 +60,7 @@ def judge_unknown(words: Sequence[Word]) -> Iterator[Finding]:
     `deploy` is a verb even if a folder has that name, since the agent could have made the folder. A script
     of the workspace is the project's own."""
     facts = program(words[0].text)
-    others = msgspec.structs.replace(facts, kinds=facts.kinds - _SAYS_NO_VERBS, told={}, why="")
+    others = msgspec.structs.replace(facts, kinds=facts.kinds - _KINDS_WITHOUT_VERBS, told={}, why="")
     if others != ProgramFacts() or "/" in words[0].text:
         return
     if verb := next(find_verbs([word.text for word in words[1:]]), ""):

@@ -336,8 +336,8 @@ def _cant_tell(why: str) -> Finding:
 
 def _is_elsewhere(folders: Folders, scope: RiskScope) -> bool:
     """Return whether a command may run in a folder outside the workspace, or in one that is not known."""
-    places = [resolve_links(folder) for folder in folders]
-    return not places or any(not place or not within(place, scope.workspace) for place in places)
+    targets = [resolve_links(folder) for folder in folders]
+    return not targets or any(not target or not within(target, scope.workspace) for target in targets)
 
 
 def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: bool = False) -> Piece:
