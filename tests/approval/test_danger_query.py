@@ -105,8 +105,7 @@ def test_the_files_that_are_looked_through_are_limited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["/* ", "/*", "'", "$a$ $b$ ", "\n", "update t set a ", ".once  ", "-", "$a", "\\", "copy x "],
+    "text", ["/* ", "/*", "'", "$a$ $b$ ", "\n", "update t set a ", ".once  ", "-", "$a", "\\", "copy x "]
 )
 def test_a_text_of_repeated_characters_is_read_in_linear_time(tmp_path: Path, text: str) -> None:
     (tmp_path / "f.sql").write_text((text * 20_000)[:19_990])
