@@ -277,7 +277,6 @@ def test_no_length_hides_a_protected_file_in_a_command_outside_a_sandbox(
         ("ls -la docs", False),
         ("cat app.py", False),
         ("cat linked", False),
-        (f"ls {' '.join(map(str, range(3_000)))}", False),
         (f"ls docs {' '.join(map(str, range(3_000)))}", True),
     ],
     ids=lambda value: str(value)[:40],

@@ -111,8 +111,10 @@ class ReadPart(msgspec.Struct, frozen=True):
         texts = [(name, *words[at:]) for at in find_operands(words, _MAX_STARTS)]
         if name.startswith("git-"):
             texts += [("git", name[4:], *text[1:]) for text in texts]
-        others = [text[2:] for text in texts if text[0] == "git" and not read_git_verbs().keys() & text[1:2]]
-        return [" ".join(text) for text in (*texts, *(("git", *words) for words in others))]
+        verbs = read_git_verbs()
+        foreign = (text for text in texts if text[0] == "git" and text[1:] and text[1] not in verbs)
+        others = [("git", *text[2:]) for text in foreign if not text[1].startswith("-")]
+        return [" ".join(text) for text in (*texts, *others)]
 
 
 class CommandReading(msgspec.Struct, frozen=True):
