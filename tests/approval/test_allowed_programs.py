@@ -9,31 +9,16 @@ import pytest
 from tests.approval.test_gate import Bench, Someone
 
 GIT_LINES = (
-    "git log --output=F",
-    "git log --outp=F",
-    "git diff --output F",
-    "git log -p --ext-diff",
-    "git -c alias.z='!touch F' z",
-    "git -c core.pager=x log",
-    "git -c core.fsmonitor=./x status",
-    "git -c user.name=x commit -m y",
-    "git --exec-path=. log",
-    "git --config-env=core.pager=X log",
-    "git grep -O./x hi",
-    "git rebase --exec=./x HEAD",
-    "git rebase -ix./x HEAD",
-    "git bisect run ./x",
-    "git submodule foreach ./x",
-    "git difftool -x ./x",
-    "git filter-branch --tree-filter ./x",
-    "git archive --remote=. --exec=./x HEAD",
-    "git fetch --upload-pack=./x .",
-    "git push --receive-pack=./x . HEAD",
-    "GIT_EDITOR=./x git commit",
+    "git log --output=F", "git log --outp=F", "git diff --output F", "git log -p --ext-diff",
+    "git -c alias.z='!touch F' z", "git -c core.pager=x log", "git -c core.fsmonitor=./x status",
+    "git -c user.name=x commit -m y", "git --exec-path=. log", "git --config-env=core.pager=X log",
+    "git grep -O./x hi", "git rebase --exec=./x HEAD", "git rebase -ix./x HEAD", "git bisect run ./x",
+    "git submodule foreach ./x", "git difftool -x ./x", "git filter-branch --tree-filter ./x",
+    "git archive --remote=. --exec=./x HEAD", "git fetch --upload-pack=./x .",
+    "git push --receive-pack=./x . HEAD", "GIT_EDITOR=./x git commit",
     "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.pager GIT_CONFIG_VALUE_0=x git log",
-    "GIT_TRACE=$PWD/F git log",
-    "HOME=$PWD git z",
-)
+    "GIT_TRACE=$PWD/F git log", "HOME=$PWD git z",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("line", GIT_LINES)

@@ -319,17 +319,10 @@ def test_what_the_wall_stopped_is_not_opened_unasked_in_auto(tmp_path: Path, kin
 
 
 NAMES_NO_HOST = (
-    "openssl sha256 a.txt",
-    "openssl rand -hex 8",
-    "kubectl config current-context",
-    "kubectl version --client",
-    "npx --no-install tsc",
-    "npx cowsay@latest",
-    "gh --version",
-    "curl --version",
-    "http --help",
-    "rsync -a src/ copy/",
-)
+    "openssl sha256 a.txt", "openssl rand -hex 8", "kubectl config current-context",
+    "kubectl version --client", "npx --no-install tsc", "npx cowsay@latest", "gh --version",
+    "curl --version", "http --help", "rsync -a src/ copy/",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", NAMES_NO_HOST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -459,10 +460,8 @@ async def test_a_cancel_while_asking_passes_through_and_frees_the_gate(tmp_path:
     assert decision.verdict == "allow"
 
 
+@pytest.mark.slow
 def test_the_parser_is_loaded_by_the_first_command_only(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     code = "import sys, whet.approval.gate; print([name for name in sys.modules if 'tree_sitter' in name])"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

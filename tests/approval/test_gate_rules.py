@@ -58,25 +58,12 @@ def test_a_rule_for_a_host_holds_for_each_spelling_of_it(tmp_path: Path) -> None
     ]
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=denied)
     for url in (
-        "http://127\u30020\u30020\u30021/",
-        "http://127\uff0e0.0.1/x",
-        "http://127.1/",
-        "http://2130706433/",
-        "http://0x7f000001:80/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://evil\u3002example/",
-        "http://\uff25vil.example./a",
-        "http://10.1/a",
-        "http://0X0A.1/a",
-        "http://[0:0:0:0:0:0:0:1]/",
-        "http://0:8080/",
-        "http://0.0.0.0:8080/",
-        "http://[::]/",
-        "http://localhost/",
-        "http://a.localhost:80/",
-        "evil.example/x",
-        "https://evil.example:443/a",
-    ):
+        "http://127\u30020\u30020\u30021/", "http://127\uff0e0.0.1/x", "http://127.1/",
+        "http://2130706433/", "http://0x7f000001:80/", "http://[::ffff:127.0.0.1]/",
+        "http://evil\u3002example/", "http://\uff25vil.example./a", "http://10.1/a", "http://0X0A.1/a",
+        "http://[0:0:0:0:0:0:0:1]/", "http://0:8080/", "http://0.0.0.0:8080/", "http://[::]/",
+        "http://localhost/", "http://a.localhost:80/", "evil.example/x", "https://evil.example:443/a",
+    ):  # fmt: skip
         assert bench.decide("web_fetch", url=url).verdict == "deny", url
     assert bench.decide("web_fetch", url="http://b.example/evil.example").verdict == "allow"
 
@@ -139,17 +126,9 @@ def test_reading_needs_no_question_in_the_root_folder(tmp_path: Path) -> None:
 def test_a_deny_rule_matches_any_command_within(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(rm *)"])
     hidden = [
-        "rm a",
-        "ls && rm a",
-        "r''m a",
-        "bash -c 'rm a'",
-        "timeout 5 rm a",
-        "find . | xargs rm",
-        "echo $(rm a)",
-        "a=rm; $a a",
-        "a=rm b=a; ${a} $b",
-        "a=r; ${a}m a",
-    ]
+        "rm a", "ls && rm a", "r''m a", "bash -c 'rm a'", "timeout 5 rm a", "find . | xargs rm",
+        "echo $(rm a)", "a=rm; $a a", "a=rm b=a; ${a} $b", "a=r; ${a}m a",
+    ]  # fmt: skip
     assert {bench.sh(command).decided_by for command in hidden} == {"rule"}
     assert bench.sh("make").verdict == "allow"
     assert "rm *" in bench.sh("rm a").reason
@@ -159,14 +138,10 @@ def test_a_deny_rule_holds_behind_programs_that_nothing_is_known_of(tmp_path: Pa
     """https://github.com/anthropics/claude-code/issues/92542"""
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(git push *)", "terminal(curl *)"])
     hidden = [
-        "faketime now git push",
-        "./with-lock.sh -v git push origin",
-        "python3 wrap.py git push",
-        "bash wrap.sh git push",
-        "perhaps --run=x /usr/bin/git push",
-        "with-retry git -C . push",
+        "faketime now git push", "./with-lock.sh -v git push origin", "python3 wrap.py git push",
+        "bash wrap.sh git push", "perhaps --run=x /usr/bin/git push", "with-retry git -C . push",
         "perhaps curl a.org",
-    ]
+    ]  # fmt: skip
     assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
     known = ["git stash push", "echo git push", "grep curl a", "pip install curl", "make curl", "npm test"]
     assert [command for command in known if "forbids it" in bench.sh(command).reason] == []
@@ -177,13 +152,9 @@ def test_a_deny_rule_holds_with_options_between_a_program_and_its_verb(tmp_path:
     rules = ["terminal(git push *)", "terminal(npm publish *)", "terminal(rm build)"]
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=rules)
     hidden = [
-        "git -C . push",
-        "git --no-pager push origin",
-        "git -c a.b=c -C x push",
-        "git --git-dir x push -f",
-        "npm --prefix x publish",
-        "rm -rf build",
-    ]
+        "git -C . push", "git --no-pager push origin", "git -c a.b=c -C x push", "git --git-dir x push -f",
+        "npm --prefix x publish", "rm -rf build",
+    ]  # fmt: skip
     assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
     others = ["git -C . pull", "npm run publish", "git push-all", "git " + "-c a=b " * 3_000 + "status"]
     assert [command for command in others if "forbids it" in bench.sh(command).reason] == []
@@ -191,42 +162,18 @@ def test_a_deny_rule_holds_with_options_between_a_program_and_its_verb(tmp_path:
 
 def test_a_deny_or_ask_rule_for_a_program_holds_if_nobody_can_tell_what_runs(tmp_path: Path) -> None:
     unknown = [
-        "$(which seq) 3",
-        '"$(which seq)" 3',
-        "`which seq` 3",
-        "x=$(which seq); $x 3",
-        "x=seq; $x 3; x=ls",
-        "x=seqz; ${x%z} 3",
-        "for x in seq; do $x 3; done",
-        "if true; then x=seq; else x=ls; fi; $x 3",
-        "if true; then x=env; else x=ls; fi; $x seq 3",
-        "x='env seq'; $x 3; x=ls",
-        "IFS=_; x=env_seq; $x 3",
-        "x=/usr/bin/se?; $x 3",
-        "x=se; x+=q; $x 3",
-        "x=(seq 3); $x; ${x[@]}",
-        "export x=seq; $x 3; export x=ls",
-        "x=ls; unset x; : ${x:=seq}; $x 3",
-        "read x <<< seq; $x 3",
-        'set -- seq 3; "$@"',
-        "/usr/bin/se[q] 3",
-        "/usr/bin/s?q 3",
-        "se{q..q} 3",
-        "env $(which seq) 3",
-        "time $(which seq) 3",
-        "find . -exec $(which seq) 3 ';'",
-        "bash -c '$(which seq) 3'",
-        'bash -c "$(echo seq 3)"',
-        "eval $(echo seq 3)",
-        "echo c2VxIDMK | base64 -d | bash",
-        "source <(echo seq 3)",
-        "hash -p /usr/bin/seq s; s 3",
-        "BASH_CMDS[s]=/usr/bin/seq; s 3",
-        "declare -A BASH_CMDS=([s]=/usr/bin/seq); s 3",
-        "printf -v 'BASH_CMDS[s]' /usr/bin/seq; s 3",
-        "shopt -s expand_aliases\nalias s=seq\ns 3",
-        "BASH_ALIASES[s]=seq",
-    ]
+        "$(which seq) 3", '"$(which seq)" 3', "`which seq` 3", "x=$(which seq); $x 3", "x=seq; $x 3; x=ls",
+        "x=seqz; ${x%z} 3", "for x in seq; do $x 3; done", "if true; then x=seq; else x=ls; fi; $x 3",
+        "if true; then x=env; else x=ls; fi; $x seq 3", "x='env seq'; $x 3; x=ls", "IFS=_; x=env_seq; $x 3",
+        "x=/usr/bin/se?; $x 3", "x=se; x+=q; $x 3", "x=(seq 3); $x; ${x[@]}",
+        "export x=seq; $x 3; export x=ls", "x=ls; unset x; : ${x:=seq}; $x 3", "read x <<< seq; $x 3",
+        'set -- seq 3; "$@"', "/usr/bin/se[q] 3", "/usr/bin/s?q 3", "se{q..q} 3", "env $(which seq) 3",
+        "time $(which seq) 3", "find . -exec $(which seq) 3 ';'", "bash -c '$(which seq) 3'",
+        'bash -c "$(echo seq 3)"', "eval $(echo seq 3)", "echo c2VxIDMK | base64 -d | bash",
+        "source <(echo seq 3)", "hash -p /usr/bin/seq s; s 3", "BASH_CMDS[s]=/usr/bin/seq; s 3",
+        "declare -A BASH_CMDS=([s]=/usr/bin/seq); s 3", "printf -v 'BASH_CMDS[s]' /usr/bin/seq; s 3",
+        "shopt -s expand_aliases\nalias s=seq\ns 3", "BASH_ALIASES[s]=seq",
+    ]  # fmt: skip
     answers: list[Answer] = ["once"] * (2 * len(unknown))
     yes = Someone(*answers)
     bench = Bench(tmp_path, yes, mode="auto", deny=["terminal(seq *)", "write(*.lock)"])
@@ -244,29 +191,19 @@ def test_a_deny_rule_holds_for_each_word_that_may_become_its_program_behind_anot
     tmp_path: Path,
 ) -> None:
     may_run = [
-        "faketime now $(which seq) 3",
-        'faketime now "$(command -v seq)" 3',
-        "faketime now `type -P seq` 3",
-        "x=$(which seq); faketime now $x 3",
-        "./with-lock.sh -v /usr/bin/s?q 3",
-        "perhaps /usr/bin/se[q] 3",
-        "perhaps $DIR/se{q..q} 3",
-        "perhaps se${y} 3",
-        "bash wrap.sh $(which seq) 3",
-        "numactl -C 0 $(which seq) 3",
-        "timeout --odd $(which seq) 3",
-    ]
+        "faketime now $(which seq) 3", 'faketime now "$(command -v seq)" 3', "faketime now `type -P seq` 3",
+        "x=$(which seq); faketime now $x 3", "./with-lock.sh -v /usr/bin/s?q 3", "perhaps /usr/bin/se[q] 3",
+        "perhaps $DIR/se{q..q} 3", "perhaps se${y} 3", "bash wrap.sh $(which seq) 3",
+        "numactl -C 0 $(which seq) 3", "timeout --odd $(which seq) 3",
+    ]  # fmt: skip
     runs = ["gdb --args seq 3", "systemd-run --user seq 3", "runuser -u me -- seq 3", "tmux new-window seq 3"]
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(seq *)"])
     assert [line for line in may_run if "terminal(seq *) may forbid it" not in bench.sh(line).reason] == []
     assert [line for line in runs if "terminal(seq *) forbids it" not in bench.sh(line).reason] == []
     others = [
-        "perhaps $(date +%F) $HOME *.txt '[a-z]*' src/* {a,b}",
-        "perhaps -m 'use `seq` now'",
-        "perhaps $(git rev-parse HEAD)",
-        "echo $(which seq)",
-        "ls /usr/bin/s?q",
-    ]
+        "perhaps $(date +%F) $HOME *.txt '[a-z]*' src/* {a,b}", "perhaps -m 'use `seq` now'",
+        "perhaps $(git rev-parse HEAD)", "echo $(which seq)", "ls /usr/bin/s?q",
+    ]  # fmt: skip
     assert [line for line in others if "terminal(seq" in bench.sh(line).reason] == []
     asks = Bench(tmp_path, Someone("once"), mode="auto", ask=["terminal(seq *)"])
     assert asks.sh("faketime now $(which seq) 3").decided_by == "person"
@@ -308,18 +245,10 @@ def test_a_rule_for_a_subcommand_holds_if_a_word_that_it_names_is_made_at_run_ti
         "/usr/lib/git-core/git-pus? R",
     ]
     others = [
-        'git commit -m "$msg"',
-        "git add $file",
-        "git log $range",
-        "git -C $dir status",
-        "git -c user.name=$n commit -m x",
-        "git pull $x",
-        "git stash pu$x",
-        "git log | xargs git show",
-        "git show st*",
-        "echo git $x",
-        "/usr/lib/git-core/git-pull R",
-    ]
+        'git commit -m "$msg"', "git add $file", "git log $range", "git -C $dir status",
+        "git -c user.name=$n commit -m x", "git pull $x", "git stash pu$x", "git log | xargs git show",
+        "git show st*", "echo git $x", "/usr/lib/git-core/git-pull R",
+    ]  # fmt: skip
     for rule in ("terminal(git push *)", "terminal(git push*)", "terminal(git push:*)"):
         answers: list[Answer] = ["once"] * 99
         denies = Bench(tmp_path, Someone(*answers), mode="auto", deny=[rule])
@@ -334,30 +263,23 @@ def test_a_rule_for_a_subcommand_holds_if_a_word_that_it_names_is_made_at_run_ti
 
 def test_a_rule_for_a_git_subcommand_holds_for_one_that_git_does_not_have(tmp_path: Path) -> None:
     may_push = [
-        "git ps origin main",
-        "git -C . ps",
-        "HOME=$PWD/home git p",
+        "git ps origin main", "git -C . ps", "HOME=$PWD/home git p",
         "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p",
         "env GIT_CONFIG_PARAMETERS=\"'alias.p=push'\" git p",
         "printf '[alias]\\np=push\\n' > c; GIT_CONFIG_GLOBAL=$PWD/c git p",
-        "git config alias.p push && git p",
-        "timeout 5 git ps",
-        "bash -c 'git ps'",
-        "echo origin | xargs git ps",
-    ]
+        "git config alias.p push && git p", "timeout 5 git ps", "bash -c 'git ps'",
+        "echo origin | xargs git ps", "git send-pack origin main", "git-send-pack origin main",
+        "git remote-https origin https://a.b", "git svn dcommit",
+    ]  # fmt: skip
     others = [
-        "git status",
-        "git pull",
-        "git subtree add x",
-        "git submodule update",
-        "git-lfs pull",
-        "hg ps",
+        "git status", "git pull", "git subtree add x", "git submodule update", "git-lfs pull", "hg ps",
         "git --version",
-    ]
+    ]  # fmt: skip
     denies = Bench(tmp_path, Someone(), mode="auto", deny=["terminal(git push *)"])
     assert [
-        line for line in may_push if "git push *) may forbid it: git p" not in denies.sh(line).reason
+        line for line in may_push if "git push *) may forbid it: git " not in denies.sh(line).reason
     ] == []
+    assert "git push *) forbids it" in denies.sh("git subtree push --prefix a origin main").reason
     assert [line for line in others if "git push" in denies.sh(line).reason] == []
     asks = Bench(tmp_path, Someone(), mode="auto", ask=["terminal(git push *)"])
     assert [line for line in may_push if asks.sh(line).decided_by != "nobody"] == []
@@ -408,15 +330,10 @@ def test_rules_for_the_web_name_a_host_or_an_address(tmp_path: Path) -> None:
     for url in ("https://docs.python.org/3/", "http://x.python.org", "https://a.org/docs/x"):
         assert bench.decide("web_fetch", url=url).verdict == "allow", url
     for url in (
-        "https://evil.org/x.python.org",
-        "https://docs.python.org.evil.org",
-        "https://docs.python.org@evil.org/",
-        "https://evil.org\\.python.org",
-        "https://a.org/other",
-        "http://a.org/docs/x",
-        "python.org",
-        "",
-    ):
+        "https://evil.org/x.python.org", "https://docs.python.org.evil.org",
+        "https://docs.python.org@evil.org/", "https://evil.org\\.python.org", "https://a.org/other",
+        "http://a.org/docs/x", "python.org", "",
+    ):  # fmt: skip
         assert bench.decide("web_fetch", url=url).verdict == "deny", url
 
 

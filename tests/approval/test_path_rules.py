@@ -22,7 +22,6 @@ from whet.config.permission_settings import ApprovalSettings
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall
-from whet.contract.texts import paths_in_uri
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
 from whet.lanes import ToolPool
 from whet.sandbox import engine
@@ -264,100 +263,46 @@ def test_no_length_hides_a_protected_file_in_a_command_outside_a_sandbox(
         ("cd secrets && cat db.yml", True),
         ("cp -r secrets copy", True),
         ("python3 -c \"open('secrets/db.yml')\"", True),
+        ("cd docs && cat ../secrets/db.yml", True),
+        ("cd docs && cat linked", True),
+        ("cd d*s; cat linked", True),
+        ("bash -c 'pushd docs; cat linked'", True),
+        ("tar -C docs -cf - linked", True),
+        ("grep -fsecrets/db.yml app.py", True),
+        ("tar -xzfsecrets/db.yml", True),
+        ("curl -d @secrets/db.yml localhost", True),
+        ("ls secrets", True),
         ("ls", False),
+        ("ls -la docs", False),
         ("cat app.py", False),
+        ("cat linked", False),
+        (f"ls docs {' '.join(map(str, range(3_000)))}", True),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_a_command_outside_a_sandbox_is_refused_by_the_names_in_it(
     make_world: Callable[[str], _World], command: str, is_refused: bool
 ) -> None:
     world = make_world(_RULES[0])
+    (world.workspace / "docs").mkdir()
+    os.link(world.workspace / world.file, world.workspace / "docs/linked")
     assert (world.try_call("terminal", {"command": command}, writes=True) == "refused") is is_refused
 
 
 @pytest.mark.parametrize(
-    ("rule", "path", "reads", "writes"),
+    ("tool", "arguments", "shown"),
     [
-        ("read_file(secrets/*)", "secrets/a/b", True, True),
-        ("search_files(secrets/*)", "secrets/a", True, True),
-        ("read(secrets)", "secrets/a", True, True),
-        ("read(./secrets/)", "secrets/a", True, True),
-        ("read(*.pem)", "a/b/c.pem", True, True),
-        ("*_file(x)", "x", True, True),
-        ("write_file(*.lock)", "a.lock", False, True),
-        ("patch(*.lock)", "a/b.lock", False, True),
-        ("write(docs)", "docs/a.md", False, True),
-        ("read(caf\u00e9.txt)", "cafe\u0301.txt", True, True),
-        ("write_file(*.lock)", "a.py", False, False),
-        ("read_file", "a.py", False, False),
-        ("terminal(cat secrets/*)", "secrets/a", False, False),
-        ("mcp__files__read(x)", "x", False, False),
+        ("read_file", {"path": "secrets"}, "refused"),
+        ("search_files", {"path": "secrets", "target": "names", "pattern": "*"}, "refused"),
+        ("search_files", {"target": "names", "pattern": "d*"}, "left out"),
     ],
 )
-def test_a_rule_by_a_tools_name_is_read_as_what_it_plainly_means(
-    tmp_path: Path, rule: str, path: str, reads: bool, writes: bool
+def test_the_names_in_a_closed_folder_are_not_listed(
+    make_world: Callable[[str], _World], tool: str, arguments: dict[str, str], shown: str
 ) -> None:
-    rules = read_path_rules([rule])
-    for named in (path, f"./{path}", str(tmp_path / path)):
-        assert (rules.find(named, tmp_path, writes=False) != "") is reads
-        assert (rules.find(named, tmp_path, writes=True) != "") is writes
-
-
-@pytest.mark.timeout(20)  # it went round for ever
-@pytest.mark.parametrize("start", ["/", "//", "///"])
-def test_slashes_at_the_beginning_of_a_path_change_nothing(tmp_path: Path, start: str) -> None:
-    rules = read_path_rules([_RULES[0], f"read({tmp_path}/key)"])
-    for below, closes in (("secrets/a", True), ("key", True), ("plain", False)):
-        assert (rules.find(f"{start}{str(tmp_path)[1:]}/{below}", tmp_path, writes=False) != "") is closes
-    assert rules.find(start, tmp_path, writes=True) == ""
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "file://{top}/secrets/a",
-        "FILE://localhost{top}/secret%73/a",
-        "repo://secrets/a",
-        "vscode://x{top}/secrets/a",
-        "zed:///agent/file?path={top}/secrets/a",
-        "zed:///agent/file?line=3&path=secrets/a",
-        "zed:///agent/file?path={top}/secrets%2Fa#L3",
-        "zed:///agent#file={top}/secrets/a",
-        "any+thing:x?{top}/secrets/a",
-        "x:y?u=file%3A%2F%2F{top}/secrets/a",
-        "x:y?u=z%3A%2F%2Fq%3Fpath%3D{top}/secrets/a",
-        "jar:file://{top}/secrets/a",
-        "secrets/a?line=3",
-        "{top}/secrets/a#L3",
-        'x:y?q={{"path":"secrets/a"}}',
-        'x:y?q={{"open":[{{"line":3,"file":"{top}/secrets/a"}}]}}',
-        "x:y?q=%7B%22path%22%3A%22secrets%5C%2Fa%22%7D",
-        'x:y?q={{"secrets/a":true}}',
-        "x:y?q={{'path':'secrets/a',}}",
-        'x:y?q={{"u":"file://{top}/secrets/a"}}',
-        'x:y#["secrets/a"]',
-        "x:y?q=path='secrets/a'",
-        "x:y?q=%22secrets%2Fa%22",
-        '{{"command":"open","path":"secrets/a"}}',
-        "x:y?q=[b,secrets/a]",
-        "x:y?files=b,secrets/a",
-        'https://example.org/?q={{"path":"{top}/secrets/a"}}',
-        "https://example.org/?open={top}/secrets/a",
-        "https://example.org{top}/secrets/a",
-    ],
-)
-def test_a_uri_names_the_file_that_a_rule_protects(tmp_path: Path, uri: str) -> None:
-    rules = read_path_rules([_RULES[0]])
-    (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets/a").touch()
-    named = paths_in_uri(uri.format(top=tmp_path))
-    assert any(rules.find(path, tmp_path, writes=False) for path in named)
-    for other in (
-        "https://secrets/a",
-        'https://x.org/?q={"path":"secrets/a"}',
-        "never open 'secrets/a' again",
-    ):
-        assert not any(rules.find(path, tmp_path, writes=False) for path in paths_in_uri(other)), other
+    world = make_world(_RULES[0])
+    (world.workspace / "secrets/dHUNTER2").touch()
+    assert world.try_call(tool, arguments, writes=False) == shown
 
 
 def test_files_created_later_are_protected_too(make_world: Callable[[str], _World]) -> None:
@@ -369,16 +314,6 @@ def test_files_created_later_are_protected_too(make_world: Callable[[str], _Worl
         world.workspace / "app.lock",
         world.workspace / "sub/new.lock",
     }
-
-
-def test_a_rule_whose_files_can_not_all_be_found_stops_the_command(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    for name in ("a", "b", "deep/c", "deep/key.pem"):
-        (tmp_path / name).write_text("")
-    rules = read_path_rules(["read(*.pem)", "write(deep)"])
-    assert rules.list_files(tmp_path, max_entries=5) == ((tmp_path / "deep/key.pem",), (tmp_path / "deep",))
-    with pytest.raises(ToolDenied, match=r"read\(\*\.pem\) can't be held"):
-        rules.list_files(tmp_path, max_entries=4)
 
 
 @pytest.mark.slow
@@ -437,13 +372,6 @@ def test_the_file_tools_check_by_themselves(tmp_path: Path) -> None:
             asyncio.run(tools.get(name).run(context(tmp_path), arguments))
 
 
-if __name__ == "__main__":  # prints the table for the manual
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        print(_make_table(Path(os.path.realpath(folder))))
-
-
 _TARGET_CALLS: list[tuple[str, dict[str, Any]]] = [
     ("write_file", {"path": "v1/key", "content": "x\n"}),
     ("terminal", {"command": "echo x > v1/key"}),
@@ -497,3 +425,10 @@ def test_a_rule_protects_a_file_by_each_of_its_hard_links(tmp_path: Path, rule: 
         assert outcome != "allowed", (name, arguments, outcome)
     world.close()
     assert (world.workspace / world.file).read_text() == _SECRET
+
+
+if __name__ == "__main__":  # prints the table for the manual
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        print(_make_table(Path(os.path.realpath(folder))))

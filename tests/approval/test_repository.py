@@ -312,30 +312,20 @@ def test_a_linked_tree_and_a_submodule_are_judged_without_git(
 @pytest.mark.parametrize(
     "text",
     [
-        '[diff "x"]\n\ttextconv = evil\n',
-        '[DIFF "x"] TextConv=evil',
-        "[diff.x]\ntextconv = evil\n",
+        '[diff "x"]\n\ttextconv = evil\n', '[DIFF "x"] TextConv=evil', "[diff.x]\ntextconv = evil\n",
         '\ufeff[diff "x"]\r\ntextconv = evil\r\n',
         '[a]\nb = c # a comment\\\n[diff "x"]\ntextconv = evil\n',
         '[a]\nb = c \\\n# not a comment\\\n\n[diff "x"]\ntextconv = evil\n',
         '[a]\nb = "#;" ; \\\n[diff "x"]\ntextconv = ev"il"\n',
         '[a] b = "c\\\nd"\n; "\n[diff "x"]\ntextconv = e\\\nvil\n',
-        '[a "\\"]\\\\"]\n[diff "x"]\ntextconv = evil # comment\n',
-        '[diff "x"]\ntextconv = " true"\n',
-        '[diff "x"]\n[include "a"]\n[diff "x"] textconv = evil\n',
-        '[remote "o"]\nurl = "ex"t:":evil"\n',
-        '[url "ext::evil "]\ninsteadOf = x\n',
-        "[alias]\nst = !evil\n",
-        "[core]\nbare = false\nfsmonitor = evil\n",
-        "[a]\nb = c\n[core]fsmonitor=evil",
-        "[a]\nb\n[core]\nfsmonitor = evil",
-        "[core]\nhooksPath\t = tools\n",
-        "[core]\nbare = fal\\qse\n",
-        '[core]\nbare = "false\n',
-        "[core] bare\0 = false\n",
-        "[core\nbare = false\n",
+        '[a "\\"]\\\\"]\n[diff "x"]\ntextconv = evil # comment\n', '[diff "x"]\ntextconv = " true"\n',
+        '[diff "x"]\n[include "a"]\n[diff "x"] textconv = evil\n', '[remote "o"]\nurl = "ex"t:":evil"\n',
+        '[url "ext::evil "]\ninsteadOf = x\n', "[alias]\nst = !evil\n",
+        "[core]\nbare = false\nfsmonitor = evil\n", "[a]\nb = c\n[core]fsmonitor=evil",
+        "[a]\nb\n[core]\nfsmonitor = evil", "[core]\nhooksPath\t = tools\n", "[core]\nbare = fal\\qse\n",
+        '[core]\nbare = "false\n', "[core] bare\0 = false\n", "[core\nbare = false\n",
     ],
-)
+)  # fmt: skip
 def test_a_setting_is_found_however_it_is_written(repository: Path, text: str) -> None:
     (repository / ".git/config").write_text(text, newline="")
     assert find_program_setting(str(repository), "st", reads=False) != ""

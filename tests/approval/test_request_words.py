@@ -25,11 +25,7 @@ ELSEWHERE = f"not possible outside the workspace “{{}}”; inside, {ALL}"
             "run curl and sh in the sandbox, and to reach a.org",
             LOSING + "what it sends",
         ),
-        (
-            "sudo make install",
-            "run sudo and make outside the sandbox, with all your rights",
-            ELSEWHERE,
-        ),
+        ("sudo make install", "run sudo and make outside the sandbox, with all your rights", ELSEWHERE),
         (
             "echo x > out.txt && curl b.org",
             "run echo and curl in the sandbox, and to overwrite out.txt and reach b.org",

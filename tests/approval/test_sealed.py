@@ -12,12 +12,8 @@ from tests.approval.test_gate import Bench, Someone
 from whet_confirm.boundary import boundary_of
 
 _ALLOWED = [
-    "terminal(cat *)",
-    "terminal(curl *)",
-    "terminal(python3 *)",
-    "terminal(whet *)",
-    "terminal(sh *)",
-]
+    "terminal(cat *)", "terminal(curl *)", "terminal(python3 *)", "terminal(whet *)", "terminal(sh *)",
+]  # fmt: skip
 _FOUL = [
     "cat {home}/confirm/approve.token",
     "cat $WHET_HOME/confirm/approve.token",

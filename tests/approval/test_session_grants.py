@@ -13,19 +13,12 @@ from whet.contract.protocols import Answer
 @pytest.mark.parametrize(
     "command",
     [
-        "cd ../other; rm -rf ../build",
-        "cd sub && rm -rf ../build",
-        "pushd /srv; rm -rf ../build",
-        "env -C /srv rm -rf ../build",
-        "rm -rf ../build; rm -rf ../build",
-        "echo rm -rf ../build; rm -rf ../build",
-        "rm -rf ../build; ls -d ..",
-        "HOME=/srv; rm -rf ../build",
-        "(rm -rf ../build)",
-        "sh -c 'rm -rf ../build'",
-        "rm   -rf ../build",
+        "cd ../other; rm -rf ../build", "cd sub && rm -rf ../build", "pushd /srv; rm -rf ../build",
+        "env -C /srv rm -rf ../build", "rm -rf ../build; rm -rf ../build",
+        "echo rm -rf ../build; rm -rf ../build", "rm -rf ../build; ls -d ..", "HOME=/srv; rm -rf ../build",
+        "(rm -rf ../build)", "sh -c 'rm -rf ../build'", "rm   -rf ../build",
     ],
-)
+)  # fmt: skip
 def test_a_yes_to_a_dangerous_command_holds_for_no_other_command_that_holds_it(
     tmp_path: Path, command: str
 ) -> None:

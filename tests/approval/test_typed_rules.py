@@ -29,13 +29,7 @@ def test_a_piece_that_asks_by_itself_does_not_answer_for_the_line_that_it_ends(t
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("za", "p w1\n"),
-        ("rm -", "rf x\n"),
-        ("cat .e", "nv > out.txt\n"),
-        ("ls; z", "ap"),
-    ],
+    ("first", "second"), [("za", "p w1\n"), ("rm -", "rf x\n"), ("cat .e", "nv > out.txt\n"), ("ls; z", "ap")]
 )
 def test_a_line_that_is_typed_in_pieces_is_judged_whole(tmp_path: Path, first: str, second: str) -> None:
     rules: dict[str, Any] = {"deny": ["terminal(zap *)"], "ask": ["terminal(git push *)"]}

@@ -24,50 +24,20 @@ from whet.sandbox.backend import (
 from whet.sandbox.policy import SandboxPolicy
 
 TEXTS = [
-    "$(touch made)",
-    "`touch made`",
-    "; touch made",
-    "&& touch made",
-    "| touch made",
-    "'; touch made; '",
-    '"; touch made; "',
-    "a\ntouch made",
-    "-rf",
-    "--privileged",
-    "${IFS}touch${IFS}made",
-    "\\",
-    "*",
+    "$(touch made)", "`touch made`", "; touch made", "&& touch made", "| touch made", "'; touch made; '",
+    '"; touch made; "', "a\ntouch made", "-rf", "--privileged", "${IFS}touch${IFS}made", "\\", "*",
     "~/$(touch made)",
-]
+]  # fmt: skip
 BACKENDS = [
-    "container --privileged",
-    "container -v/:/host",
-    "container debian --privileged",
-    "ssh -oProxyCommand=touch",
-    "ssh box -x",
-    "ssh -F/tmp/x box",
-    "ssh box /srv extra",
-    "local; touch made",
-    "docker debian",
-    "container",
-    "container\x00debian",
-]
+    "container --privileged", "container -v/:/host", "container debian --privileged",
+    "ssh -oProxyCommand=touch", "ssh box -x", "ssh -F/tmp/x box", "ssh box /srv extra", "local; touch made",
+    "docker debian", "container", "container\x00debian",
+]  # fmt: skip
 SECRETS = [
-    "AWS_SECRET_ACCESS_KEY",
-    "SSH_AUTH_SOCK",
-    "DOCKER_HOST",
-    "LD_PRELOAD",
-    "PATH",
-    "BASH_ENV",
-    "ENV",
-    "PYTHONPATH",
-    "GIT_SSH_COMMAND",
-    "GIT_ASKPASS",
-    "DISPLAY",
-    "HOME",
-    "OPENAI_API_KEY",
+    "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "DOCKER_HOST", "LD_PRELOAD", "PATH", "BASH_ENV", "ENV",
+    "PYTHONPATH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "DISPLAY", "HOME", "OPENAI_API_KEY",
     "GIT_CONFIG_GLOBAL",
-]
+]  # fmt: skip
 FOLDERS = ["a:b", "a,readonly", 'a"b', "a,target=/x", "a\nb", "a=b", "a:/x:rw"]
 ATTEMPTS = [*FOLDERS, *TEXTS, *BACKENDS, *SECRETS]
 

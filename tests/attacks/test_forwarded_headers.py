@@ -25,22 +25,11 @@ CLAIMS: dict[str, str] = {
     "X-Originating-IP": "203.0.113.{n}",
 }
 HOSTS = [
-    "evil.example",
-    "evil.example:6000",
-    "127.0.0.1.evil.example",
-    "localhost.evil.example",
-    "evil.example#localhost",
-    "evil.example/localhost",
-    "localhost@evil.example",
-    "2130706433",
-    "0x7f.0.0.1",
-    "127.1",
-    "0.0.0.0",
-    "[::ffff:7f00:1]",
-    "localhost:6000@evil.example",
-    "localhost evil.example",
-    "LOCALHOST.",
-]
+    "evil.example", "evil.example:6000", "127.0.0.1.evil.example", "localhost.evil.example",
+    "evil.example#localhost", "evil.example/localhost", "localhost@evil.example", "2130706433",
+    "0x7f.0.0.1", "127.1", "0.0.0.0", "[::ffff:7f00:1]", "localhost:6000@evil.example",
+    "localhost evil.example", "LOCALHOST.",
+]  # fmt: skip
 LINKS = [
     ("X-Forwarded-Host", "evil.example"),
     ("X-Host", "evil.example"),

@@ -16,31 +16,15 @@ from whet_confirm.oidc import OidcProvider, OidcSettings, SignInRefused, is_allo
 
 PUBLIC = "https://login.example.com"
 INNER_ADDRESSES = [
-    "http://login.example.com/token",
-    "http://127.0.0.1:8080/token",
-    "http://localhost/token",
-    "https://localhost/token",
-    "https://127.0.0.1/token",
-    "https://[::1]/token",
-    "https://[::ffff:127.0.0.1]/token",
-    "https://169.254.169.254/latest/meta-data/",
-    "https://[fd00:ec2::254]/",
-    "https://100.100.100.200/",
-    "https://10.0.0.5/token",
-    "https://192.168.1.1/token",
-    "https://2130706433/token",
-    "https://0x7f.1/token",
-    "https://127.1/token",
-    "https://0/token",
-    "https://127.0.0.1./token",
-    "file:///etc/passwd",
-    "ftp://login.example.com/token",
-    "javascript:alert(1)",
-    "https://me:secret@login.example.com/token",
-    "https://[bad/token",
-    "https:///token",
-    "",
-]
+    "http://login.example.com/token", "http://127.0.0.1:8080/token", "http://localhost/token",
+    "https://localhost/token", "https://127.0.0.1/token", "https://[::1]/token",
+    "https://[::ffff:127.0.0.1]/token", "https://169.254.169.254/latest/meta-data/",
+    "https://[fd00:ec2::254]/", "https://100.100.100.200/", "https://10.0.0.5/token",
+    "https://192.168.1.1/token", "https://2130706433/token", "https://0x7f.1/token", "https://127.1/token",
+    "https://0/token", "https://127.0.0.1./token", "file:///etc/passwd", "ftp://login.example.com/token",
+    "javascript:alert(1)", "https://me:secret@login.example.com/token", "https://[bad/token",
+    "https:///token", "",
+]  # fmt: skip
 _DEEP = b"[" * 100_000
 BODIES: dict[str, Callable[[str], tuple[bytes, dict[str, str]]]] = {
     "an answer without end": lambda _: (b'{"issuer": "' + b"x" * 60_000_000 + b'"}', {}),
@@ -131,15 +115,11 @@ def test_a_public_provider_leads_to_no_inner_address(address: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "http://login.example.com/token",
-        "https://169.254.169.254/latest/meta-data/",
-        "https://10.99.0.1:18443/token",
-        "https://[fd00:ec2::254]/",
-        "https://0x7f.1/token",
-        "ftp://127.0.0.1/token",
-        "http://127.0.0.2/token",
+        "http://login.example.com/token", "https://169.254.169.254/latest/meta-data/",
+        "https://10.99.0.1:18443/token", "https://[fd00:ec2::254]/", "https://0x7f.1/token",
+        "ftp://127.0.0.1/token", "http://127.0.0.2/token",
     ],
-)
+)  # fmt: skip
 def test_a_provider_for_trials_leads_to_this_machine_or_a_public_address(address: str) -> None:
     assert not is_allowed_address(address, "http://127.0.0.1:18800")
 

@@ -59,22 +59,12 @@ OUTSIDE = {
 }
 """Files that start programs outside a sandbox, and why that is safe in a hostile workspace."""
 ATTEMPTS = [
-    "RIPGREP_CONFIG_PATH with --pre",
-    "RIPGREP_CONFIG_PATH with --follow",
-    "a .ripgreprc",
-    "an rg in the workspace",
-    "an rg in a folder of PATH below the workspace",
-    "a .rgignore of a million stars",
-    "an .ignore that is a link",
-    "a pattern that begins with --pre",
-    "a path that begins with --pre",
-    "a glob with --pre",
-    "a file that is a link outside",
-    "a gzip file",
-    "a python in the workspace",
-    "a sitecustomize.py",
-    "a git in the workspace",
-]
+    "RIPGREP_CONFIG_PATH with --pre", "RIPGREP_CONFIG_PATH with --follow", "a .ripgreprc",
+    "an rg in the workspace", "an rg in a folder of PATH below the workspace",
+    "a .rgignore of a million stars", "an .ignore that is a link", "a pattern that begins with --pre",
+    "a path that begins with --pre", "a glob with --pre", "a file that is a link outside", "a gzip file",
+    "a python in the workspace", "a sitecustomize.py", "a git in the workspace",
+]  # fmt: skip
 
 
 def _starts(path: Path) -> bool:

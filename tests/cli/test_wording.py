@@ -12,6 +12,14 @@ from whet.terminal import wording
 def test_printable_takes_out_what_a_terminal_would_act_on() -> None:
     evil = "a\x1b[31mred\x1b[0m \x1b]0;title\x07b\x1b]8;;http://x\x1b\\link\rover\x08\x9b1m\tc\nd"
     assert wording.printable(evil) == "ared blinkover1m\tc\nd"
+    reordered = "a\u202etxt.exe\u202c \u2067b\u2069 c\u200bd\ufeff e\xadf\U000e0041"
+    assert wording.printable(reordered) == "atxt.exe b cd ef"
+    for script in (
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645\u200f!",
+        "\U0001f468\u200d\U0001f469",
+        "\u2764\ufe0f",
+    ):
+        assert wording.printable(script) == script
 
 
 def test_exact_spells_hidden_characters_out() -> None:

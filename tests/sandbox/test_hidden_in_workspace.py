@@ -19,18 +19,10 @@ from whet.sandbox.setup import JailPlan
 from whet.sandbox.system_folders import PolicyAdditions, default_policy
 
 _KEYS = (
-    ".whet/.env",
-    ".whet/serve/owner.token",
-    ".whet/profiles/work/.env",
-    ".codex/auth.json",
-    ".claude/.credentials.json",
-    ".config/mise/config.toml",
-    ".config/gh/hosts.yml",
-    ".ssh/id_rsa",
-    ".mozilla/logins.json",
-    ".local/share/keyrings/login",
-    "dotfiles/aws/credentials",
-)
+    ".whet/.env", ".whet/serve/owner.token", ".whet/profiles/work/.env", ".codex/auth.json",
+    ".claude/.credentials.json", ".config/mise/config.toml", ".config/gh/hosts.yml", ".ssh/id_rsa",
+    ".mozilla/logins.json", ".local/share/keyrings/login", "dotfiles/aws/credentials",
+)  # fmt: skip
 _EVERYTHING = "find . -type f -exec cat {} + 2>/dev/null; cat .whe*/.en* 2>/dev/null; true"
 
 

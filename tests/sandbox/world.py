@@ -32,19 +32,10 @@ from whet.tools.shell import command_environment
 MARK = "MARK-"
 _LIBC = ctypes.CDLL(None)
 _SECRETS = (
-    ".ssh/id_rsa",
-    ".aws/credentials",
-    ".netrc",
-    ".config/gh/hosts.yml",
-    ".bash_history",
-    ".gnupg/key",
-    ".kube/config",
-    ".docker/config.json",
-    ".npmrc",
-    ".local/share/keyrings/login",
-    ".mozilla/logins.json",
+    ".ssh/id_rsa", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".bash_history", ".gnupg/key",
+    ".kube/config", ".docker/config.json", ".npmrc", ".local/share/keyrings/login", ".mozilla/logins.json",
     "notes.txt",
-)
+)  # fmt: skip
 _DRIVER = """
 import json, subprocess, sys, concurrent.futures
 def one(a):

@@ -60,6 +60,7 @@ def test_a_secret_is_known_by_its_value_too() -> None:
         "HEADER": "Authorization: Bearer abc.def.ghi",
         "CURL_OPTIONS": "-s -u me:hunter2",
         "MACHINE": "machine x login me password hunter2",
+        "PING": "https://hc-ping.example/6f9619ff-8b86-d011-b42d-00cf4fc964ff?a=1",
         "SHARED": "https://x.example/c?sig=abcd&se=2026",
     }
     passed = command_environment(source)

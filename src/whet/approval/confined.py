@@ -38,7 +38,7 @@ class JailGate:
 
     def __init__(self, confine: Callable[[], Confinement]) -> None:
         self._confine = confine
-        self._told = False
+        self._has_warned = False
         self._ran: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     async def find_needs(
@@ -112,9 +112,9 @@ class JailGate:
 
     async def warning(self, call: GateCall) -> str:
         """Return, once, a warning that commands run without a sandbox, or an empty string."""
-        if self._told:
+        if self._has_warned:
             return ""
-        self._told = True
+        self._has_warned = True
         status = await _status(self._confine(), call)
         return "" if status.holds else status.line
 

@@ -28,10 +28,7 @@ from whet.shell.programs import by_name, program
 from whet.shell.sed import parse_sed_call
 from whet.shell.words import Word, literal, unknown
 
-_DELETING: dict[Zone, str] = {
-    "unknown": "can't tell what it deletes",
-    "whet": "deletes from Whet's own home",
-}
+_DELETING: dict[Zone, str] = {"unknown": "can't tell what it deletes", "whet": "deletes from Whet's own home"}
 Rule = Callable[[Sequence[Word], CommandSetting], Iterator[Finding]]
 
 

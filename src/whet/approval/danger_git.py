@@ -10,13 +10,14 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from whet.approval.danger_unknown import judge_unknown
 from whet.approval.paths import absolute_path
 from whet.approval.readonly import only_reads
 from whet.approval.repository import find_program_setting, list_git_commands
 from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting, UnknownVerb
 from whet.late import late_pattern
 from whet.shell.options import has_any, has_option
-from whet.shell.programs import ProgramWords, git_verb
+from whet.shell.programs import ProgramWords, git_verb, read_git_verbs
 from whet.shell.spellings import GIT_VALUED
 from whet.shell.words import Word, in_line, literal
 
@@ -53,11 +54,7 @@ def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
     if verb.dynamic:
         yield "dangerous", "can't tell what git does"
         return
-    if verb.text not in list_git_commands(setting.scope.workspace):
-        yield (
-            "dangerous",
-            UnknownVerb(f"git {verb.text} may be an alias of any command: it is none of git's own"),
-        )
+    yield from _judge_undescribed(verb.text, arguments, setting)
     yield from _by_repository(verb.text, arguments, words[:at], setting)
     if _runs_another(verb.text, arguments):
         yield "dangerous", Diverted(_RUNS_ANOTHER)
@@ -67,6 +64,15 @@ def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
     reads = only_reads([literal("git"), literal("config"), *arguments])
     if verb.text == "config" and not reads and any(_GIT_PROGRAMS.match(word.text) for word in arguments):
         yield "dangerous", Diverted(_RUNS_ANOTHER)
+
+
+def _judge_undescribed(verb: str, arguments: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
+    """Judge a verb that git does not have, or that no table describes: it may be an alias or a program."""
+    if verb not in list_git_commands(setting.scope.workspace):
+        reason = f"git {verb} may be an alias of another command of git, or do its work"
+        yield "dangerous", UnknownVerb(reason)
+    if verb not in read_git_verbs():
+        yield from judge_unknown([literal(f"git-{verb}"), *arguments])
 
 
 _WITHOUT_REPOSITORY = ProgramWords("clone init version help --version --help credential")
@@ -107,7 +113,8 @@ def _by_table(verb: str, arguments: Sequence[Word]) -> Iterator[Finding]:
     for why in problems:
         reason = f"git {verb}: {why}"
         kind = Diverted if why == _RUNS else Lasting if facts.lasts else str
-        yield "dangerous", kind(reason)
+        pushes = verb != "push" and why == git_verb("push").why
+        yield "dangerous", UnknownVerb(reason) if pushes else kind(reason)
 
 
 def _runs_another(verb: str, arguments: Sequence[Word]) -> bool:

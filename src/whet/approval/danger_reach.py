@@ -8,11 +8,7 @@ Findings as in danger_files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-
-import msgspec
+from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_archives import ARCHIVE_RULES
 from whet.approval.danger_files import FILE_RULES, Rule, judge_disk_wipe, judge_write
@@ -22,7 +18,7 @@ from whet.approval.possible_texts import OWN_CHILD, UNKNOWN, VariableValues, pos
 from whet.approval.risk import CommandSetting, Diverted, Finding, Irreversible
 from whet.late import late_pattern
 from whet.shell.options import before_dashes, operands
-from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program, read_table
+from whet.shell.programs import Kinds, ProgramFacts, ProgramWords, by_name, program
 from whet.shell.words import Word, in_line, literal
 
 
@@ -143,55 +139,6 @@ def _judge_verbs(name: str, facts: ProgramFacts, words: Sequence[Word]) -> Itera
         yield "dangerous", Irreversible(reason) if is_unknown else reason
 
 
-@cache
-def read_verbs() -> Mapping[str, str]:
-    """Return the name of a high-risk action by the verb of a program that no table lists."""
-    table = read_table(
-        Path(__file__).with_name("tables").joinpath("verbs.toml").read_text("utf-8"), ProgramWords
-    )
-    return {verb: action for action, verbs in table.items() for verb in verbs}
-
-
-_MAX_VERB_WORDS = 5
-_OPTION_VERB = late_pattern(r"--?([\w-]+)(?:=(.*))?", re.DOTALL)
-
-
-_SAYS_NO_VERBS = Kinds("brings outside")
-
-
-def find_verbs(texts: Sequence[str]) -> Iterator[str]:
-    """Yield the words of a command (program left out) that may be the verb of a program that no table lists,
-    and whose verbs `read_verbs` names: one of the first operands (`tool noun verb`, `noun:verb`), or an
-    option or its value (`--delete`, `--action=delete`)."""
-    verbs = read_verbs()
-    operand_texts = [text for text in texts if not text.startswith("-")][:_MAX_VERB_WORDS]
-    for text in operand_texts:
-        yield from (text for part in text.lower().split(":") if part in verbs or _is_deleting(part))
-    for match in filter(None, map(_OPTION_VERB.fullmatch, texts)):
-        name, value = match[1].lower(), (match[2] or "").lower()
-        is_verb = name in verbs and len(name) > 3  # `--rm` removes when it ends
-        yield from [match[0]] if is_verb or value in verbs else []
-
-
-def _is_deleting(text: str) -> bool:
-    """Return whether a word of a compound such as `sql-drop` or `delete-bucket` is a verb that deletes."""
-    parts = text.split("-") if re.fullmatch(r"[a-z]+(-[a-z]+)+", text) else ()
-    deleting = ("delete_data", "wipe_database")
-    return any(len(part) > 2 and read_verbs().get(part) in deleting for part in parts)
-
-
-def judge_unknown(words: Sequence[Word]) -> Iterator[Finding]:
-    """Judge an installed program by its verb if no table says how to read its operands. `./deploy` is a path;
-    `deploy` is a verb even if a folder has that name, since the agent could have made the folder. A script
-    of the workspace is the project's own."""
-    facts = program(words[0].text)
-    others = msgspec.structs.replace(facts, kinds=facts.kinds - _SAYS_NO_VERBS, told={}, why="")
-    if others != ProgramFacts() or "/" in words[0].text:
-        return
-    if verb := next(find_verbs([word.text for word in words[1:]]), ""):
-        yield "dangerous", Irreversible(f"{words[0].text} {verb}: may change what nobody can bring back")
-
-
 def verb_of(name: str, words: Sequence[Word]) -> str:
     """Return the operands joined by spaces, for tools of the form `tool noun verb`."""
     facts = program(name)
@@ -294,9 +241,5 @@ def _transfer(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
 
 
 _RULES: dict[str, Rule] = by_name(
-    {
-        "git": judge_git,
-        "docker podman docker-compose": _docker,
-        "curl wget": _transfer,
-    }
+    {"git": judge_git, "docker podman docker-compose": _docker, "curl wget": _transfer}
 )

@@ -18,8 +18,8 @@ from whet.approval.paths import absolute_path, within
 from whet.approval.risk import CommandSetting, Finding, RiskScope, Shown
 from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
 from whet.late import late_pattern
-from whet.shell.options import has_option, operands
-from whet.shell.programs import git_verb, program, read_programs
+from whet.shell.options import has_any, operands
+from whet.shell.programs import ProgramOptions, by_name, git_verb, program, read_programs
 from whet.shell.sed import parse_sed_call
 from whet.shell.state import Invocation, ShellScript
 from whet.shell.words import Word, fill_own_texts, fill_variables, literal, name_of, unknown
@@ -110,11 +110,15 @@ class Exposure:
         that only lists files do not count."""
         shows = not program(name).kinds & _SILENT or program(name).kinds & _SHOWS
         sources = list(invocation.inner) if any(word.runs for word in invocation.words) else []
+        named_by = sources if any(w.runs and not w.text.startswith("<(") for w in invocation.words) else []
         if program(name).kinds & _SHOWS and any(word.text == "{}" for word in invocation.words):
+            named_by = [*named_by, *invocation.piped_from]
             sources.extend(invocation.piped_from)
         is_joined = any(_is_joined(word) for word in invocation.words)
         prints = [source for source in sources if source.words and name_of(source.words[0]) in _PRINTS]
-        makes = is_joined or len(prints) > 1 or any(_makes_text(source) for source in sources)
+        makes = (
+            is_joined or len(prints) > 1 or any(map(_makes_text, sources)) or any(map(_shows_file, named_by))
+        )
         return bool(shows) and makes
 
     def judge_download(self, name: str, words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
@@ -183,6 +187,13 @@ def _is_joined(word: Word) -> bool:
     return word.runs and (word.prefix[-1:] not in ("", "/", "=") or not re.search(r"[)`](?:/|\Z)", word.text))
 
 
+def _shows_file(source: Invocation) -> bool:
+    """Return whether a command's output is the content of a file, which may hold any name."""
+    name = name_of(source.words[0]) if source.words else ""
+    is_reader = bool(program(name).kinds & _SHOWS) and name not in _LISTS
+    return is_reader and not source.piped_from and bool(operands(source.words[1:]))
+
+
 def _makes_text(source: Invocation) -> bool:
     """Return whether a command's output may be a file name that the text doesn't contain."""
     name = os.path.basename(source.words[0].text) if source.words else ""
@@ -197,13 +208,24 @@ def _makes_text(source: Invocation) -> bool:
 
 _NO_HIDDEN_NAME = r"\*?(\.(py|[jt]sx?|md|txt|go|rs|c|h|cpp|java|rb|php|html?|css|sh|sql)|[\w-]+\.\w+)"
 """A pattern of find for files of source and text, or a whole name without a dot at its beginning."""
-_LISTS = ("ls", "find", "gfind")
+_SHOWS_HIDDEN: dict[str, ProgramOptions] = by_name(
+    {
+        "ls": ProgramOptions("-aAf --all --almost-all"),
+        "rg ripgrep": ProgramOptions("-.u --hidden --unrestricted"),
+        "fd fdfind": ProgramOptions("-Hu --hidden --unrestricted"),
+        "grep egrep fgrep": ProgramOptions("-rR --recursive --dereference-recursive"),
+        "tree du": ProgramOptions("-a --all"),
+        "git": ProgramOptions("-o --others"),
+    }
+)
+_LISTS = frozenset(("find", "gfind", *_SHOWS_HIDDEN))
 
 
 def _lists_hidden_files(source: Invocation) -> bool:
-    """Return whether ls or find may print names of files that begin with a dot, such as `.env`."""
-    if name_of(source.words[0]) == "ls":
-        return has_option(source.words[1:], "aAf", "all", "almost-all")
+    """Return whether a program that lists files may print names that begin with a dot, such as `.env`."""
+    hides = _SHOWS_HIDDEN.get(name_of(source.words[0]))
+    if hides is not None:
+        return has_any(source.words[1:], hides)
     texts = [word.text for word in source.words[1:]]
     names = [text for before, text in pairwise(texts) if before in ("-name", "-iname")]
     is_narrow = names and all(re.fullmatch(_NO_HIDDEN_NAME, text) for text in names)

@@ -38,15 +38,7 @@ from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError, ToolError
 from whet.contract.events import ApprovalAsked, ApprovalDecided, Emit, Notice
-from whet.contract.protocols import (
-    ConfirmCase,
-    Confirmer,
-    Decision,
-    GateCall,
-    GrantScope,
-    Person,
-    Reply,
-)
+from whet.contract.protocols import ConfirmCase, Confirmer, Decision, GateCall, GrantScope, Person, Reply
 from whet.contract.tools import ToolOutput
 from whet.question import list_edits
 from whet.sandbox.path_rules import read_path_rules

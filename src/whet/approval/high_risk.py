@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from whet.approval.actions import ActionView
-from whet.approval.danger_reach import find_verbs, is_rehearsal, read_verbs
+from whet.approval.danger_reach import is_rehearsal
+from whet.approval.danger_unknown import find_verbs, read_verbs
 from whet.approval.patterns import PatternRule, matches, parse_rule
 from whet.approval.risk import Irreversible, Piece
 from whet.contract.errors import ConfigError

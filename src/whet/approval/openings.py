@@ -38,12 +38,12 @@ class Needs:
 
     def __init__(self, scope: RiskScope) -> None:
         self._scope = scope
-        self._found: dict[Opening, None] = {}
+        self._openings: dict[Opening, None] = {}
 
     @property
     def openings(self) -> tuple[Opening, ...]:
         """All needs, or only "run outside the sandbox" if that is one of them."""
-        return (_OUTSIDE,) if _OUTSIDE in self._found else tuple(self._found)
+        return (_OUTSIDE,) if _OUTSIDE in self._openings else tuple(self._openings)
 
     def add_command(self, name: str, words: Sequence[Word], setting: CommandSetting, *, reads: bool) -> None:
         """Add a simple command, program left out. `reads`: it is known to change nothing."""
@@ -64,7 +64,7 @@ class Needs:
             self._add(self._path("write", target, setting))
 
     def _add(self, openings: Iterator[Opening] | list[Opening]) -> None:
-        self._found.update(dict.fromkeys(openings))
+        self._openings.update(dict.fromkeys(openings))
 
     def _paths(
         self, name: str, words: Sequence[Word], setting: CommandSetting, reads: bool

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from whet.approval.actions import ActionView
 from whet.approval.risk import Piece, RiskScope
@@ -23,6 +23,8 @@ _MAX_TEXT = 200_000
 _MAX_PATH = 4_096
 """The system opens no longer path."""
 _MAX_NAMES = 5_000
+_MAX_LOOKUPS = 5_000
+"""How many words of a command are looked up in all folders that it may change into."""
 _SAME_FOLDER = re.compile(r"/(?:\.?/)+")
 
 
@@ -89,53 +91,66 @@ def _find_in_command(
     only reads. Outside of a sandbox, a text that is too long to read, or a glob that leads through too many
     folders to look at, is refused by the first rule that closes files.
     """
-    from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
-
-    top = scope.workspace
+    top, folders = scope.workspace, [folder]
     for name in ("command", "stdin", "text"):
         text = call.arguments.get(name)
         if not isinstance(text, str):
             continue
-        named, is_whole = read(text[:_MAX_TEXT]).files if text else (), len(text) <= _MAX_TEXT
-        words = list(named)
+        words, command_words = _list_words(text[:_MAX_TEXT])
+        is_whole = len(text) <= _MAX_TEXT
         try:
-            words += _expand(named, folder)
+            expanded = list(_expand(words, folder))
+            folders, has_all = _list_folders([*command_words, *expanded], folders)
+            is_whole = is_whole and has_all
+            words += expanded
+            command_words += [path for base in folders[1:] for path in _expand(command_words, base)]
         except GlobTooWide:
             is_whole = False
         if not is_whole and not is_jailed and (rule := _first_rule(rules, writes=False)):
             return rule
-        if rule := _find(rules, folder, words, writes=False, top=top):
-            return rule
-        if rule := next(filter(None, (_find_folder(rules, folder, word, top) for word in words)), ""):
-            return rule
+        for base in folders:
+            base_words = words if base == folder else command_words
+            if rule := _find(rules, base, base_words, writes=False, top=top):
+                return rule
     if is_jailed:
         return ""
-    return _find(rules, folder, _changed_words((*action.pieces, *action.typed)), writes=True, top=top)
+    changed = list(_changed_words((*action.pieces, *action.typed)))
+    return next(filter(None, (_find(rules, base, changed, writes=True, top=top) for base in folders)), "")
 
 
-def _find_folder(rules: PathRules, folder: str, word: str, top: str) -> str:
-    """Return the rule that closes files in a folder below the workspace which a command names."""
-    full = os.path.join(folder, os.path.expanduser(word))
-    is_inside = full.startswith(f"{top}/") and os.path.normpath(full) != top
-    return rules.find_folder(full, top) if is_inside and os.path.isdir(full) else ""
+def _list_words(text: str) -> tuple[list[str], list[str]]:
+    """Return the words of a command's text that may name files, also behind an option's letters or an `@`;
+    and those among them that are words of its simple commands."""
+    from whet.shell.reading import file_names, read  # noqa: PLC0415  50 ms of CPU: tree-sitter
+
+    reading = read(text)
+    attached = [*reading.attached, *(name.lstrip("@") for name in reading.files if name.startswith("@"))]
+    command_words = file_names(word for part in reading.parts for word in part.words)
+    return [*reading.files, *attached], list(dict.fromkeys((*command_words, *attached)))
+
+
+def _list_folders(words: Sequence[str], folders: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the folders, and those that the words name relative to any before, because a command may change
+    into them; and whether these are all. Stops if the words are too many to look up in each folder."""
+    all_folders = dict.fromkeys(folders)
+    for word in words:
+        for base in list(all_folders):
+            path = os.path.normpath(os.path.join(base, os.path.expanduser(word)))
+            if "\0" not in path and os.path.isdir(path):
+                all_folders[path] = None
+        if len(all_folders) * len(words) > _MAX_LOOKUPS:
+            return list(folders), False
+    return list(all_folders), True
 
 
 def list_file_rules(text: str, pieces: Iterable[Piece], workspace: str, rules: PathRules) -> dict[str, str]:
     """Return the files and folders that a command names and a deny rule protects, with these rules."""
-    from whet.shell.reading import read  # noqa: PLC0415  as above
-
-    named = list(read(text[:_MAX_TEXT]).files)
+    words, _ = _list_words(text[:_MAX_TEXT])
     with contextlib.suppress(GlobTooWide):
-        named += _expand(named, workspace)
-    words = [*((word, False) for word in named), *((word, True) for word in _changed_words(pieces))]
-    rows = (
-        (
-            word,
-            _find(rules, workspace, [word], writes=writes) or _find_folder(rules, workspace, word, workspace),
-        )
-        for word, writes in words
-    )
-    return {word: rule for word, rule in rows if rule and " " not in word}
+        words += _expand(words, workspace)
+    closed = ((word, _find(rules, workspace, [word], writes=False)) for word in words)
+    fixed = ((word, _find(rules, workspace, [word], writes=True)) for word in _changed_words(pieces))
+    return {word: rule for word, rule in (*fixed, *closed) if rule and " " not in word}
 
 
 def _changed_words(pieces: Iterable[Piece]) -> Iterator[str]:

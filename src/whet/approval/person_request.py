@@ -14,12 +14,7 @@ from whet.approval.risk import RiskScope
 from whet.approval.scopes import escape_pattern, scopes_of
 from whet.config.permission_settings import ApprovalMode
 from whet.contract.changes import TextChange, hash_call
-from whet.contract.protocols import (
-    ApprovalRequest,
-    Decision,
-    GateCall,
-    GrantScope,
-)
+from whet.contract.protocols import ApprovalRequest, Decision, GateCall, GrantScope
 from whet.question import NOTHING_ELSE
 from whet.sandbox.policy import Opening
 from whet.visible import list_hidden_codes, visible
@@ -87,7 +82,7 @@ class GateCase(msgspec.Struct, frozen=True):
         return hash_call(self.call.tool.name, arguments, self.call.workspace, ())
 
 
-_SAID_NO = "The person said no, and nothing was run."
+_DENIED = "The person said no, and nothing was run."
 _NOT_ANOTHER_WAY = (
     " Don't try to reach the same in another way; ask them what they want instead, or go on without it."
 )
@@ -134,8 +129,8 @@ def deny_for_person(words: str) -> Decision:
     the model are not attributed to the person."""
     words = words.strip()
     if not words:
-        return Decision("deny", "person", _SAID_NO + _NOT_ANOTHER_WAY, "you said no")
-    return Decision("deny", "person", f"{_SAID_NO} Their words: {words}", f"you said no: {visible(words)}")
+        return Decision("deny", "person", _DENIED + _NOT_ANOTHER_WAY, "you said no")
+    return Decision("deny", "person", f"{_DENIED} Their words: {words}", f"you said no: {visible(words)}")
 
 
 def build_request(

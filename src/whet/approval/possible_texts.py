@@ -54,8 +54,8 @@ def _fill(text: str, values: VariableValues) -> Iterator[str]:
     at = 0
     for match in _VARIABLE.finditer(text):
         parts.append((text[at : match.start()].replace("$", UNKNOWN),))
-        known = values.get(match[1] or match[2], (UNKNOWN,))
-        parts.append([value.rpartition("/")[2] for value in known] if match["last"] else known)
+        texts = values.get(match[1] or match[2], (UNKNOWN,))
+        parts.append([value.rpartition("/")[2] for value in texts] if match["last"] else texts)
         at = match.end()
     parts.append((text[at:].replace("$", UNKNOWN),))
     return map("".join, itertools.product(*parts))

@@ -37,11 +37,9 @@ _HARMLESS = late_pattern(
     r"|true|false|git[- ]lfs [\w %./'\"=-]*"
     r"|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
 )
-_COMMON_COMMANDS = ProgramWords(
-    "add am apply bundle cherry-pick fsck help merge mv revert rm sparse-checkout"
-)
-"""Commands that are in no table, because nothing is to be said of them."""
 _DEPRECATED = ProgramWords("whatchanged")
+_EXCHANGING = "--list-cmds=list-synchingrepositories,list-synchelpers,list-foreignscminterface"
+"""Lists git's commands that exchange commits with other repositories, besides fetch, pull and push."""
 _POINTER = "gitdir: "
 _MAX_BYTES = 100_000_000
 
@@ -71,18 +69,21 @@ def remote_urls(folder: str) -> list[str]:
 
 
 def list_git_commands(workspace: str) -> frozenset[str]:
-    """Return git's own commands and installed ones (`git-lfs`), which no alias replaces. If no git outside
-    `workspace` lists them, return those that every git has."""
+    """Return the commands of git that do the work of no other one: its own, which no alias replaces, and
+    installed ones (`git-lfs`), but not those that exchange commits unless a table describes them (`send-pack`
+    pushes). If no git outside `workspace` lists them, return those of the table."""
     try:
         return _list_git_commands(trusted_path(workspace))
     except (OSError, ValueError, subprocess.SubprocessError):  # asked again for the next command
-        return _COMMON_COMMANDS | frozenset(read_git_verbs()) - _DEPRECATED
+        return frozenset(read_git_verbs()) - _DEPRECATED
 
 
 @cache
 def _list_git_commands(path: str) -> frozenset[str]:
     """Return git's commands. Raises OSError, ValueError and SubprocessError, which are not cached."""
-    names = frozenset(_git("/", ["--list-cmds=main,others"], path).split())
+    listed = _git("/", ["--list-cmds=main,others"], path).split()
+    exchanging = set(_git("/", [_EXCHANGING], path).split()) - set(read_git_verbs())
+    names = frozenset(name for name in listed if not name.startswith("remote-")) - exchanging
     try:
         return names - set(_git("/", ["--list-cmds=deprecated"], path).split())  # these can be aliases
     except ValueError:

@@ -85,7 +85,7 @@ class Diverted(str):
 
 
 class UnknownVerb(str):
-    """A reason that git may run any of its commands, so that it may be one that a rule names."""
+    """A reason that git may do what another of its commands does, so that it may be one that a rule names."""
 
     __slots__ = ()
 

@@ -8,6 +8,7 @@ command starts are not read. Rules, modes and people are handled elsewhere.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,8 @@ import msgspec
 from whet.approval.danger_code import judge_code
 from whet.approval.danger_files import FILE_RULES, judge_write
 from whet.approval.danger_query import judge_client_input, judge_input_file
-from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program, judge_unknown
+from whet.approval.danger_reach import judge_operands, judge_output_options, judge_program
+from whet.approval.danger_unknown import judge_unknown
 from whet.approval.exposure import Exposure
 from whet.approval.openings import Needs
 from whet.approval.paths import resolve_links, within
@@ -38,6 +40,7 @@ from whet.approval.risk import (
 from whet.approval.scopes import escape_pattern
 from whet.approval.shell_grants import grant_for
 from whet.approval.variables import is_name_table, judge_variable
+from whet.config.secret_variables import is_secret
 from whet.late import late_pattern
 from whet.searchpath import find_program_inside
 from whet.shell.code import find_interpreter_code
@@ -60,9 +63,8 @@ _RESERVED = ProgramWords(
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
 _SETS_DEFAULT = late_pattern(r"\$\{\w+:?=")  # `${name:=value}`
 _VARIABLES = late_pattern(r"\$\w+|\$\{\w+\}")
-_SECRET_VARIABLE = late_pattern(
-    r"\$\{?\w*(SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL)\w*", re.IGNORECASE
-)
+_VARIABLE_NAME = late_pattern(r"\$\{?(\w+)")
+_SECRET_NAME = late_pattern(r"SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
 
 
 def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellRisk:
@@ -80,6 +82,12 @@ def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellR
 
 def _sets_defaults(text: str) -> bool:
     return "${" in text and _SETS_DEFAULT.search(text) is not None
+
+
+def _may_hold_secret(name: str) -> bool:
+    """Return whether a variable seems to hold a key or a password: by its name, or by its value in Whet's own
+    environment."""
+    return _SECRET_NAME.search(name) is not None or is_secret(name, os.environ.get(name, ""))
 
 
 class _Judge:
@@ -134,7 +142,7 @@ class _Judge:
         self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
         if script.arithmetic and script.assignments:
             self.everyday = False
-        if ("$" in text and _SECRET_VARIABLE.search(text)) or is_environment_dump(script):
+        if any(map(_may_hold_secret, _VARIABLE_NAME.findall(text))) or is_environment_dump(script):
             self.exposure.secret = True
         self.judge_redirects(script)
         for name, word in script.assignments:
@@ -328,8 +336,8 @@ def _cant_tell(why: str) -> Finding:
 
 def _is_elsewhere(folders: Folders, scope: RiskScope) -> bool:
     """Return whether a command may run in a folder outside the workspace, or in one that is not known."""
-    places = [resolve_links(folder) for folder in folders]
-    return not places or any(not place or not within(place, scope.workspace) for place in places)
+    targets = [resolve_links(folder) for folder in folders]
+    return not targets or any(not target or not within(target, scope.workspace) for target in targets)
 
 
 def _build_piece(words: Sequence[Word], findings: list[Finding], *, at_random: bool = False) -> Piece:

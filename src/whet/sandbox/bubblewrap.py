@@ -37,7 +37,7 @@ def bubblewrap_arguments(
     anchors, protected = plan_guards(policy)
     # A path that disappears before the mount is skipped, and then guarded like a path that never existed.
     anchored = [(2 * len(path.parts), "write", path) for path in anchors]
-    mounts = sorted((*_mounts(policy), *anchored), key=lambda one: one[0])
+    mounts = sorted((*_mounts(policy), *anchored), key=lambda mount: mount[0])
     for _, flag, path in mounts:
         arguments += _mount(flag, path, scratch)
     for path in (*protected, *held):
@@ -51,8 +51,8 @@ def bubblewrap_arguments(
             [] if os.path.realpath(alias.parent) != str(alias.parent) else ["--symlink", target, str(alias)]
         )
     # Only now: grants inside a hidden folder had to be mounted there first.
-    for path in (one for _, flag, one in mounts if flag == "hide" and one.is_dir()):
-        arguments += ["--remount-ro", str(path)]
+    for _, flag, path in mounts:
+        arguments += ["--remount-ro", str(path)] if flag == "hide" and path.is_dir() else []
     # Without this, root inside could write kernel settings, and a process of the same user could write
     # another's memory.
     return [*arguments, "--remount-ro", "/proc", "--remount-ro", "/", "--chdir", "/", "--"]

@@ -44,7 +44,7 @@ def send_command(
     received it."""
     assert control is not None
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    message = _encodesend_command(command)
+    message = _encode_command(command)
     try:
         with theirs:
             sent = socket.send_fds(control, [message], [*handles[:3], theirs.fileno(), *handles[3:]])
@@ -56,7 +56,7 @@ def send_command(
         raise
 
 
-def _encodesend_command(command: JailedCommand) -> bytes:
+def _encode_command(command: JailedCommand) -> bytes:
     argv, env = list(command.argv), dict(command.environment)
     body = marshal.dumps(dict(argv=argv, env=env, cwd=str(command.cwd), tty=command.tty))
     return struct.pack("!I", len(body)) + body

@@ -23,15 +23,9 @@ _OUTPUT_CHARS = 40_000
 _MAX_OPENINGS = 3
 _BUSY = "Device or resource busy"
 """The kernel's words if a file is renamed over one that the sandbox holds."""
-_REFUSED = (
-    "Permission denied",
-    "Read-only file system",
-    "Operation not permitted",
-    _BUSY,
-    "EACCES",
-    "EROFS",
-    "EPERM",
-    "PermissionError",
+_REFUSED = late_pattern(
+    rf"Permission denied|Read-only file system|Operation not permitted|{_BUSY}"
+    r"|EACCES|EROFS|EPERM|PermissionError"
 )
 _NO_REPOSITORY = "not a git repository: "
 """Git's words before the folder that a `.git` file names, if it can't be read."""
@@ -43,6 +37,7 @@ _NO_NETWORK = late_pattern(
     r"|dns error|failed to lookup address|no such host",
     re.IGNORECASE,
 )
+_WRITES = late_pattern(r"create|mkdir|write|touch|open for writing|Read-only|remove|move|mkstemp")
 _QUOTED = late_pattern(r"['\"`‘“]([^'\"`’”\n]{1,400})['\"`’”]")
 _ABSOLUTE = late_pattern(r"(?<![\w.])(~?/[^\s:'\"`’”,;()]+)")
 _SHELL_NAME = late_pattern(r"^\S+: (?:line )?(?=\d+: )")
@@ -127,7 +122,7 @@ def _find_refused_paths(policy: SandboxPolicy, line: str, attempt: tuple[str, Pa
     the others, which may be names of programs, can't be written."""
     command, cwd = attempt
     is_git = _NO_REPOSITORY in line
-    refused = any(word in line for word in _REFUSED)
+    refused = _REFUSED.search(line) is not None
     if not refused and not is_git and not any(word in line for word in _MISSING):
         return []
     unreadable: list[Opening] = []
@@ -136,7 +131,7 @@ def _find_refused_paths(policy: SandboxPolicy, line: str, attempt: tuple[str, Pa
         path = _resolve(text, cwd)
         if path is None or path == Path("/") or path.is_relative_to("/proc") or path.is_relative_to("/dev"):
             continue
-        is_written = is_git or _is_writing(line) or _is_target(path, command, cwd)
+        is_written = is_git or _WRITES.search(line) is not None or _is_target(path, command, cwd)
         must_exist = path.parent if is_written and not is_git else path
         if not policy.may_read(path) and (refused or os.path.exists(must_exist)):
             unreadable.append(Opening("write" if is_written else "read", str(path)))
@@ -163,21 +158,6 @@ def _resolve(text: str, cwd: Path) -> Path | None:
         return Path(os.path.realpath(cwd / os.path.expanduser(text)))
     except ValueError:
         return None
-
-
-def _is_writing(line: str) -> bool:
-    words = (
-        "create",
-        "mkdir",
-        "write",
-        "touch",
-        "open for writing",
-        "Read-only",
-        "remove",
-        "move",
-        "mkstemp",
-    )
-    return any(word in line for word in words)
 
 
 def _is_target(path: Path, command: str, cwd: Path) -> bool:

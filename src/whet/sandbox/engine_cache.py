@@ -34,10 +34,10 @@ def read_status(mode: str, home: Path) -> str:
     if mode == "off":
         return OFF
     try:
-        found_with, _, line = (home / FILE).read_text("utf-8").partition("\n")
+        fingerprint, _, line = (home / FILE).read_text("utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):
         return ""
-    return line.strip() if found_with == _fingerprint() else ""
+    return line.strip() if fingerprint == _fingerprint() else ""
 
 
 def _fingerprint() -> str:

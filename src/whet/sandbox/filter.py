@@ -25,75 +25,34 @@ _LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG: would make outside programs wa
 _FAST_OPEN = 0x20000000
 _ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# Name: (x86-64, ARM64). None if the machine has no such call.
-_REFUSED: dict[str, tuple[int | None, int | None]] = {
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "kcmp": (312, 272),
-    "pidfd_getfd": (438, 438),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "bpf": (321, 280),
-    "userfaultfd": (323, 282),
-    "perf_event_open": (298, 241),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "open_tree_attr": (467, 467),
-    "setns": (308, 268),
-    "open_by_handle_at": (304, 265),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "syslog": (103, 116),
-    "iopl": (172, None),
-    "ioperm": (173, None),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-    "sethostname": (170, 161),
-    "setdomainname": (171, 162),
-    "fanotify_init": (300, 262),
-    "vhangup": (153, 58),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "landlock_create_ruleset": (444, 444),
-    "file_setattr": (469, 469),
-}
+
+def _read_calls(text: str) -> dict[str, tuple[int | None, int | None]]:
+    """Read a table of calls: name, number on x86-64 and on ARM64, or - if the machine has no such call."""
+    rows = (row.split() for row in text.split(","))
+    return {name: (_number(x86), _number(arm)) for name, x86, arm in rows}
+
+
+def _number(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+_REFUSED = _read_calls("""
+ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
+add_key 248 217, request_key 249 218, keyctl 250 219, bpf 321 280, userfaultfd 323 282,
+perf_event_open 298 241, mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, open_tree 428 428,
+move_mount 429 429, fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433,
+mount_setattr 442 442, open_tree_attr 467 467, setns 308 268, open_by_handle_at 304 265,
+init_module 175 105, finit_module 313 273, delete_module 176 106, kexec_load 246 104,
+kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60,
+quotactl_fd 443 443, syslog 103 116, iopl 172 -, ioperm 173 -, settimeofday 164 170, clock_settime 227 112,
+sethostname 170 161, setdomainname 171 162, fanotify_init 300 262, vhangup 153 58, io_uring_setup 425 425,
+io_uring_enter 426 426, io_uring_register 427 427, landlock_create_ruleset 444 444, file_setattr 469 469
+""")
 # Memory, semaphores and queues that have system-wide names or numbers.
-_SHARED: dict[str, tuple[int, int]] = {
-    "shmget": (29, 194),
-    "shmat": (30, 196),
-    "shmctl": (31, 195),
-    "semget": (64, 190),
-    "semop": (65, 193),
-    "semctl": (66, 191),
-    "semtimedop": (220, 192),
-    "msgget": (68, 186),
-    "msgsnd": (69, 189),
-    "msgrcv": (70, 188),
-    "msgctl": (71, 187),
-    "mq_open": (240, 180),
-    "mq_unlink": (241, 181),
-}
+_SHARED = _read_calls("""
+shmget 29 194, shmat 30 196, shmctl 31 195, semget 64 190, semop 65 193, semctl 66 191, semtimedop 220 192,
+msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180, mq_unlink 241 181
+""")
 _CLONE3 = (435, 435)
 _CLONE = (56, 220)
 _UNSHARE = (272, 97)
@@ -114,20 +73,10 @@ _ATTRIBUTES: tuple[tuple[int | None, int | None], ...] = (
     (463, 463),  # setxattrat
     (466, 466),  # removexattrat
 )
-SUPERVISED: dict[str, tuple[int | None, int | None]] = {
-    "chmod": (90, None),
-    "fchmod": (91, 52),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "utime": (132, None),
-    "utimes": (235, None),
-    "futimesat": (261, None),
-    "utimensat": (280, 88),
-    "chown": (92, None),
-    "fchown": (93, 55),
-    "lchown": (94, None),
-    "fchownat": (260, 54),
-}
+SUPERVISED = _read_calls("""
+chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, utime 132 -, utimes 235 -, futimesat 261 -,
+utimensat 280 88, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54
+""")
 """Changes of modes, times and owners, which Landlock does not check. The launcher's supervisor makes those
 that the policy grants and refuses the rest."""
 # A process id other than 0 (the caller) may belong to another program if ids are shared: argument, numbers.

@@ -40,25 +40,20 @@ from whet.sandbox.nofollow import (
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.protected_names import GIT_RUNS
 from whet.sandbox.rebase_steps import list_commands, list_step_files, read_steps, without_new_commands
+from whet.shell.programs import ProgramWords
 
 _MAX_FILES, _MAX_BYTES, _MAX_HASHED_BYTES = 2_000, 1_000_000, 32_000_000
 _SECTION = late_pattern(r"^\s*\[\s*([A-Za-z0-9.-]+)(?:\s+\"[^\"]*\")?\s*\]\s*$")
 _KEY = late_pattern(r"^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=.*)?$")
 _PLAIN_CONFIG = {
-    "core": {
-        "repositoryformatversion",
-        "filemode",
-        "bare",
-        "logallrefupdates",
-        "ignorecase",
-        "precomposeunicode",
-        "symlinks",
-    },
-    "remote": {"url", "fetch", "tagopt"},
-    "branch": {"remote", "merge", "rebase"},
-    "user": {"name", "email"},
-    "extensions": {"objectformat", "refstorage"},
-    "submodule": {"active", "url"},
+    "core": ProgramWords(
+        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks"
+    ),
+    "remote": ProgramWords("url fetch tagopt"),
+    "branch": ProgramWords("remote merge rebase"),
+    "user": ProgramWords("name email"),
+    "extensions": ProgramWords("objectformat refstorage"),
+    "submodule": ProgramWords("active url"),
 }
 
 

@@ -1,15 +1,15 @@
-"""Gives a workspace files of its own where other folders hold the same files by hard links.
+"""Replace the files of a workspace that other folders share by hard links with copies.
 
 uv and pnpm link packages from one cache into every project, `git clone --local` links a repository's objects.
-A command that may write such a file in the workspace writes the others, too, for whom no policy speaks. So a
-file with more links than the workspace holds is replaced by a copy before a command can reach it: same bytes,
-mode, times and attributes, atomically. Links within the workspace stay links to each other.
+A command that may write such a file in the workspace could change the other folders' files, which no policy
+allows. So a file with more links than the workspace holds is replaced by a copy before a command can reach
+it: same bytes, mode, times and attributes, atomically. Links within the workspace stay links to each other.
 
 A command that only reads runs with the workspace read-only, so nothing is copied for it. Folders with many
 linked files are held read-only until a command is about to write there (`tree_gate.py`).
 
-A whole look takes a stat of every path: another program may link a file of the workspace elsewhere, which
-changes no folder in it. Between whole looks, only folders whose times changed are listed.
+A complete scan stats every path: another program may link a file of the workspace elsewhere, which changes
+no folder in it. Between complete scans, only folders whose times changed are listed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from whet.sandbox.nofollow import parent_of
 from whet.sandbox.policy import SandboxPolicy, shorten
 
 _WHOLE_S, _AGAIN_S, _SHARE = 60.0, 1.0, 50
-"""Look at all files at most once in `_WHOLE_S`, at folders at most once in `_AGAIN_S`, and each at most
-once in `_SHARE` times as long as the last look took."""
+"""Scan all files at most once in `_WHOLE_S` and folders at most once in `_AGAIN_S`, and wait after each scan
+`_SHARE` times as long as it took."""
 _MANY, _MAX_SPLIT = 200, 8
-"""Copying fewer linked files takes next to no time. A folder with more folders that hold some is a whole."""
+"""Fewer linked files than `_MANY` are copied at once. A folder with more than `_MAX_SPLIT` folders that hold
+some is held as a whole."""
 _CHUNK_BYTES = 1 << 30
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -50,8 +51,8 @@ class _SeenFolder(msgspec.Struct, frozen=True):
 
 
 class WorkspaceLinks:
-    """The hard links of one workspace and its own repository. `hidden` are folders in it that commands do not
-    get: a link in one of them is another place's. Thread-safe."""
+    """The hard links of one workspace and its own repository. `hidden` are folders in it that commands can't
+    reach: a link in one of them counts as outside. Thread-safe."""
 
     def __init__(
         self, roots: tuple[str, ...], hidden: frozenset[str], clock: Callable[[], float] = time.monotonic
@@ -117,7 +118,7 @@ class WorkspaceLinks:
         return frozenset(tree.removeprefix(f"{self._roots[0]}/") for tree in trees)
 
     def _look_again(self) -> bool:
-        """Look at what may have changed, if it is time to; return whether anything has."""
+        """Scan what may have changed if a scan is due. Returns whether anything has changed."""
         began = self._clock()
         is_whole = began >= self._whole_at
         if began < self._next_at:
@@ -134,12 +135,12 @@ class WorkspaceLinks:
         return is_new
 
     def expect_changes(self) -> None:
-        """Let the next command look at every file, however short ago the last look was."""
+        """Have the next command scan every file, however recent the last scan is."""
         with self._lock:
             self._whole_at = self._next_at = float("-inf")
 
     def _list(self, root: str, known: dict[str, _SeenFolder]) -> bool:
-        """Look at every folder below a root; return whether any was listed anew."""
+        """Visit every folder below a root. Returns whether any was listed anew."""
         waiting, is_new = [root], False
         while waiting:
             path = waiting.pop()
@@ -151,7 +152,7 @@ class WorkspaceLinks:
                 if seen is None or seen.stamp != stamp:
                     seen, is_new = _listed(path, stamp), True
             except OSError:
-                continue  # it went, or keeps its owner out, and so a command
+                continue  # removed, or closed to its owner and so to commands
             self._folders[path] = seen
             waiting.extend(f"{path}/{name}" for name in seen.folders)
         return is_new
@@ -288,7 +289,7 @@ def _stamp(state: os.stat_result) -> tuple[int, int, int]:
 
 
 def _listed(path: str, stamp: tuple[int, int, int]) -> _SeenFolder:
-    """List a folder. Raises OSError if another one has taken its place since the look."""
+    """List a folder. Raises OSError if it was replaced since its stamp was read."""
     handle = os.open(path, _FOLDER)
     try:
         if os.fstat(handle).st_ino != stamp[0]:

@@ -1,7 +1,7 @@
-"""The calls for whose time their session's sandboxes stop: those that a person decides on to run outside.
+"""Stop a session's sandboxes while a person decides on a call that would run outside.
 
-Nothing waits for a stopped sandbox: a new command there lets it continue, and the call that was decided on is
-refused then. Other sessions go on: their work must not wait for an answer that may never come.
+Nothing waits for a stopped sandbox: a new command there lets it continue, and then the call is refused. Other
+sessions continue: their work must not wait for an answer that may never come.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class _Hold(msgspec.Struct):
     jails: list[tuple[Jail, int]]
     is_whole: bool = True
 
-    def minds(self, policy: SandboxPolicy) -> bool:
+    def is_endangered_by(self, policy: SandboxPolicy) -> bool:
         """Return whether a command with this policy may change files of the call: those that only read have
-        a folder of their own for a workspace."""
+        a folder of their own as workspace."""
         return bool(policy.write) or os.path.realpath(policy.workspace) == self.workspace
 
 
@@ -46,8 +46,8 @@ class JobHolds:
     ) -> list[bool | None]:
         """Stop the sandboxes of a session until `end`. `call` is the session's id and the call's.
 
-        Returns what `JobStopper.stop` says of each, and None for each one of a related session, a helper's,
-        in which something runs on.
+        Returns what `JobStopper.stop` returns for each, and None for each sandbox of a related session (a
+        helper's) in which something continues to run.
         """
         with self._lock:
             if call in self._holds:
@@ -66,7 +66,7 @@ class JobHolds:
         """Note that a session has a new sandbox: what runs there is not stopped."""
         with self._lock:
             for (session_id, _), hold in self._holds.items():
-                if session_id == owner_id and hold.minds(policy):
+                if session_id == owner_id and hold.is_endangered_by(policy):
                     hold.is_whole = False
 
     def is_whole(self, session_id: str, call_id: str) -> bool:
@@ -75,7 +75,7 @@ class JobHolds:
             hold = self._holds.get((session_id, call_id))
             if hold is None:
                 return True
-            counts = ((jail, count) for jail, count in hold.jails if hold.minds(jail.policy))
+            counts = ((jail, count) for jail, count in hold.jails if hold.is_endangered_by(jail.policy))
             return hold.is_whole and all(jail.jobs.starts == count for jail, count in counts)
 
     def end(self, session_id: str, call_id: str) -> None:

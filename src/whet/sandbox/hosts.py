@@ -70,14 +70,14 @@ def expand_hosts(names: Iterable[str], environment: Mapping[str, str]) -> tuple[
 def index_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the addresses of the person's package indexes as pip's, uv's and npm's variables: those that the
     environment has, and npm's from ~/.npmrc and pip's from its files. They may hold a login."""
-    found = {name: environment[name] for name in _VARIABLES if environment.get(name)}
+    settings = {name: environment[name] for name in _VARIABLES if environment.get(name)}
     if match := _OWN_REGISTRY.search(_read_file(os.path.expanduser("~/.npmrc"))):
-        found.setdefault("npm_config_registry", match[1])
+        settings.setdefault("npm_config_registry", match[1])
     for name in (*_PIP_FILES, environment.get("PIP_CONFIG_FILE", "")):
         if (urls := _read_pip_urls(name, ("index-url",))) and urls[0].startswith("http"):
-            found.setdefault("PIP_INDEX_URL", urls[0])
-            found.setdefault("UV_DEFAULT_INDEX", urls[0])
-    return found
+            settings.setdefault("PIP_INDEX_URL", urls[0])
+            settings.setdefault("UV_DEFAULT_INDEX", urls[0])
+    return settings
 
 
 def read_package_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def ask_default_indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     hosts: list[str] = []
     for variables, name, words in _DEFAULTS:
         chosen = [urlsplit(settings[key]).hostname for key in variables if key in settings]
-        paths = (os.path.join(place, name) for place in trusted_path(folder).split(os.pathsep))
+        paths = (os.path.join(entry, name) for entry in trusted_path(folder).split(os.pathsep))
         programs = (find_trusted_program(path, folder) for path in paths)
         outputs = (_read_output([program, *words]) for program in programs if program is not None)
         defaults = [urlsplit(word).hostname or word for word in next(filter(None, outputs), "").split()]

@@ -1,7 +1,7 @@
 """A jail: one launcher that runs commands under one policy.
 
-The launcher is started with the first command, costs its start once, and ends with `close` or with this
-process, taking its commands along. Where it died, the next command starts another one.
+The launcher is started with the first command and serves later ones too. It ends with `close` or with this
+process, and its commands with it. If it died, the next command starts another one.
 """
 
 from __future__ import annotations
@@ -372,4 +372,4 @@ def _last_words(launcher: subprocess.Popen[bytes]) -> bytes:
     assert launcher.stderr is not None
     os.set_blocking(launcher.stderr.fileno(), False)
     lines = (launcher.stderr.read() or b"").strip().splitlines()
-    return lines[-1] if lines else b"it ended without a word"
+    return lines[-1] if lines else b"it ended without an error message"

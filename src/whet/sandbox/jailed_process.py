@@ -1,7 +1,7 @@
-"""A confined command as this side sees it: its number here, its end, and signals to it.
+"""The handle of a confined command outside its jail: its process id, its exit code, and signals to it.
 
-Its exit code is the kernel's, asked for by the command's own descriptor. Before Linux 6.15 the kernel says it
-to the launcher alone, which reports it on a socket that no command gets.
+The exit code comes from the kernel, by the command's own descriptor. Before Linux 6.15 only the launcher can
+read it, and reports it on a socket that no command gets.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _GET_INFO, _INFO_BYTES, _INFO_EXIT, _STATUS_AT = 0xC040FF0B, 64, 1 << 3, 60
 class JailedProcess:
     """A confined command, with the part of Popen's interface that its users need.
 
-    `pid` is its number outside the jail. After its end `restored_paths` are the protected paths that changed
-    while it ran and were restored; `aside` is the folder with the replaced versions. `cpu_s` is the CPU time
-    that it and its children used, None if it is unknown.
+    `pid` is its process id outside the jail. After its end `restored_paths` are the protected paths that
+    changed while it ran and were restored; `aside` is the folder with the replaced versions. `cpu_s` is the
+    CPU time that it and its children used, or None if it is unknown.
     """
 
     def __init__(self, report: socket.socket, pid: int, pidfd: int) -> None:
@@ -49,7 +49,7 @@ class JailedProcess:
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
-        """Give the exit code, -n after signal n, None while it runs."""
+        """Return the exit code (-n after signal n), or None while it runs."""
         return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -60,13 +60,13 @@ class JailedProcess:
         return code
 
     def end_handle(self) -> int:
-        """Give a descriptor, the caller's to close, that can be read once the command is over. Raises OSError
-        where it is known to be."""
+        """Return a descriptor that becomes readable once the command has ended; the caller closes it. Raises
+        OSError if the command is known to have ended."""
         with self._lock:
             return os.dup(self._pidfd if self.returncode is None else -1)
 
     def send_signal(self, number: int) -> None:
-        """Signal the command itself; one that ended is left alone."""
+        """Signal the command itself, unless it has ended."""
         if self.poll() is None:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self._pidfd, number)
@@ -86,7 +86,7 @@ class JailedProcess:
             return self.returncode
 
     def _expect(self, timeout: float | None) -> None:
-        """Wait for the launcher's word on a command that is dead; one that was stopped never gives it."""
+        """Wait for the launcher's report on a command that has ended. A stopped launcher never sends it."""
         now = time.monotonic()
         self._dead_s = self._dead_s or now
         left = max(0.0, self._dead_s + _REPORT_S - now)

@@ -1,4 +1,4 @@
-"""Which protected and hidden names the mounts of a running launcher still cover, according to the kernel.
+"""Ask the kernel which protected and hidden names the mounts of a running launcher still cover.
 
 If an outside program replaces a name's file, as `git config` does, the kernel removes the mount on it in
 every namespace. The mount list is read again only if a name has become another file.
@@ -66,5 +66,5 @@ class MountTracker:
 
 def _mark(path: Path) -> bytes:
     """Return a path as written in the kernel's mount list."""
-    octal = re.sub(rb"[ \t\n\\#]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
+    octal = re.sub(rb"[ \t\n\\#]", lambda match: b"\\%03o" % match[0][0], os.fsencode(path))
     return b" " + octal + b" "

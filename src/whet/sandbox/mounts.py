@@ -49,14 +49,14 @@ def plan_mounts(policy: SandboxPolicy, scratch: Scratch, home: Path, held: Seque
     """
     private = {Path("/tmp"): scratch.tmp, Path("/var/tmp"): scratch.tmp, Path("/dev/shm"): scratch.memory}
     written = (policy.workspace, *policy.write)
-    if not any(home.is_relative_to(one) for one in (*written, *policy.read)):
+    if not any(home.is_relative_to(folder) for folder in (*written, *policy.read)):
         private[home] = scratch.home
     private_targets = tuple(private)
     private |= _cover_top_folders(policy, private, scratch)
     private |= _cover_hidden_folders(policy, scratch)
     binds: list[tuple[str, str]] = []
     anchors: list[str] = []
-    for path in sorted({*written, *policy.read}, key=lambda one: len(one.parts)):
+    for path in sorted({*written, *policy.read}, key=lambda path: len(path.parts)):
         if not path.exists():
             continue
         within = _innermost(path, private)
@@ -68,7 +68,9 @@ def plan_mounts(policy: SandboxPolicy, scratch: Scratch, home: Path, held: Seque
     _link_aliases(policy, private)
     # The folders that hold the private folders are covered last, since that hides the private folders' own
     # paths.
-    for target in sorted(private, key=lambda one: (scratch.root.is_relative_to(one), -len(one.parts))):
+    for target in sorted(
+        private, key=lambda folder: (scratch.root.is_relative_to(folder), -len(folder.parts))
+    ):
         outer = _innermost(target.parent, private)
         if outer is None:
             binds.append((str(private[target]), str(target)))
@@ -116,7 +118,7 @@ def _hide_paths(policy: SandboxPolicy, private: dict[Path, Path], scratch: Scrat
     empty = scratch.nothing / "-"
     empty.mkdir(parents=True, exist_ok=True)
     mounts: list[tuple[str, str]] = []
-    for path in sorted(policy.hidden_inside(), key=lambda one: len(one.parts)):
+    for path in sorted(policy.hidden_inside(), key=lambda path: len(path.parts)):
         if path in private or path.is_symlink() or not path.exists():
             continue
         within = _innermost(path, private)
@@ -150,8 +152,8 @@ def _link_aliases(policy: SandboxPolicy, private: dict[Path, Path]) -> None:
 
 
 def _innermost(path: Path, private: dict[Path, Path]) -> Path | None:
-    folders = [one for one in private if path.is_relative_to(one)]
-    return max(folders, key=lambda one: len(one.parts), default=None)
+    folders = [folder for folder in private if path.is_relative_to(folder)]
+    return max(folders, key=lambda folder: len(folder.parts), default=None)
 
 
 def _make_mount_point(source: Path, mount_point: Path) -> str:

@@ -27,6 +27,8 @@ from whet.contract.tags import BUILT_IN
 from whet.contract.wildcards import has_wildcard, matches, unescape
 
 _MAX_ENTRIES = 1_000_000
+_ANY_NAME = "\x01"
+"""Stands for any file of a folder: only a pattern that matches all names matches it."""
 _READ, _WRITE = "read", "write"
 FileId = tuple[int, int]
 """Device and inode."""
@@ -91,6 +93,7 @@ class PathRules(msgspec.Struct, frozen=True):
     def find(self, path: str | Path, workspace: str | Path, *, writes: bool) -> str:
         """Return the rule that forbids to read, or with `writes` to change, a path; or an empty string.
 
+        A folder below the workspace may not be read if nothing in it may.
         Links are followed: the path as named and its target are both checked, of a file with several hard
         links each name below the workspace, and of a rule the target of the name that it begins with.
         """
@@ -107,7 +110,10 @@ class PathRules(msgspec.Struct, frozen=True):
             names = {rule, rule.follow(top) if writes else _follow(rule, top, int(time.monotonic()))}
             if any(name.covers(path, top) for name in names for path in paths for top in tops):
                 return rule.source
-        return self._find_linked(os.path.realpath(full), os.path.realpath(top), writes=writes)
+        real, real_top = os.path.realpath(full), os.path.realpath(top)
+        if real.startswith(f"{real_top}/") and os.path.isdir(real):
+            return self.find(os.path.join(real, _ANY_NAME), top, writes=False)
+        return self._find_linked(real, real_top, writes=writes)
 
     def _find_linked(self, path: str, top: str, *, writes: bool) -> str:
         """Return the rule that protects another name of a file, or an empty string."""
@@ -120,10 +126,6 @@ class PathRules(msgspec.Struct, frozen=True):
             if rule.closes and file in _read_linked_files(rule, top, int(time.monotonic())):
                 return rule.source
         return ""
-
-    def find_folder(self, path: str | Path, workspace: str | Path) -> str:
-        """Return the rule that forbids to read everything in a folder, or an empty string."""
-        return self.find(os.path.join(path, "\x01"), workspace, writes=False)
 
     def list_files(
         self, workspace: Path, opened: Iterable[Path] = (), max_entries: int = _MAX_ENTRIES

@@ -1,9 +1,9 @@
-"""The one way out of a jail that may reach hosts: an HTTP proxy with a list, on a socket of its network.
+"""The only connection from a jail to other hosts: an HTTP proxy with a list of allowed hosts.
 
-The launcher makes the listening socket inside and hands it over, so that nothing outside sees it. Names are
-resolved here; an address that is not public is refused, whatever name led to it. If `may_be_private`, only
+The launcher creates the listening socket inside and hands it over, so that nothing outside reaches it. Names
+are resolved here; an address that is not public is refused, whatever its name. If `may_be_private`, only
 this machine's addresses and those of clouds' credentials are refused. The connection goes to the address that
-was looked at. TLS passes through unopened, if the server's name in it is on the list too; in plain HTTP each
+was checked. TLS passes through unopened, if the server's name in it is on the list too; in plain HTTP each
 request is checked. Hosts and bytes are logged.
 """
 
@@ -198,10 +198,7 @@ def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _pump(
-    client: socket.socket,
-    server: socket.socket,
-    received: Callable[[int], None],
-    requests: TunnelFilter,
+    client: socket.socket, server: socket.socket, received: Callable[[int], None], requests: TunnelFilter
 ) -> tuple[int, int]:
     """Pass bytes both ways until both sides have ended. Returns the number of bytes sent up and down.
 

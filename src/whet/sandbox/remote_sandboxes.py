@@ -339,4 +339,4 @@ def _last_line(output: bytes) -> str:
     """Return the last line of an error message, ignoring Docker's pointer to its help page."""
     lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     useful = [line for line in lines if not re.search(r"'docker .*--help'", line)]
-    return (useful or ["it ended without a word"])[-1].strip()
+    return (useful or ["it ended without an error message"])[-1].strip()

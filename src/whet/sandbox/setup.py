@@ -24,28 +24,15 @@ from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.scratch import Scratch
 from whet.sandbox.sockets import find_foreign_sockets
 from whet.sandbox.status import Engine
+from whet.shell.programs import ProgramWords
 
 # Variables that lead to outside programs: agents that hold keys, desktops, containers.
-_OUTSIDE_VARIABLES = frozenset(
-    (
-        "SSH_AUTH_SOCK",
-        "SSH_AGENT_PID",
-        "GPG_AGENT_INFO",
-        "DBUS_SESSION_BUS_ADDRESS",
-        "DBUS_SYSTEM_BUS_ADDRESS",
-        "DISPLAY",
-        "WAYLAND_DISPLAY",
-        "XAUTHORITY",
-        "XDG_RUNTIME_DIR",
-        "DOCKER_HOST",
-        "CONTAINER_HOST",
-        "TMUX",
-        "STY",
-        "VSCODE_IPC_HOOK_CLI",
-        "VSCODE_GIT_IPC_HANDLE",
-        "SSH_CONNECTION",
-        "SSH_TTY",
-    )
+_OUTSIDE_VARIABLES = ProgramWords(
+    """
+SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS DBUS_SYSTEM_BUS_ADDRESS DISPLAY
+WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR DOCKER_HOST CONTAINER_HOST TMUX STY VSCODE_IPC_HOOK_CLI
+VSCODE_GIT_IPC_HANDLE SSH_CONNECTION SSH_TTY
+"""
 )
 LAUNCHER_IMPORTS = ("descriptors", "watch", "kernel")
 """Modules of this package that the launcher imports, in the order in which they are sent along with it."""

@@ -22,95 +22,31 @@ from whet.sandbox.gitlinks import git_folder
 from whet.sandbox.policy import SandboxLimits, SandboxPolicy, git_programs, is_below
 from whet.sandbox.private_files import find_private_files, holds_secret
 from whet.sandbox.protected_names import GIT_RUNS, IN_HOME, PROTECTED
+from whet.shell.programs import Phrases
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/snap")
 _SYSTEM_PARTS = ("/var/lib/dpkg", "/var/lib/rpm", "/var/cache/fontconfig", "/var/cache/man", "/var/lib/texmf")
 _MAC = ("/System", "/Library", "/private/etc", "/private/var/db", "/Applications/Xcode.app")
-_SECRET_SYSTEM = (
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/letsencrypt",
-    "/etc/wireguard",
-    "/etc/openvpn",
-    "/etc/ppp",
-    "/etc/NetworkManager/system-connections",
-    "/etc/apt/auth.conf",
-    "/etc/apt/auth.conf.d",
-    "/etc/docker",
-    "/etc/kubernetes",
-    "/etc/krb5.keytab",
-    "/etc/netrc",
-)
-_TOOLCHAINS = (
-    ".cargo/bin",
-    ".cargo/env",
-    ".cargo/config.toml",
-    ".cargo/registry",
-    ".cargo/git",
-    ".rustup",
-    ".pyenv",
-    ".rbenv",
-    ".nvm",
-    ".volta",
-    ".fnm",
-    ".asdf",
-    ".sdkman",
-    ".deno",
-    ".bun/bin",
-    ".bun/install/cache",
-    ".ghcup",
-    ".opam",
-    ".dotnet/sdk",
-    ".juliaup",
-    ".local/bin",
-    ".local/lib",
-    ".local/pipx",
-    ".local/share/uv/python",
-    ".local/share/uv/tools",
-    ".local/share/pipx",
-    ".local/share/mise/installs",
-    ".local/share/mise/plugins",
-    ".local/share/mise/shims",
-    ".local/share/pnpm",
-    ".local/share/fnm",
-    "go/bin",
-    "go/pkg/mod",
-    "miniconda3",
-    "anaconda3",
-    "miniforge3",
-    ".m2/repository",
-    ".gradle/caches",
-    ".gradle/wrapper",
-    ".npm/_cacache",
-    ".cache/pip",
-    ".cache/uv",
-    ".cache/pre-commit",
-    ".cache/pypoetry",
-    ".cache/yarn",
-    ".gitconfig",
-    ".config/git/config",
-    ".config/git/ignore",
-    ".config/git/attributes",
-    ".editorconfig",
-    ".inputrc",
-)
+_SECRET_SYSTEM = Phrases("""
+/etc/shadow, /etc/shadow-, /etc/gshadow, /etc/gshadow-, /etc/sudoers, /etc/sudoers.d, /etc/ssl/private,
+/etc/pki/tls/private, /etc/letsencrypt, /etc/wireguard, /etc/openvpn, /etc/ppp,
+/etc/NetworkManager/system-connections, /etc/apt/auth.conf, /etc/apt/auth.conf.d, /etc/docker,
+/etc/kubernetes, /etc/krb5.keytab, /etc/netrc
+""")
+_TOOLCHAINS = Phrases("""
+.cargo/bin, .cargo/env, .cargo/config.toml, .cargo/registry, .cargo/git, .rustup, .pyenv, .rbenv, .nvm,
+.volta, .fnm, .asdf, .sdkman, .deno, .bun/bin, .bun/install/cache, .ghcup, .opam, .dotnet/sdk, .juliaup,
+.local/bin, .local/lib, .local/pipx, .local/share/uv/python, .local/share/uv/tools, .local/share/pipx,
+.local/share/mise/installs, .local/share/mise/plugins, .local/share/mise/shims, .local/share/pnpm,
+.local/share/fnm, go/bin, go/pkg/mod, miniconda3, anaconda3, miniforge3, .m2/repository, .gradle/caches,
+.gradle/wrapper, .npm/_cacache, .cache/pip, .cache/uv, .cache/pre-commit, .cache/pypoetry, .cache/yarn,
+.gitconfig, .config/git/config, .config/git/ignore, .config/git/attributes, .editorconfig, .inputrc
+""")
 _MAX_POINTER_BYTES = 4_096
 _MIXED_PARENTS = frozenset({".local", ".cargo", ".config", ".npm"})
-_ENVIRONMENT_FOLDERS = (
-    "VIRTUAL_ENV",
-    "PYENV_ROOT",
-    "RUSTUP_HOME",
-    "CONDA_PREFIX",
-    "NVM_DIR",
-    "GOROOT",
-    "JAVA_HOME",
-)
+_ENVIRONMENT_FOLDERS = Phrases("""
+VIRTUAL_ENV, PYENV_ROOT, RUSTUP_HOME, CONDA_PREFIX, NVM_DIR, GOROOT, JAVA_HOME
+""")
 
 
 class PolicyAdditions(msgspec.Struct, frozen=True):

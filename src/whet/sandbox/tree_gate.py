@@ -56,7 +56,7 @@ for path, device, inode in zip(*[iter(sys.argv[2:])] * 3):
     check(libc.umount2(b".", 2))
 """
 """Enters a launcher's mounts, and takes the read-only mount off each folder that still is the one that was
-mounted. Whoever has a file of it open keeps it read-only: that is the cache's."""
+mounted. A file that a program has open stays read-only for it: it is the cache's."""
 
 
 class TreeGate:

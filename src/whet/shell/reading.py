@@ -17,7 +17,7 @@ import msgspec
 from whet.late import late_pattern
 from whet.shell.code import find_interpreter_code
 from whet.shell.parse import parse
-from whet.shell.programs import UNKNOWN, program
+from whet.shell.programs import UNKNOWN, program, read_git_verbs
 from whet.shell.spellings import find_operands, may_match, shape_of
 from whet.shell.state import Invocation
 from whet.shell.words import Word, fill_own_texts, fill_variables, name_of
@@ -27,6 +27,7 @@ _MAX_NESTING, _MAX_COMMANDS = 6, 50
 _MAX_STARTS = 40
 _LONGEST = 100_000
 _MAX_NAME_CHARS = 255
+_MIN_ATTACHED_CHARS = 3  # `-la` are two options
 # The characters of a path in code. Parts filled in at run time may be anything.
 _IN_CODE = late_pattern(
     r"(?:[\w.~*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])*[./](?:[\w./*-]|\$?\{[^{}\s]*\}|\$\w+|%[sd])+"
@@ -75,8 +76,9 @@ class ReadPart(msgspec.Struct, frozen=True):
     @property
     def lines(self) -> list[str]:
         """The lines that a rule which forbids must look at: the words as they are; without the options before
-        the first operand (`git -C DIR push`), which may take a value or not; and each command that a script,
-        a program that nothing is known of or one that runs others may have been given to run."""
+        the first operand (`git -C DIR push`), which may take a value or not; each command that a script, a
+        program that nothing is known of or one that runs others may have been given to run; and the command
+        of git that a verb which no table describes may run (`git subtree push`)."""
         names = ((start, self.words[start].rpartition("/")[2]) for start in self._starts)
         return [line for start, name in names for line in self._lines(start, name)]
 
@@ -106,8 +108,13 @@ class ReadPart(msgspec.Struct, frozen=True):
 
     def _lines(self, start: int, name: str) -> list[str]:
         words = self.words[start + 1 :]
-        names = (name, name.replace("-", " ", 1)) if name.startswith("git-") else (name,)
-        return [" ".join((name, *words[at:])) for name in names for at in find_operands(words, _MAX_STARTS)]
+        texts = [(name, *words[at:]) for at in find_operands(words, _MAX_STARTS)]
+        if name.startswith("git-"):
+            texts += [("git", name[4:], *text[1:]) for text in texts]
+        verbs = read_git_verbs()
+        foreign = (text for text in texts if text[0] == "git" and text[1:] and text[1] not in verbs)
+        others = [("git", *text[2:]) for text in foreign if not text[1].startswith("-")]
+        return [" ".join(text) for text in (*texts, *others)]
 
 
 class CommandReading(msgspec.Struct, frozen=True):
@@ -115,13 +122,14 @@ class CommandReading(msgspec.Struct, frozen=True):
 
     `bare` is its text with `_` for the characters of strings and here-documents (blanks stay), except for
     text that a shell runs. `strings` are their positions; none is inside another. `files` are the words
-    that may name files.
+    that may name files, `attached` the ends of options that may (`-fnames.txt`).
     """
 
     parts: tuple[ReadPart, ...]
     bare: str
     strings: tuple[Span, ...]
     files: tuple[str, ...]
+    attached: tuple[str, ...]
     is_doubtful: bool
 
     @property
@@ -141,7 +149,10 @@ def read(command: str) -> CommandReading:
     if reader.is_doubtful or len(command) > _LONGEST:
         reader.words.extend(re.split(r"[\s;|&<>()]+", command))
     files = dict.fromkeys(reader.files())
-    return CommandReading(tuple(reader.parts), bare, strings, tuple(files), reader.is_doubtful)
+    attached = dict.fromkeys(end for word in reader.words for end in _attached_names(word))
+    return CommandReading(
+        tuple(reader.parts), bare, strings, tuple(files), tuple(attached), reader.is_doubtful
+    )
 
 
 def file_names(words: Iterable[str]) -> Iterator[str]:
@@ -163,6 +174,14 @@ def file_names(words: Iterable[str]) -> Iterator[str]:
             pattern = re.sub(r"\*+", "*", _FILLED_IN.sub("*", name))
             if pattern != name and pattern.strip("*./"):
                 yield pattern
+
+
+def _attached_names(word: str) -> Iterator[str]:
+    """Yield the ends of a word of short options that may be a file's name: any after a letter or more."""
+    letters = re.match(r"-\w{1,10}", word)
+    for at in range(2, letters.end() + 1) if letters else ():
+        if len(word) - at >= _MIN_ATTACHED_CHARS:
+            yield word[at:]
 
 
 class _Reader:

@@ -13,7 +13,15 @@ import msgspec
 
 from whet.late import late_pattern
 from whet.shell.options import has_any
-from whet.shell.programs import UNKNOWN, ProgramOptions, ProgramWords, Wrapping, by_name, program
+from whet.shell.programs import (
+    UNKNOWN,
+    ProgramOptions,
+    ProgramWords,
+    Wrapping,
+    by_name,
+    program,
+    read_git_verbs,
+)
 from whet.shell.tools import find_tool, name_tool
 from whet.shell.words import Word, literal, name_of, unknown
 
@@ -54,10 +62,8 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
         return handler(words)
     if facts.wraps is not None:
         return _prefix(words, facts.wraps)
-    if facts == UNKNOWN:  # an unknown program may run its arguments: `perhaps sh -c TEXT`
-        starts = [at for at, word in enumerate(words) if at and is_shell(word) and words[at + 1 :]][:1]
-        starts += [at + 1 for at, word in enumerate(words) if word.text == "--" and words[at + 1 :]][:1]
-        return WrappedCommand(maybe=[list(words[at:]) for at in starts]) if starts else None
+    if facts == UNKNOWN:
+        return _unknown_program(name, words)
     if "run-verbs" not in facts.kinds:
         return None
     if len(words) > 2 and words[1].text in _RUN_VERBS:
@@ -66,6 +72,17 @@ def unwrap(words: Sequence[Word]) -> WrappedCommand | None:
         at = next((at for at, word in enumerate(words) if word.text in _RUN_VERBS), len(words))
         return WrappedCommand(maybe=[list(words[at + 1 :])] if words[at + 1 :] else [])
     return None
+
+
+def _unknown_program(name: str, words: Sequence[Word]) -> WrappedCommand | None:
+    """Return what a program that no table describes may run: its arguments (`perhaps sh -c TEXT`), or for one
+    of git's own programs (`git-push`) the command of git."""
+    starts = [at for at, word in enumerate(words) if at and is_shell(word) and words[at + 1 :]][:1]
+    starts += [at + 1 for at, word in enumerate(words) if word.text == "--" and words[at + 1 :]][:1]
+    maybe = [list(words[at:]) for at in starts]
+    if name.startswith("git-") and name[4:] in read_git_verbs():
+        maybe.append([literal("git"), literal(name[4:]), *words[1:]])
+    return WrappedCommand(maybe=maybe) if maybe else None
 
 
 def is_shell(word: Word) -> bool:

@@ -30,7 +30,10 @@ from whet.late import late_pattern
 
 _ESCAPES = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\)|[@-Z\\-_])", re.DOTALL)
 _STYLE = late_pattern(r"(\x1b\[[\d;:]*[mK])")
-_CONTROLS = late_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters, and those that reorder or hide text: bidi overrides, zero-width spaces, tags.
+_CONTROLS = late_pattern(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u180e\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 _ERROR_WORDS = late_pattern(
     r"error|fail|fatal|exception|not found|no such|denied|cannot|can't", re.IGNORECASE
 )
@@ -43,7 +46,8 @@ OWN_COMMAND = "!"
 
 
 def printable(text: str) -> str:
-    """Return `text` without escape sequences and control characters. Tabs and newlines stay."""
+    """Return `text` without escape sequences, control characters and characters that reorder or hide text.
+    Tabs, newlines and the joiners and direction marks that scripts need stay."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     return _CONTROLS.sub("", text)

@@ -78,7 +78,7 @@ class _Hangs(Exception):
 
 class Query(msgspec.Struct, frozen=True):
     """A search: a regular expression for the lines of files, or a glob for file names if `names`; and which
-    hits to show. Lines of files for which `is_closed` is true are not shown."""
+    hits to show. Files for which `is_closed` is true are not shown."""
 
     pattern: str
     names: bool
@@ -100,8 +100,7 @@ async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str
         result = await look(target, query, program)
     except _Hangs:
         result = await look(target, query, None)
-    if not query.names:
-        _drop_closed(result, target, query.is_closed)
+    _drop_closed(result, target, query.is_closed)
     shown = await _filter_by_glob(result, query.glob)
     if not shown.count and kind(target) == "folder":
         shown.unread += await asyncio.to_thread(_find_links_out, target)
@@ -216,7 +215,7 @@ def _drop_closed(result: SearchResult, target: ConfinedPath, is_closed: Callable
         return
     folder = _folder(target)
     for name in [name for name in result.rows if is_closed(os.path.join(folder, name))]:
-        result.count -= len(result.rows.pop(name))
+        result.count -= max(1, len(result.rows.pop(name)))
     result.binary = {name for name in result.binary if not is_closed(os.path.join(folder, name))}
     result.unread.append("files that are closed to tools")
 

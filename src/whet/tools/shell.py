@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.config.secret_variables import is_secret
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
 from whet.searchpath import find_shell
 from whet.tools.end_folder import has_report, may_move
 from whet.tools.output import is_binary, strip_terminal_control
 from whet.tools.process import Process, Processes
-from whet.tools.secret_variables import is_secret
 from whet.tools.spawn import ProcessSpec
 
 if TYPE_CHECKING:

@@ -1,13 +1,15 @@
 """Recognise the environment variables that hold secrets, by name and by value.
 
 A name counts if it looks like the usual names of secrets. A value counts whatever its name, if it contains a
-URL with a password, a vendor's key, a private key or a long random word. Patterns are compiled only for
+URL with a password, a vendor's key, a private key or a long random word, or a URL with a UUID in its path,
+which opens what it leads to (a webhook). Patterns are compiled only for
 values that may match, so an ordinary environment takes less than a millisecond.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from string import hexdigits
 
 from whet.log import mask
 
@@ -37,6 +39,7 @@ _NOT_SECRET = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
 _SPLIT = str.maketrans(dict.fromkeys("\n\t;,&?'\"<>()|{}[]", " "))
 _MIN_RANDOM_CHARS, _MIN_HEX_CHARS, _COMMIT_CHARS = 15, 32, 40
 _DIGEST_NAMES = ("SHA", "HASH", "DIGEST", "CHECKSUM", "COMMIT", "REV", "_ID")
+_UUID_CHARS = 36
 _MAX_CHARS = 20_000
 
 
@@ -71,6 +74,8 @@ def _has_secret_value(name: str, value: str) -> bool:
         key, _, text = word.partition("=") if "://" not in word else (word, "", "")
         if text.strip("=") and text[0] not in "$/" and has_secret_name(_snake_case(key)):
             return True
+        if "://" in word and any(map(_is_uuid, word.split("/"))):
+            return True
         if any(_is_random(part, may_be_hex_key) for part in _candidates(text if text.strip("=") else word)):
             return True
     return False
@@ -92,6 +97,12 @@ def _has_login(value: str) -> bool:
         if mark and (password or _is_random(user, True)):
             return True
     return False
+
+
+def _is_uuid(text: str) -> bool:
+    return (
+        len(text) == _UUID_CHARS and text[8:24:5] == "----" and all(char in f"{hexdigits}-" for char in text)
+    )
 
 
 def _candidates(word: str) -> list[str]:
