@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.confirm.people import Desk
@@ -12,7 +9,7 @@ from tests.confirm.running import Running
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path):
     """A service of its own, without a policy file."""
     service_desk = Desk(tmp_path)
     yield service_desk
@@ -20,7 +17,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
+def server(tmp_path):
     """A service that answers over HTTP, in a folder of its own."""
     with Running(tmp_path / "service", rate=1000) as running:
         yield running

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ MILD = {"action": "tool:Bash", "description": "Look", "details": {"command": "ls
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
+def server(tmp_path):
     (tmp_path / "policy.toml").write_text(POLICY)
     with Running(tmp_path, policy=tmp_path / "policy.toml") as running:
         running.service.risks.reader = read_risk
@@ -52,7 +51,7 @@ def whet(folder: Path, *args: str, **env: str) -> str:
     return done.out
 
 
-def test_the_record_names_the_votes_and_what_is_missing(server: Running) -> None:
+def test_the_record_names_the_votes_and_what_is_missing(server):
     request_id = ask(server)
     ann = server.client("approve", "ann")
     before = ann.get(f"/confirm/{request_id}").json()
@@ -74,7 +73,7 @@ def test_the_record_names_the_votes_and_what_is_missing(server: Running) -> None
     assert [vote["by"] for vote in ended["votes"]] == ["ann", "cat"] and "missing" not in ended
 
 
-def test_a_changed_vote_and_a_new_reason_are_counted_again(server: Running) -> None:
+def test_a_changed_vote_and_a_new_reason_are_counted_again(server):
     request_id = ask(server)
     ann = server.client("approve", "ann")
     for reason in ("", "later", "later"):
@@ -85,7 +84,7 @@ def test_a_changed_vote_and_a_new_reason_are_counted_again(server: Running) -> N
     assert kinds.count("vote") == 2
 
 
-def test_the_page_shows_votes_and_danger_in_its_lists(server: Running) -> None:
+def test_the_page_shows_votes_and_danger_in_its_lists(server):
     request_id, deadly = ask(server), ask(server, DEADLY)
     ann = server.signed_in("ann")
     page = ann.get(f"/r/{request_id}").text
@@ -101,7 +100,7 @@ def test_the_page_shows_votes_and_danger_in_its_lists(server: Running) -> None:
     assert '<b class="risk small">Dangerous</b>' in several and f'name="r.{deadly}"' not in several
 
 
-def test_a_dangerous_command_is_not_approved_among_others(server: Running) -> None:
+def test_a_dangerous_command_is_not_approved_among_others(server):
     ids = [ask(server, MILD), ask(server, DEADLY), ask(server, {**MILD, "details": {"text": "x" * 40_000}})]
     ann, browser = server.client("approve", "ann"), server.signed_in("ann")
     items = []
@@ -120,16 +119,14 @@ def test_a_dangerous_command_is_not_approved_among_others(server: Running) -> No
 
 
 @pytest.mark.parametrize(("body", "level"), [(DEADLY, "dangerous"), (MILD, "safe"), (None, None)])
-def test_the_record_holds_the_reading_of_danger(
-    server: Running, body: dict[str, Any] | None, level: str | None
-) -> None:
+def test_the_record_holds_the_reading_of_danger(server, body, level):
     request_id = ask(server, body)
     record = server.client("approve", "ann").get(f"/confirm/{request_id}").json()
     assert record.get("risk", {}).get("level") == level
 
 
 @pytest.mark.slow
-def test_the_list_tells_held_calls_apart_at_80_columns(server: Running, tmp_path: Path) -> None:
+def test_the_list_tells_held_calls_apart_at_80_columns(server, tmp_path):
     text = "An agent called by a long name wants to use its tool in /home/ann/work/service"
     held: list[tuple[str, dict[str, Any]]] = [
         ("tool:Bash", {"command": "make all"}),
@@ -151,7 +148,7 @@ def test_the_list_tells_held_calls_apart_at_80_columns(server: Running, tmp_path
 
 
 @pytest.mark.slow
-def test_the_command_line_shows_votes_and_danger(server: Running, tmp_path: Path) -> None:
+def test_the_command_line_shows_votes_and_danger(server, tmp_path):
     request_id, deadly = ask(server), ask(server, DEADLY)
     server.client("approve", "ann").post(f"/confirm/{request_id}/approve")
     env = {
@@ -176,7 +173,7 @@ def test_the_command_line_shows_votes_and_danger(server: Running, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_first_vote_is_seen_in_the_chat(tmp_path: Path) -> None:
+def test_a_first_vote_is_seen_in_the_chat(tmp_path):
     desk = Desk(tmp_path, POLICY)
     for name in ("ann", "cat"):
         desk.token(name)

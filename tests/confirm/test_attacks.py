@@ -62,7 +62,7 @@ def ask(server: Running, **more: object) -> dict[str, Any]:
     return server.client("submit", "agent").post("/confirm", json=SUBMIT | more).json()
 
 
-def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(tmp_path: Path) -> None:
+def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(tmp_path):
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
         request = ask(server, callback_url="http://127.0.0.1:9/hook")
         agent = server.client("submit", "agent")
@@ -74,7 +74,7 @@ def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(tmp_pat
 
 
 @pytest.mark.parametrize("status", ["approved", "denied"])
-def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str) -> None:
+def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path, status):
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
         request = ask(server, callback_url="http://127.0.0.1:9/hook")
         data = {name: request[name] for name in ("id", "action", "digest")} | {"status": status}
@@ -94,7 +94,7 @@ def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str
 
 
 @pytest.mark.slow
-def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
+def test_a_sign_in_that_somebody_wrote_is_none(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         request = ask(server)
         person = server.signed_in("alice")
@@ -119,7 +119,7 @@ def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
         assert person.get("/").headers["location"].startswith("/login")
 
 
-def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(tmp_path: Path) -> None:
+def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         request = ask(server, accepts_edits=True)
         who = server.service.authenticate(server.token("approve", "alice"))
@@ -133,13 +133,13 @@ def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(tmp_pa
 
 
 @pytest.fixture
-def paying(tmp_path: Path) -> Any:
+def paying(tmp_path):
     (tmp_path / "policy.toml").write_text(POLICY)
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as running:
         yield running
 
 
-def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> None:
+def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying):
     request = ask(paying, action="pay", details={"amount": 5}, accepts_edits=True)
     alice, bob = paying.client("approve", "alice"), paying.client("approve", "bob")
     way = f"/confirm/{request['id']}"
@@ -157,7 +157,7 @@ def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> 
 
 
 @pytest.mark.parametrize("verb", ["amend", "cancel"])
-def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path: Path, verb: str) -> None:
+def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path, verb):
     with Running(tmp_path, upkeep=False) as server:
         request = ask(server, accepts_edits=True)
         touch(server.paths, "UPDATE requests SET requester = requester, description = 'harmless'")
@@ -169,7 +169,7 @@ def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path: Path,
         assert answer.status_code == 409 and "changed from outside" in answer.json()["error"]
 
 
-def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: Path) -> None:
+def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path):
     (tmp_path / "policy.toml").write_text(
         '[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
     )
@@ -190,7 +190,7 @@ def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: P
 @pytest.mark.skipif(
     os.name != "posix" or not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc"
 )
-def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(tmp_path: Path) -> None:
+def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         person = server.signed_in("alice")
         cookie = next(iter(person.cookies.jar))
@@ -208,7 +208,7 @@ def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(tm
 
 
 @pytest.mark.parametrize("client", [None, ("testclient", 1), ("192.0.2.7", 80), ("::1", 80)])
-def test_who_is_elsewhere_has_no_user_here(client: object) -> None:
+def test_who_is_elsewhere_has_no_user_here(client):
     assert find_client_user({"type": "http", "client": client, "server": ("127.0.0.1", 80)}) == ""
 
 
@@ -222,14 +222,12 @@ def test_who_is_elsewhere_has_no_user_here(client: object) -> None:
         ("null", True),  # no host: fits no passkey
     ],
 )
-def test_what_a_passkey_signed_at_another_port_of_this_machine_is_none_of_ours(
-    origin: str, is_ours: bool
-) -> None:
+def test_what_a_passkey_signed_at_another_port_of_this_machine_is_none_of_ours(origin, is_ours):
     scope = {"type": "http", "headers": [(b"origin", origin.encode())], "server": ("127.0.0.1", 8766)}
     assert (request_origin(Request(scope)).origin == origin) is is_ours
 
 
-def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: Path) -> None:
+def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         server.token("approve", "alice")
 
@@ -243,7 +241,7 @@ def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_forged_approval_stops_no_news_of_others(tmp_path: Path) -> None:
+def test_a_forged_approval_stops_no_news_of_others(tmp_path):
     with Running(tmp_path) as server:
         first = ask(server)
         touch(server.paths, "UPDATE requests SET plan = '{'")
@@ -285,7 +283,7 @@ class Authenticator:
 
 
 @pytest.mark.slow  # for the import of webauthn
-def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts(tmp_path: Path) -> None:
+def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts(tmp_path):
     pytest.importorskip("webauthn")
     (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
@@ -324,7 +322,7 @@ def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts
         assert server.service.votes(request["id"])[0].principal == "alice"
 
 
-async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out() -> None:
+async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out():
     class Begins:
         settings = OidcSettings("https://idp.example", "c", approve_groups=("x",))
         states: ClassVar[list[str]] = []
@@ -353,7 +351,7 @@ async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobod
         assert mixed.status_code == 403 and answer in bytes(mixed.body)
 
 
-def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None:
+def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path):
     (tmp_path / "policy.toml").write_text(
         '[groups]\nops = ["alice", "bob"]\n[[rules]]\neffect = "ask"\nquorum = "2 of ops"\n'
     )
@@ -369,7 +367,7 @@ def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None
         assert server.stored(request["id"]).is_pending
 
 
-def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_ours(tmp_path: Path) -> None:
+def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_ours(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         agent, request = server.client("submit", "agent"), ask(server)
         older = server.paths.database.with_suffix(".older")
@@ -395,7 +393,7 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
     ['{"a": 1, "a": 2}', '{"a": ' + "[" * 70 + "]" * 70 + "}", '{"a": ' + "[" * 5000 + "]" * 5000 + "}",
      '{"a": "\\ud800"}', '{"a": 1e999}', "[]", "{"],
 )  # fmt: skip
-def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path: Path, details: str) -> None:
+def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path, details):
     with Running(tmp_path, upkeep=False) as server:
         request = ask(server, accepts_edits=True)
         alice = server.signed_in("alice")
@@ -409,7 +407,7 @@ def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path: Path, d
 
 
 @pytest.mark.slow  # for the import of webauthn
-def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
+def test_no_decision_reads_the_whole_log(tmp_path):
     pytest.importorskip("webauthn")
     (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
@@ -418,12 +416,9 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
         assert alice is not None
         hers.enrol(server, "alice")
         ballot = DecisionInput(
-            request["id"],
-            "approve",
-            passkey=hers.sign(request["digest"]),
-            origin="http://localhost:8766",
+            request["id"], "approve", passkey=hers.sign(request["digest"]), origin="http://localhost:8766",
             via_web=True,
-        )
+        )  # fmt: skip
         asked: list[str] = []
 
         def work(tx: Tx) -> object:

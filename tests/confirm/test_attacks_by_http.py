@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import threading
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -20,7 +19,7 @@ HOSTS = ["[::1].evil.example", "localhost.evil.example", "127.0.0.1:80:evil", "l
          "[::ffff:7f00:1]"]  # fmt: skip
 
 
-def test_a_host_that_only_looks_like_ours_is_refused(tmp_path: Path) -> None:
+def test_a_host_that_only_looks_like_ours_is_refused(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         for host in HOSTS:
             raw = server.raw(f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
@@ -49,7 +48,7 @@ FRAMES = [
 ]
 
 
-def test_no_request_hides_behind_another(tmp_path: Path) -> None:
+def test_no_request_hides_behind_another(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         host = f"Host: 127.0.0.1:{server.port}\r\n"
         for frame in FRAMES:
@@ -75,7 +74,7 @@ class Elsewhere(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path: Path) -> None:
+def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path):
     receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
     receiver.daemon_threads = True
     threading.Thread(target=receiver.serve_forever, args=(0.02,), daemon=True).start()

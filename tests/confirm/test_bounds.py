@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ NOWHERE = [
 
 
 @pytest.mark.parametrize("url", NOWHERE)
-def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path, url: str) -> None:
+def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path, url):
     with pytest.raises(AddressRefused):
         split_callback_url(url)
     with Running(tmp_path, upkeep=False) as server:
@@ -64,18 +63,18 @@ def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path: Path
      "http://[::ffff:0:7f00:1]/", "http://[fec0::1]/", "http://[5f00::1]/", "http://[ff0e::1]/",
      "http://10.0.0.1/", "http://[::ffff:127.0.0.1]/", "http://100.64.0.1/"],
 )  # fmt: skip
-async def test_an_inner_address_is_refused(url: str) -> None:
+async def test_an_inner_address_is_refused(url):
     with pytest.raises(AddressRefused):
         await resolve(url, allow_private=False)
 
 
 @each("host", ["2130706433", "0x7f.1", "0177.0.0.1", "127.1"])
-async def test_a_number_that_some_systems_read_as_an_inner_address_is_not_called(host: str) -> None:
+async def test_a_number_that_some_systems_read_as_an_inner_address_is_not_called(host):
     with pytest.raises((AddressRefused, OSError)):
         await resolve(f"http://{host}/", allow_private=False)
 
 
-def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None:
+def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path):
     policy = '[groups]\nops = ["alice", "bob", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "3 of ops"\n'
     (tmp_path / "policy.toml").write_text(policy)
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
@@ -94,7 +93,7 @@ def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path: Path) -> None
         assert server.stored(request["id"]).resolved_by == "alice, bob, dora"
 
 
-def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None:
+def test_an_entry_is_for_its_principal_and_session_alone(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         admin, agent = server.client("admin", "root"), server.client("submit", "agent")
         other = server.client("submit", "agent2")
@@ -103,13 +102,10 @@ def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None
         passes = SUBMIT | {"session_key": "s1"}
         assert agent.post("/confirm", json=passes).status_code == 200
         for who, body in (
-            (agent, SUBMIT),
-            (agent, SUBMIT | {"session_key": "S1"}),
-            (agent, SUBMIT | {"session_key": "s1 "}),
-            (agent, passes | {"action": "deploy2"}),
-            (other, passes),
-            (other, passes | {"requester": "agent"}),
-        ):
+            (agent, SUBMIT), (agent, SUBMIT | {"session_key": "S1"}),
+            (agent, SUBMIT | {"session_key": "s1 "}), (agent, passes | {"action": "deploy2"}),
+            (other, passes), (other, passes | {"requester": "agent"}),
+        ):  # fmt: skip
             assert who.post("/confirm", json=body).status_code == 202, body
 
 
@@ -117,7 +113,7 @@ def test_an_entry_is_for_its_principal_and_session_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "host", ["localhost:99999", "localhost:port", "[::1", "localhost:8766:1", "localhost@evil"]
 )
-def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path: Path, host: str) -> None:
+def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path, host):
     with Running(tmp_path, upkeep=False) as server:
         request, person = ask(server), server.signed_in("alice")
         shown = person.get(f"/r/{request['id']}").text
@@ -131,7 +127,7 @@ def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path: Path
         assert server.stored(request["id"]).is_pending is not is_known
 
 
-def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path: Path) -> None:
+def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         requests = [ask(server, accepts_edits=True) for _ in range(3)]
         risky = ask(server, action="wipe_database")
@@ -147,7 +143,7 @@ def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path: Path)
         assert server.stored(requests[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
 
 
-def test_the_names_of_people_and_tokens_are_one_space(tmp_path: Path) -> None:
+def test_the_names_of_people_and_tokens_are_one_space(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         server.token("approve", "alice")
         for name in ("Alice", "\uff41lice", "al\u200bice", "oidc:alice", "uid:0", "system:start", "policy:x",
@@ -156,7 +152,7 @@ def test_the_names_of_people_and_tokens_are_one_space(tmp_path: Path) -> None:
                 server.token("approve", name)
 
 
-def test_at_most_128_webhooks_are_under_way() -> None:
+def test_at_most_128_webhooks_are_under_way():
     slots = CallbackSlots()
     for number in range(127):
         assert slots.take(number, (f"receiver-{number}", f"principal-{number}"))
@@ -165,6 +161,6 @@ def test_at_most_128_webhooks_are_under_way() -> None:
     assert slots.is_full
 
 
-def test_the_page_shows_500_characters_of_a_votes_reason() -> None:
+def test_the_page_shows_500_characters_of_a_votes_reason():
     shown = format_ballot(Vote("r", "ann", "deny", 1.0, "x" * 501))["reason"]
     assert shown.startswith("x" * 500) and "x" * 501 not in shown

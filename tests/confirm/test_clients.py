@@ -349,12 +349,9 @@ def test_the_mcp_server_asks_and_waits(server, token, url):
     assert (stored.timeout_seconds, stored.details_json, stored.requester) == (60, '{"v":1}', "mcp")
     wait = {"name": "wait_for_confirmation", "arguments": {"id": asked["id"], "seconds": -1}}
     assert mcp_answer(url, token, "tools/call", wait)["structuredContent"] == {
-        "id": asked["id"],
-        "action": "deploy",
-        "status": "pending",
-        "digest": asked["digest"],
+        "id": asked["id"], "action": "deploy", "status": "pending", "digest": asked["digest"],
         "details": {"v": 1},
-    }
+    }  # fmt: skip
     gone = {"name": "wait_for_confirmation", "arguments": {"id": "r" * 22, "seconds": 0}}
     refused = mcp_answer(url, token, "tools/call", gone)
     assert refused["isError"] and "Do not do it" in refused["structuredContent"]["message"]

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import apsw
 import httpx2
@@ -322,7 +321,7 @@ def test_every_documented_answer_fits_its_schema(shared):
 
 
 @pytest.mark.parametrize("kind", ["token", "socket", "open"])
-def test_a_status_is_of_the_newest_commit_however_the_caller_is_known(tmp_path: Path, kind: str) -> None:
+def test_a_status_is_of_the_newest_commit_however_the_caller_is_known(tmp_path, kind):
     peers: Peers = {os.getuid(): Caller("agent", "submit", f"uid:{os.getuid()}")} if kind == "socket" else {}
     with Running(
         tmp_path, is_open=kind == "open", peers=peers, socket=tmp_path / "api.sock", upkeep=False

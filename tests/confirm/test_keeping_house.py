@@ -21,7 +21,7 @@ from whet_confirm.web.view import describe_event
 _ALTERED = f"UPDATE events SET kind = {NO_TEXT}"
 
 
-def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) -> None:
+def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path):
     clock = ManualClock()
     with Running(tmp_path, upkeep=False, clock=clock) as server:
         request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
@@ -32,7 +32,7 @@ def test_an_end_that_can_not_be_written_is_tried_twice_a_second(tmp_path: Path) 
         assert upkeep.wait_s() == pytest.approx(TICK_S)
 
 
-def test_the_end_is_signed_and_exported(tmp_path: Path) -> None:
+def test_the_end_is_signed_and_exported(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         server.client("submit", "agent").post("/confirm", json=SUBMIT)
         files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
@@ -44,7 +44,7 @@ def test_the_end_is_signed_and_exported(tmp_path: Path) -> None:
             assert (mark.size, mark.head) == (state.size, state.head)
 
 
-def test_a_submission_writes_at_most_twenty_kilobytes_to_the_disk(tmp_path: Path) -> None:
+def test_a_submission_writes_at_most_twenty_kilobytes_to_the_disk(tmp_path):
     count = 100
     with Running(tmp_path, upkeep=False) as server:
         agent, log = server.client("submit", "agent"), Path(f"{server.paths.database}-wal")
@@ -54,7 +54,7 @@ def test_a_submission_writes_at_most_twenty_kilobytes_to_the_disk(tmp_path: Path
         assert (log.stat().st_size - before_bytes) / count < 20_000
 
 
-def test_ids_are_drawn_anew_in_a_process_that_was_forked() -> None:
+def test_ids_are_drawn_anew_in_a_process_that_was_forked():
     script = (
         "import os\n"
         "from whet_confirm.names import new_request_id\n"
@@ -71,7 +71,7 @@ def test_ids_are_drawn_anew_in_a_process_that_was_forked() -> None:
     assert all(REQUEST_ID.fullmatch(text) for text in ids)
 
 
-def test_an_idempotency_key_is_kept_for_two_days(tmp_path: Path) -> None:
+def test_an_idempotency_key_is_kept_for_two_days(tmp_path):
     clock = ManualClock()
     with Running(tmp_path, upkeep=False, clock=clock) as server:
         agent, key = server.client("submit", "agent"), {"idempotency-key": "k"}
@@ -101,9 +101,7 @@ async def _goes_on(
     work.cancel()
 
 
-def test_who_follows_other_processes_goes_on_where_one_wrote_nonsense(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_who_follows_other_processes_goes_on_where_one_wrote_nonsense(tmp_path, caplog):
     with Running(tmp_path, upkeep=False) as server:
         server.client("submit", "agent").post("/confirm", json=SUBMIT)
         service = server.service
@@ -116,9 +114,7 @@ def test_who_follows_other_processes_goes_on_where_one_wrote_nonsense(
         server.run(play())
 
 
-def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(tmp_path, caplog):
     with Running(tmp_path, upkeep=False) as server:
         server.run(server.service.change(lambda tx: tx.checkpoint()))
         _altered(server.service, f"UPDATE checkpoints SET head = {NO_TEXT}")
@@ -130,7 +126,7 @@ def test_witnesses_are_told_later_where_a_checkpoint_can_not_be_read(
         server.run(play())
 
 
-def test_an_event_whose_data_was_altered_is_still_shown(tmp_path: Path) -> None:
+def test_an_event_whose_data_was_altered_is_still_shown(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
         _altered(server.service, "UPDATE events SET data = 'junk'")

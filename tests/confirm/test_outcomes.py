@@ -72,7 +72,7 @@ def said(outcome: RequestOutcome) -> tuple[str, str]:
 GONE = ("not_found", "there is no such request")
 
 
-async def test_one_yes_or_no_settles_what_needs_no_more(tmp_path: Path) -> None:
+async def test_one_yes_or_no_settles_what_needs_no_more(tmp_path):
     with closing(People(tmp_path)) as people:
         one = await people.submit("plain")
         assert await people.vote(one, people.ann, digest="0" * 64) == (
@@ -94,7 +94,7 @@ async def test_one_yes_or_no_settles_what_needs_no_more(tmp_path: Path) -> None:
         assert await people.vote(msgspec.structs.replace(one, id="r" * 22), people.ann) == GONE
 
 
-async def test_rules_say_who_counts_how_many_and_where(tmp_path: Path) -> None:
+async def test_rules_say_who_counts_how_many_and_where(tmp_path):
     with closing(People(tmp_path)) as people:
         two = await people.submit("two")
         others = "rule 'two' lets others decide this: 2 of ops"
@@ -123,7 +123,7 @@ async def test_rules_say_who_counts_how_many_and_where(tmp_path: Path) -> None:
         assert await people.vote(web, people.ann, "deny") == ("decided", "denied")
 
 
-async def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
+async def test_a_new_policy_holds_for_what_is_pending(tmp_path):
     with closing(People(tmp_path)) as people:
 
         def write(old: str, new: str) -> None:
@@ -158,7 +158,7 @@ async def test_a_new_policy_holds_for_what_is_pending(tmp_path: Path) -> None:
         assert await people.vote(named, people.cat) == ("decided", "approved")
 
 
-async def test_a_review_takes_its_time_from_the_first_look(tmp_path: Path) -> None:
+async def test_a_review_takes_its_time_from_the_first_look(tmp_path):
     with closing(People(tmp_path)) as people:
         slow = await people.submit("slow")
         assert await people.vote(slow, people.ann) == ("too_early", "look at it for 30 s first; 30 s to go")
@@ -173,7 +173,7 @@ async def test_a_review_takes_its_time_from_the_first_look(tmp_path: Path) -> No
         assert await people.vote(quick, people.ann, "deny") == ("decided", "denied")
 
 
-async def test_together_with_others_one_is_decided_that_was_looked_at(tmp_path: Path) -> None:
+async def test_together_with_others_one_is_decided_that_was_looked_at(tmp_path):
     with closing(People(tmp_path)) as people:
         one = await people.submit("plain")
         unseen = ("too_early", "look at it first: you have not opened it as it is now")
@@ -188,7 +188,7 @@ async def test_together_with_others_one_is_decided_that_was_looked_at(tmp_path: 
         assert await people.vote(risky, people.ann, is_one_of_many=True) == alone
 
 
-async def test_only_its_submitter_or_an_admin_takes_a_request_back(tmp_path: Path) -> None:
+async def test_only_its_submitter_or_an_admin_takes_a_request_back(tmp_path):
     with closing(People(tmp_path)) as people:
         one = await people.submit("plain")
         for who in (people.other, people.ann):
@@ -203,7 +203,7 @@ async def test_only_its_submitter_or_an_admin_takes_a_request_back(tmp_path: Pat
         assert said(await people.service.cancel(two.id, root)) == ("decided", "cancelled")
 
 
-async def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path: Path) -> None:
+async def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path):
     with closing(People(tmp_path)) as people:
         service, agent = people.service, people.agent
         one = await people.submit("plain")
@@ -252,7 +252,7 @@ async def test_an_approval_is_used_up_once_and_its_run_reported_once(tmp_path: P
         assert said(await service.consume(fresh.id, agent, fresh.digest)) == used
 
 
-async def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path: Path) -> None:
+async def test_what_runs_out_is_written_down_as_many_as_are_asked_for(tmp_path):
     with closing(People(tmp_path)) as people:
         requests = [await people.submit("plain") for _ in range(3)]
         assert await people.service.change(lambda tx: decide.expire(tx, 2)) == 0

@@ -71,14 +71,11 @@ def test_high_risk_actions_need_a_person_in_every_spelling(tmp_path, name):
 @pytest.mark.parametrize(
     "name",
     [
-        *(n.format("pay", "o", "ut") for n in RESPELT),
-        "PayOut",
-        "pay\u005fOut",
-        "p\u0430y_out",
+        *(n.format("pay", "o", "ut") for n in RESPELT), "PayOut", "pay\u005fOut", "p\u0430y_out",
         "\u1d18ay_out",
     ],
     ids=ascii,
-)
+)  # fmt: skip
 @pytest.mark.parametrize("pattern", ["pay_out", "pay_*", "PayOut", "pay-[a-o]*"])
 def test_a_rule_that_denies_holds_for_every_spelling(tmp_path, name, pattern):
     rules = policy(
@@ -387,11 +384,11 @@ def test_whitelist_entries_end(tmp_path):
 
 
 @each("name", ["$.customer", "$.customer.name", "customer.name", "items[0]", "$", "", " "])
-def test_a_redacted_name_that_would_match_no_field_is_refused(name: str) -> None:
+def test_a_redacted_name_that_would_match_no_field_is_refused(name):
     with pytest.raises(ConfigError, match="write the name alone"):
         parse_policy(f'redact = ["ok", "{name}"]\n', Path("policy.toml"))
 
 
-def test_redacted_names_may_have_wildcards() -> None:
+def test_redacted_names_may_have_wildcards():
     names = ("customer", "*_iban", "api-ke?")
     assert parse_policy(f"redact = {list(names)}\n", Path("policy.toml")).redact == names

@@ -350,6 +350,6 @@ def check(world: World, metrics: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7_200)
-def test_kills_lose_and_double_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kills_lose_and_double_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", TOKEN)
     play(tmp_path, int(os.environ.get("SOAK_KILLS", "100")), seed=int(os.environ.get("SOAK_SEED", "1")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def rig(tmp_path):
     policy, clock = tmp_path / "policy.toml", ManualClock()
     policy.write_text(POLICY)
     with Running(tmp_path, rate=1000, policy=policy, clock=clock) as server:
@@ -81,12 +80,12 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         yield Rig(server, clock, policy)
 
 
-def test_without_a_grant_each_call_is_asked_about(rig: Rig) -> None:
+def test_without_a_grant_each_call_is_asked_about(rig):
     assert rig.approve(rig.ask()["id"]).json().get("grant_id") is None
     assert rig.status() == "pending"
 
 
-def test_an_hour_covers_the_action_of_that_principal_for_an_hour(rig: Rig) -> None:
+def test_an_hour_covers_the_action_of_that_principal_for_an_hour(rig):
     number = rig.grant("hour")
     used = rig.ask(details={"url": "https://other.example/b"}, session_key="s2")
     assert used["status"] == "auto_approved"
@@ -100,7 +99,7 @@ def test_an_hour_covers_the_action_of_that_principal_for_an_hour(rig: Rig) -> No
     assert rig.status() == "pending"
 
 
-def test_a_session_a_host_and_a_number_of_times_are_limits(rig: Rig) -> None:
+def test_a_session_a_host_and_a_number_of_times_are_limits(rig):
     rig.grant("session")
     assert rig.status() == "auto_approved" and rig.status(session_key="s2") == "pending"
     rig.clock.pass_by(7201)
@@ -119,7 +118,7 @@ def test_a_session_a_host_and_a_number_of_times_are_limits(rig: Rig) -> None:
     assert [rig.status() for _ in range(3)] == ["auto_approved", "auto_approved", "pending"]
 
 
-def test_what_a_rule_or_the_command_does_not_allow_is_not_granted(rig: Rig) -> None:
+def test_what_a_rule_or_the_command_does_not_allow_is_not_granted(rig):
     assert rig.offers() == ["session", "hour", "host", "times"]
     assert rig.offers(session_key="", details={"command": "ls"}) == ["hour", "times"]
     assert rig.offers(action="once") == rig.offers(action="two") == rig.offers(action="wipe_database") == []
@@ -143,14 +142,14 @@ def test_what_a_rule_or_the_command_does_not_allow_is_not_granted(rig: Rig) -> N
     assert rig.ann.get("/whitelist").json()["entries"] == []
 
 
-def test_a_dangerous_command_is_asked_about_under_a_running_grant(rig: Rig) -> None:
+def test_a_dangerous_command_is_asked_about_under_a_running_grant(rig):
     rig.grant("hour", action="tool:Bash", details={"command": "ls"})
     assert rig.status(action="tool:Bash", details={"command": "ls -l"}) == "auto_approved"
     assert rig.status(action="tool:Bash", details={"command": "rm -rf /"}) == "pending"
 
 
 @pytest.mark.slow
-def test_a_policy_that_allows_less_ends_a_grant(rig: Rig) -> None:
+def test_a_policy_that_allows_less_ends_a_grant(rig):
     number, other = rig.grant("hour"), rig.grant("times", action="tool:other")
     less = POLICY.replace('"session", "hour", "host", "times"', '"session", "times"', 1)
     for text in (less, POLICY):  # it does not run again when the rule allows it again
@@ -168,7 +167,7 @@ def test_a_policy_that_allows_less_ends_a_grant(rig: Rig) -> None:
     ]
 
 
-def test_a_start_with_a_policy_that_allows_less_ends_a_grant(tmp_path: Path) -> None:
+def test_a_start_with_a_policy_that_allows_less_ends_a_grant(tmp_path):
     policy = tmp_path / "policy.toml"
     for text in (POLICY, "", POLICY):
         policy.write_text(text)
@@ -182,7 +181,7 @@ def test_a_start_with_a_policy_that_allows_less_ends_a_grant(tmp_path: Path) -> 
                 assert [entry["is_running"] for entry in entries] == [False]
 
 
-def test_the_log_says_how_many_uses_were_granted(rig: Rig) -> None:
+def test_the_log_says_how_many_uses_were_granted(rig):
     rig.grant("times:2")
     rig.grant("times:1", action="tool:other")
     granted = [
@@ -193,7 +192,7 @@ def test_the_log_says_how_many_uses_were_granted(rig: Rig) -> None:
     assert granted == ["2 more times within 2 hours", "once more within 2 hours"]
 
 
-def test_each_use_is_in_the_log_and_any_approver_stops_it(rig: Rig) -> None:
+def test_each_use_is_in_the_log_and_any_approver_stops_it(rig):
     number = rig.grant("hour")
     for _ in range(2):
         rig.ask()
@@ -215,7 +214,7 @@ def test_each_use_is_in_the_log_and_any_approver_stops_it(rig: Rig) -> None:
     ]
 
 
-def test_the_page_offers_shows_and_stops_a_grant(rig: Rig) -> None:
+def test_the_page_offers_shows_and_stops_a_grant(rig):
     page = rig.server.signed_in("carol")
     asked = rig.ask()
     text = page.get(f"/r/{asked['id']}").text
@@ -233,7 +232,7 @@ def test_the_page_offers_shows_and_stops_a_grant(rig: Rig) -> None:
     assert "Running grants" not in page.get("/").text and rig.status() == "pending"
 
 
-def test_the_command_line_gives_lists_and_stops_a_grant(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_gives_lists_and_stops_a_grant(rig, monkeypatch):
     monkeypatch.setenv("WHET_CONFIRM_URL", f"http://127.0.0.1:{rig.server.port}")
     monkeypatch.setenv("CONFIRMATION_TOKEN", rig.server.token("approve", "eve"))
     asked, run = rig.ask(), CliRunner().invoke
@@ -250,7 +249,7 @@ def test_the_command_line_gives_lists_and_stops_a_grant(rig: Rig, monkeypatch: p
 
 
 @pytest.mark.slow
-async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None:
+async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path):
     desk = Desk(tmp_path, POLICY)
     desk.token("ann")
     with TelegramServer() as server:
@@ -296,20 +295,17 @@ async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None
         ({"url": "https://["}, ""),
     ],
 )
-def test_one_host_is_what_all_addresses_have(details: dict[str, Any], host: str) -> None:
+def test_one_host_is_what_all_addresses_have(details, host):
     assert shared_host(details) == host
 
 
 @each(
     "line",
     [
-        'grants = ["ever"]',
-        "grant_max_s = 10",
-        "grant_max_s = 90000",
-        "grant_max_uses = 0",
+        'grants = ["ever"]', "grant_max_s = 10", "grant_max_s = 90000", "grant_max_uses = 0",
         "grant_max_uses = 1001",
     ],
-)
-def test_a_rule_with_a_wrong_limit_is_refused(line: str) -> None:
+)  # fmt: skip
+def test_a_rule_with_a_wrong_limit_is_refused(line):
     with pytest.raises(ConfigError):
         parse_policy(f'[[rules]]\naction = "*"\neffect = "ask"\n{line}\n', Path("policy.toml"))

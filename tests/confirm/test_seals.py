@@ -68,14 +68,14 @@ def problems(service: ConfirmService, **keys: SigningKey) -> tuple[str, ...]:
     return service.database.read_now(lambda db: audit.verify(db, known)).problems
 
 
-def test_a_sum_of_rows_is_stored_as_it_always_was() -> None:
+def test_a_sum_of_rows_is_stored_as_it_always_was():
     """Other sizes or another order would make every stored seal of an older version a forgery."""
     whole = seals.RowSum().plus(1, 258).plus(1, -2)
     assert (whole.rows, whole.blob) == (2, bytes([0, 1]) + bytes(254))
     assert seals.RowSum().plus(-1, -1).blob == b"\xff" * 256
 
 
-def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> None:
+def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path):
     paths = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
     service = opened(paths)
     assert sealed(service).is_signed
@@ -92,7 +92,7 @@ def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> Non
     assert report.is_good, report.problems
 
 
-def test_upkeep_signs_what_is_not_signed_yet(tmp_path: Path) -> None:
+def test_upkeep_signs_what_is_not_signed_yet(tmp_path):
     service, _ = busy(tmp_path)
     before = service.log.state().size
     upkeep = Upkeep(service)
@@ -104,7 +104,7 @@ def test_upkeep_signs_what_is_not_signed_yet(tmp_path: Path) -> None:
     service.database.close()
 
 
-def test_who_has_the_public_key_alone_is_told_that_it_is_not_signed_yet(tmp_path: Path) -> None:
+def test_who_has_the_public_key_alone_is_told_that_it_is_not_signed_yet(tmp_path):
     service, _ = busy(tmp_path)
     (said,) = problems(service)
     assert "not signed yet" in said
@@ -114,7 +114,7 @@ def test_who_has_the_public_key_alone_is_told_that_it_is_not_signed_yet(tmp_path
     service.database.close()
 
 
-def test_a_checkpoint_signs_its_commit(tmp_path: Path) -> None:
+def test_a_checkpoint_signs_its_commit(tmp_path):
     service, _ = busy(tmp_path)
 
     def work(db: apsw.Connection) -> None:
@@ -127,7 +127,7 @@ def test_a_checkpoint_signs_its_commit(tmp_path: Path) -> None:
     service.database.close()
 
 
-def test_a_service_that_was_killed_goes_on_and_signs(tmp_path: Path) -> None:
+def test_a_service_that_was_killed_goes_on_and_signs(tmp_path):
     service, paths = busy(tmp_path / "one")
     there = died(paths, tmp_path)
     service.database.close()
@@ -136,7 +136,7 @@ def test_a_service_that_was_killed_goes_on_and_signs(tmp_path: Path) -> None:
     again.database.close()
 
 
-def test_a_new_key_believes_what_the_old_one_had_not_signed_yet(tmp_path: Path) -> None:
+def test_a_new_key_believes_what_the_old_one_had_not_signed_yet(tmp_path):
     service, paths = busy(tmp_path / "one")
     there = died(paths, tmp_path)
     service.database.close()
@@ -196,7 +196,7 @@ def _gone(db: sqlite3.Connection) -> None:
 
 
 @pytest.mark.parametrize("way", FORGED)
-def test_who_has_the_database_without_the_key_forges_no_seal(tmp_path: Path, way: str) -> None:
+def test_who_has_the_database_without_the_key_forges_no_seal(tmp_path, way):
     service, paths = busy(tmp_path / "one")
     there = died(paths, tmp_path)
     old = sealed(service)
@@ -221,7 +221,7 @@ def test_who_has_the_database_without_the_key_forges_no_seal(tmp_path: Path, way
 
 
 @pytest.mark.parametrize("end", ["vote", "revealed"])
-def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path: Path, end: str) -> None:
+def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path, end):
     service, paths = busy(tmp_path)
     size, head = service.database.read_now(
         lambda db: db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone() or (0, b"")
@@ -241,7 +241,7 @@ def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path: Path
 
 
 @pytest.mark.parametrize("newer", [None, b"", b"x", b"\x80", "longer"])
-def test_sums_in_the_seal_itself_are_sealed_too(tmp_path: Path, newer: bytes | str | None) -> None:
+def test_sums_in_the_seal_itself_are_sealed_too(tmp_path, newer):
     service, paths = busy(tmp_path / "one")
     there = died(paths, tmp_path)
     service.database.close()
@@ -258,7 +258,7 @@ def test_sums_in_the_seal_itself_are_sealed_too(tmp_path: Path, newer: bytes | s
         opened(there)
 
 
-def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> None:
+def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path):
     service, paths = busy(tmp_path / "one")
     service.database.close()
     old = service.key
@@ -280,7 +280,7 @@ def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -> None:
+def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path):
     with Running(tmp_path) as first:
         old = first.service.key.id
     again = opened(first.paths, new_key=True)
@@ -294,7 +294,7 @@ def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -
         assert [key["kid"] for key in server.client().get("/keys").json()["keys"]] == [old, new]
 
 
-def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:
+def test_an_older_seal_put_back_is_found(tmp_path):
     service, paths = busy(tmp_path)
     old = sealed(service)
     add(service, "carol")
@@ -308,7 +308,7 @@ def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:
     service.database.close()
 
 
-def test_the_code_is_of_the_whole_statement_and_of_the_private_half(tmp_path: Path) -> None:
+def test_the_code_is_of_the_whole_statement_and_of_the_private_half(tmp_path):
     key, again = SigningKey(b"\1" * 32), SigningKey(b"\1" * 32)
     pieces = {"votes": b"v" * 32}
     seal = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)

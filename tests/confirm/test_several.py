@@ -14,7 +14,7 @@ def asked(server: Running, agent: httpx2.Client, **changes: object) -> dict[str,
     return {"id": request["id"], "digest": request["digest"]}
 
 
-def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server: Running) -> None:
+def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
     one, two, unseen, risky = (
         asked(server, agent), asked(server, agent, accepts_edits=True), asked(server, agent),
@@ -42,7 +42,7 @@ def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(s
     ]
 
 
-def test_an_agent_and_more_than_twenty_at_once_decide_nothing(server: Running) -> None:
+def test_an_agent_and_more_than_twenty_at_once_decide_nothing(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
     item = asked(server, agent)
     assert agent.post("/decisions", json={"verdict": "approve", "items": [item]}).status_code == 403
@@ -51,7 +51,7 @@ def test_an_agent_and_more_than_twenty_at_once_decide_nothing(server: Running) -
     assert server.stored(item["id"]).is_pending
 
 
-def test_an_id_or_a_digest_of_another_form_is_named_in_words(server: Running) -> None:
+def test_an_id_or_a_digest_of_another_form_is_named_in_words(server):
     agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
     item = asked(server, agent)
     not_an_id = "not a request's id, which has 22 letters and digits"
@@ -63,9 +63,7 @@ def test_an_id_or_a_digest_of_another_form_is_named_in_words(server: Running) ->
 
 
 @pytest.mark.parametrize(("role", "code", "status"), [("approve", 200, "denied"), ("audit", 403, "pending")])
-def test_who_may_only_look_decides_nothing_with_a_tick(
-    server: Running, role: str, code: int, status: str
-) -> None:
+def test_who_may_only_look_decides_nothing_with_a_tick(server, role, code, status):
     """Alice has opened it while she might approve."""
     item = asked(server, server.client("submit", "agent"))
     server.client("approve", "alice").get(f"/confirm/{item['id']}")
@@ -75,7 +73,7 @@ def test_who_may_only_look_decides_nothing_with_a_tick(
     assert server.stored(item["id"]).status == status
 
 
-def test_the_page_lets_tick_what_was_opened_and_shown_whole(server: Running) -> None:
+def test_the_page_lets_tick_what_was_opened_and_shown_whole(server):
     agent = server.client("submit", "agent")
     opened, unopened = asked(server, agent), asked(server, agent)
     hiding = asked(server, agent, details={"token": "; rm -rf /srv/shop"})

@@ -7,7 +7,6 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -46,7 +45,7 @@ def ask(server: Running, details: dict, **more: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("details", HIDING)
-def test_there_is_no_approve_button_while_a_part_is_hidden(tmp_path: Path, details: dict) -> None:
+def test_there_is_no_approve_button_while_a_part_is_hidden(tmp_path, details):
     with Running(tmp_path) as server:
         request_id = ask(server, details)
         with page_of(server) as browser:
@@ -66,7 +65,7 @@ def test_there_is_no_approve_button_while_a_part_is_hidden(tmp_path: Path, detai
 
 
 @pytest.mark.slow
-def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tmp_path: Path) -> None:
+def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tmp_path):
     with Running(tmp_path) as server:
         request_id = ask(server, HIDING[0], accepts_edits=True)
         with page_of(server) as alice, page_of(server, "bob") as bob:
@@ -85,14 +84,14 @@ def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tm
 
 
 @pytest.mark.parametrize("details", HIDING)
-def test_a_chat_has_no_approve_button_while_a_part_is_hidden(tmp_path: Path, details: dict) -> None:
+def test_a_chat_has_no_approve_button_while_a_part_is_hidden(tmp_path, details):
     with Running(tmp_path) as server:
         request = server.stored(ask(server, details))
         notice = build_notice(request, link="")
         assert not notice.may_approve and (notice.is_hidden or notice.was_cut)
 
 
-def test_who_changed_it_is_not_enough_alone(tmp_path: Path) -> None:
+def test_who_changed_it_is_not_enough_alone(tmp_path):
     with Running(tmp_path) as server:
         request_id = ask(server, {"n": 1}, accepts_edits=True)
         alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
@@ -115,7 +114,7 @@ COMMANDS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("details", "level"), COMMANDS)
-def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level: str) -> None:
+def test_the_risk_line_is_whets_own_reading(tmp_path, details, level):
     reading = read_risk(details)
     assert reading is not None and reading.level == level
     with Running(tmp_path) as server:
@@ -129,12 +128,12 @@ def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level
         assert notice.risk.startswith("Dangerous") == (level == "dangerous")
 
 
-def test_without_a_command_nothing_is_said_of_its_risk() -> None:
+def test_without_a_command_nothing_is_said_of_its_risk():
     assert read_risk({"amount": 5, "to": "DE00"}) is None
 
 
 @pytest.mark.slow
-def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_path: Path) -> None:
+def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_path):
     details = {"command": "rm /srv/shор" + " " * 300 + "; сору x", "note": "a\u202eb\u3164c"}
     with Running(tmp_path) as server:
         request_id = ask(server, details, accepts_edits=True, description="Clеan up")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
@@ -26,13 +25,13 @@ AMBIGUOUS = [
 
 
 @pytest.mark.parametrize("text", AMBIGUOUS)
-def test_a_head_that_can_be_read_in_two_ways_is_400(tmp_path: Path, text: str) -> None:
+def test_a_head_that_can_be_read_in_two_ways_is_400(tmp_path, text):
     with Running(tmp_path) as server:
         raw = server.raw(text.format(port=server.port).encode())
         assert raw.count(b"HTTP/1.1 4") == 1 and answered(raw)[0] == 400
 
 
-def test_an_absolute_address_of_this_service_is_answered(tmp_path: Path) -> None:
+def test_an_absolute_address_of_this_service_is_answered(tmp_path):
     with Running(tmp_path) as server:
         raw = server.raw(
             ("GET http://127.0.0.1:{port}/health HTTP/1.1\r\n" + HEAD).format(port=server.port).encode()
@@ -41,7 +40,7 @@ def test_an_absolute_address_of_this_service_is_answered(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["Agent", "AGENT", "agenT"])
-def test_a_name_spelled_differently_is_the_same_person(tmp_path: Path, name: str) -> None:
+def test_a_name_spelled_differently_is_the_same_person(tmp_path, name):
     with Running(tmp_path) as server:
         agent = server.client("submit", "agent")
         request = agent.post("/confirm", json=SUBMIT).json()
@@ -63,12 +62,12 @@ def test_a_name_spelled_differently_is_the_same_person(tmp_path: Path, name: str
         assert answer.status_code == 403 and answer.json()["reason"] == "own_request"
 
 
-def test_names_that_look_alike_are_told_apart_as_actions_are() -> None:
+def test_names_that_look_alike_are_told_apart_as_actions_are():
     assert is_same_person("\uff41gent", "agent") and is_same_person("ag\u200bent", "Agent")
     assert not is_same_person("agent1", "agent")
 
 
-def test_one_person_with_two_spellings_is_no_quorum_of_two(tmp_path: Path) -> None:
+def test_one_person_with_two_spellings_is_no_quorum_of_two(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
     with Running(tmp_path, policy=policy) as server:
@@ -86,7 +85,7 @@ def test_one_person_with_two_spellings_is_no_quorum_of_two(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "more", ["quorum = 2", "second_factor = true", 'approvers = ["bob"]', "web_only = true"]
 )
-def test_the_whitelist_does_not_stand_for_several_people(tmp_path: Path, more: str) -> None:
+def test_the_whitelist_does_not_stand_for_several_people(tmp_path, more):
     policy = tmp_path / "policy.toml"
     policy.write_text(f'[[rules]]\naction = "deploy"\neffect = "ask"\n{more}\n')
     with Running(tmp_path, policy=policy) as server:
@@ -96,7 +95,7 @@ def test_the_whitelist_does_not_stand_for_several_people(tmp_path: Path, more: s
 
 
 @pytest.mark.slow
-def test_a_large_submission_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_large_submission_holds_nobody_up(tmp_path):
     """It is read on another thread. CPU times, as a wait for an answer says how busy the machine is."""
     large = {**SUBMIT, "details": {"rows": [{"n": number, "x": number / 7} for number in range(30_000)]}}
     body = json.dumps(large, separators=(",", ":")).encode()

@@ -30,7 +30,7 @@ escalate_to = "ops"
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
+def paths(tmp_path_factory):
     """A database with at least one row in each table."""
     folder = tmp_path_factory.mktemp("tables")
     (folder / "policy.toml").write_text(POLICY)
@@ -120,7 +120,7 @@ def quietly(change, paths: ServicePaths, folder: Path) -> audit.AuditReport | No
     return look(copy, paths)
 
 
-def test_nothing_is_wrong_at_first_and_no_table_is_empty(paths: ServicePaths) -> None:
+def test_nothing_is_wrong_at_first_and_no_table_is_empty(paths):
     report = look(paths.database, paths)
     assert report.problems == ()
     db = sqlite3.connect(paths.database)
@@ -137,7 +137,7 @@ def columns(paths: ServicePaths) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_any_column_of_any_table_that_is_changed_is_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_any_column_of_any_table_that_is_changed_is_found(paths, tmp_path):
     dice, missed, count = random.Random(16), [], 0
     for table, name, kind in columns(paths):
 
@@ -158,7 +158,7 @@ def test_any_column_of_any_table_that_is_changed_is_found(paths: ServicePaths, t
 
 
 @pytest.mark.slow
-def test_any_row_that_is_taken_or_added_is_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_any_row_that_is_taken_or_added_is_found(paths, tmp_path):
     missed = []
     for table in dict.fromkeys(table for table, _, _ in columns(paths)):
         row = f"(SELECT rowid FROM {table} LIMIT 1)"
@@ -193,7 +193,7 @@ def test_any_row_that_is_taken_or_added_is_found(paths: ServicePaths, tmp_path: 
     assert not missed
 
 
-def test_a_log_that_was_chained_again_without_the_key_is_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_a_log_that_was_chained_again_without_the_key_is_found(paths, tmp_path):
     """Whoever has the file and knows the format can chain events; only the key can seal them."""
 
     def change(db: sqlite3.Connection) -> None:
@@ -208,13 +208,10 @@ def test_a_log_that_was_chained_again_without_the_key_is_found(paths: ServicePat
     assert report is not None and not report.is_good
 
 
-def test_a_changed_record_is_named(paths: ServicePaths, tmp_path: Path) -> None:
+def test_a_changed_record_is_named(paths, tmp_path):
     for column, value in (
-        ("description", "x"),
-        ("principal", "x"),
-        ("callback_url", "x"),
-        ("execution", "x"),
-    ):
+        ("description", "x"), ("principal", "x"), ("callback_url", "x"), ("execution", "x"),
+    ):  # fmt: skip
 
         def change(db: sqlite3.Connection, column: str = column, value: str = value) -> None:
             db.execute(f"UPDATE requests SET {column} = ? WHERE seq = 1", (value,))
@@ -224,7 +221,7 @@ def test_a_changed_record_is_named(paths: ServicePaths, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_sums_follow_every_kind_of_write(tmp_path: Path) -> None:
+def test_the_sums_follow_every_kind_of_write(tmp_path):
     """Replaced rows, ignored ones, failed and retried works: the sums are those of a fresh count."""
     with Running(tmp_path, upkeep=False) as server:
         db, dice = server.service.database, random.Random(5)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
-from tests.confirm.people import Desk, off
+from tests.confirm.people import off
 from tests.confirm.running import SUBMIT, ManualClock, Running, field_of, touch
 from tests.confirm.test_sight import page_of
 from whet.contract.errors import StoreCorrupt
@@ -26,16 +26,9 @@ from whet_confirm.upkeep import Upkeep
 
 NO_TEXT = "CAST(x'ff' AS TEXT)"
 JUNK = [
-    "plan = 'junk'",
-    "plan = '[]'",
-    f"plan = {NO_TEXT}",
-    "details = 'junk'",
-    "details = '[1]'",
-    f"details = {NO_TEXT}",
-    f"description = {NO_TEXT}",
-    "expires_at = 1e300",
-    "created_at = -1e300",
-]
+    "plan = 'junk'", "plan = '[]'", f"plan = {NO_TEXT}", "details = 'junk'", "details = '[1]'",
+    f"details = {NO_TEXT}", f"description = {NO_TEXT}", "expires_at = 1e300", "created_at = -1e300",
+]  # fmt: skip
 
 
 def spoil(path: Path, request_id: str, change: str) -> None:
@@ -57,9 +50,7 @@ def names(hook: Receiver, request: ConfirmRequest) -> int:
 
 
 @pytest.mark.parametrize("change", JUNK)
-async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(
-    desk: Desk, caplog: pytest.LogCaptureFixture, change: str
-) -> None:
+async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(desk, caplog, change):
     first, broken, last = [await desk.submit(f"action-{number}") for number in range(3)]
     spoil(desk.service.database.path, broken.id, change)
     with Receiver() as hook:
@@ -75,18 +66,14 @@ async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(
 
 
 @pytest.mark.parametrize("change", JUNK)
-async def test_without_channels_the_log_has_the_others(
-    desk: Desk, caplog: pytest.LogCaptureFixture, change: str
-) -> None:
+async def test_without_channels_the_log_has_the_others(desk, caplog, change):
     broken, good = await desk.submit("broken"), await desk.submit("good")
     spoil(desk.service.database.path, broken.id, change)
     async with desk.notifying():
         await desk.until(lambda: told_of(caplog, f"/r/{good.id}"), "the log")
 
 
-async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(desk, caplog):
     secret = desk.token("ann")
     broken, good = await desk.submit("broken"), await desk.submit("good")
     path = desk.service.database.path
@@ -100,7 +87,7 @@ async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(
 
 
 @pytest.mark.parametrize("change", [*JUNK, "status = 'junk'", "original = 'junk', edited_by = 'x'"])
-def test_a_list_and_its_pages_have_the_others(tmp_path: Path, change: str) -> None:
+def test_a_list_and_its_pages_have_the_others(tmp_path, change):
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
@@ -119,9 +106,7 @@ PENDING = [one for one in JUNK if "expires_at" not in one]
 
 
 @pytest.mark.parametrize("change", PENDING)
-def test_the_deadlines_of_others_are_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
-) -> None:
+def test_the_deadlines_of_others_are_kept(tmp_path, caplog, change):
     clock = ManualClock()
     with Running(tmp_path, upkeep=False, clock=clock) as server:
         agent = server.client("submit", "agent")
@@ -143,7 +128,7 @@ def test_the_deadlines_of_others_are_kept(
         ]
 
 
-def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(tmp_path: Path) -> None:
+def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(tmp_path):
     clock = ManualClock()
     with Running(tmp_path, upkeep=False, clock=clock) as server:
         request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
@@ -156,7 +141,7 @@ def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(tmp_path:
 
 
 @pytest.mark.parametrize("change", PENDING)
-def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
+def test_the_next_group_hears_of_others(tmp_path, change):
     (tmp_path / "policy.toml").write_text(
         '[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
     )
@@ -179,9 +164,7 @@ def test_the_next_group_hears_of_others(tmp_path: Path, change: str) -> None:
         assert again == 0
 
 
-async def test_a_start_with_a_corrected_clock_ends_all_that_can_be(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_start_with_a_corrected_clock_ends_all_that_can_be(desk, monkeypatch):
     monkeypatch.setattr(recovery, "BATCH", 2)
     requests = [await desk.submit(f"action-{number}") for number in range(5)]
     spoil(desk.service.database.path, requests[0].id, f"details = {NO_TEXT}")
@@ -192,7 +175,7 @@ async def test_a_start_with_a_corrected_clock_ends_all_that_can_be(
     assert ended == ["submitted", "expired", "expired", "expired", "expired"]
 
 
-def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_webhooks_of_others_are_sent(tmp_path, caplog):
     with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
         agent = server.client("submit", "agent")
         body = SUBMIT | {"callback_url": "http://127.0.0.1:9/hook"}
@@ -207,7 +190,7 @@ def test_webhooks_of_others_are_sent(tmp_path: Path, caplog: pytest.LogCaptureFi
         assert len(told_of(caplog)) == 1
 
 
-async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> None:
+async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk):
     request = await desk.submit()
     spoil(desk.service.database.path, request.id, f"reason = {NO_TEXT}")
     with pytest.raises(StoreCorrupt, match=r"a text in .* can't be read"):
@@ -217,7 +200,7 @@ async def test_what_can_not_be_read_is_said_to_who_asks_for_it(desk: Desk) -> No
 
 
 @pytest.mark.slow
-def test_the_page_lets_decide_on_the_others(tmp_path: Path) -> None:
+def test_the_page_lets_decide_on_the_others(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         requests = [agent.post("/confirm", json=SUBMIT).json() for _ in range(3)]

@@ -92,7 +92,7 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
     return lived
 
 
-def test_cancelled_at_every_write_the_transcript_is_whole(tmp_path: Path) -> None:
+def test_cancelled_at_every_write_the_transcript_is_whole(tmp_path):
     with PracticeServer() as server:
         at, lived = 0, False
         while not lived:

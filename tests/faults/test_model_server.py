@@ -85,7 +85,7 @@ def programs(root: Path, names: list[str]) -> Iterator[dict[str, Program]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])
-def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int) -> None:
+def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path, half):
     names = list(ENDS)[half::2]
     with programs(tmp_path, names) as found:
         first: dict[str, Done] = {}
@@ -146,7 +146,7 @@ PASSES = {
 
 
 @pytest.mark.slow
-def test_what_passes_is_retried_and_the_answer_is_whole(tmp_path: Path) -> None:
+def test_what_passes_is_retried_and_the_answer_is_whole(tmp_path):
     names = list(PASSES)
     with programs(tmp_path, names) as found:
         for name in names:
@@ -175,7 +175,7 @@ CALLS = {
 
 
 @pytest.mark.slow
-def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path: Path) -> None:
+def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path):
     names = list(CALLS)
     with programs(tmp_path, names) as found:
         runs = []
@@ -200,7 +200,7 @@ def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path
 
 
 @pytest.mark.slow
-def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tmp_path: Path) -> None:
+def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tmp_path):
     refused = ScriptedReply("", fault=Fault(status=413, message="too large"))
     with PracticeServer(script=[refused] * 8) as server:
         program = Program(tmp_path, server)
@@ -215,7 +215,7 @@ def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tm
         assert_requests_are_sound(server)
 
 
-def test_each_run_says_in_json_what_it_says_on_the_error_line(tmp_path: Path) -> None:
+def test_each_run_says_in_json_what_it_says_on_the_error_line(tmp_path):
     with PracticeServer(
         script=[ScriptedReply("", fault=Fault(status=401, message="bad key sk-1234567890abcdef"))]
     ) as server:

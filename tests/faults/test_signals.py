@@ -92,9 +92,7 @@ def one_round(root: Path, number: int, moment: float) -> int:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
-def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(
-    tmp_path: Path, number: int, code: int
-) -> None:
+def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(tmp_path, number, code):
     rng = random.Random(number)
     codes = [one_round(tmp_path / str(n), number, rng.random()) for n in range(4)]
     assert set(codes) <= {0, code} and code in codes, codes
@@ -102,13 +100,13 @@ def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("round_", range(100))
-def test_a_hundred_random_kills(tmp_path: Path, round_: int) -> None:
+def test_a_hundred_random_kills(tmp_path, round_):
     rng = random.Random()
     number = rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
     one_round(tmp_path, number, rng.random())
 
 
-def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path: Path) -> None:
+def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path):
     with PracticeServer(script=[ScriptedReply("", fault=Fault(stall_after=-1))] * 9) as server:
         for pause_s in (0.0, 0.01, 0.03, 0.06):
             program = Program(tmp_path / str(pause_s), server)
@@ -140,9 +138,7 @@ main.main()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(
-    tmp_path: Path, number: int, code: int
-) -> None:
+def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(tmp_path, number, code):
     with PracticeServer(script=[ScriptedReply("never asked for")]) as server:
         settings = {"WHET_HOME": str(tmp_path / "home"), "WHET_MODEL_BASE_URL": server.base_url}
         done = subprocess.run(
@@ -184,14 +180,14 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_that_c_code_drops_in_a_loop_ends_the_work_and_the_run(number: int, code: int) -> None:
+def test_a_signal_that_c_code_drops_in_a_loop_ends_the_work_and_the_run(number, code):
     command = [sys.executable, "-c", _SWALLOWS_IN_A_LOOP.format(number=int(number))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (code, "ended\n", "")
 
 
 @pytest.mark.unconfined  # its commands' process numbers are looked up
-def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp_path: Path) -> None:
+def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp_path):
     steps = [does(use("terminal", command=f"echo finished step {n}")) for n in range(1, 8)]
     steps.append(does(use("terminal", command="echo $$ > pid; echo up > ready; sleep 60")))
     with PracticeServer(script=steps) as server:
@@ -216,7 +212,7 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
 
 
 @pytest.mark.slow
-def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path: Path) -> None:
+def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path):
     with PracticeServer(
         script=[ScriptedReply("one"), ScriptedReply("slow", fault=Fault(stall_after=1))]
     ) as server:
@@ -238,7 +234,7 @@ def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(
         assert_requests_are_sound(server)
 
 
-def test_a_session_whose_process_was_killed_is_free_at_once(tmp_path: Path) -> None:
+def test_a_session_whose_process_was_killed_is_free_at_once(tmp_path):
     with PracticeServer(
         script=[ScriptedReply("", fault=Fault(stall_after=-1)), ScriptedReply("free")]
     ) as server:

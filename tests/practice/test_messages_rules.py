@@ -49,25 +49,17 @@ ACCEPTED = [
     body(user("a"), user("b")),
     body(user(), uses("a", "b"), user(result("b"), result("a"), text("and"))),
     body(
-        user(),
-        uses("a", first=[text()]),
-        user(result("a", is_error=True)),
-        uses("b"),
+        user(), uses("a", first=[text()]), user(result("a", is_error=True)), uses("b"),
         user(result("b", None)),
     ),
     body(user(), uses("a", first=[THINKING]), user(result("a", [text(), PNG]))),
     body(user(PNG, text()), system=[text("s", **MARK)], tools=[tool(**MARK)]),
     body(
-        user(),
-        system="s",
-        tools=[tool()],
-        tool_choice={"type": "auto"},
-        stream=True,
-        temperature=0,
+        user(), system="s", tools=[tool()], tool_choice={"type": "auto"}, stream=True, temperature=0,
         metadata={},
     ),
     body(user(), thinking={"type": "adaptive"}),
-]
+]  # fmt: skip
 
 REFUSED = [
     ({"model": "m", "messages": [user()]}, "max_tokens: Field required"),

@@ -35,12 +35,9 @@ def project(tmp_path):
 
 def is_mended(project):
     done = subprocess.run(
-        [sys.executable, "-m", "unittest", "-q"],
-        cwd=project,
-        env=os.environ | {"ORDERS_DB": "memory"},
-        capture_output=True,
-        timeout=60,
-    )
+        [sys.executable, "-m", "unittest", "-q"], cwd=project, env=os.environ | {"ORDERS_DB": "memory"},
+        capture_output=True, timeout=60,
+    )  # fmt: skip
     return done.returncode == 0
 
 

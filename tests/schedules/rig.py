@@ -43,15 +43,9 @@ class Bench:
 
     def add(self, expression: str = "*/10 * * * *", **more: Any) -> Schedule:
         made = Schedule(
-            self.clock.new_id(),
-            "reports",
-            iso(self.clock.now()),
-            expression,
-            "",
-            "UTC",
-            "say hello",
+            self.clock.new_id(), "reports", iso(self.clock.now()), expression, "", "UTC", "say hello",
             workspace=str(self.work),
-        )
+        )  # fmt: skip
         made = msgspec.structs.replace(made, **more)
         due = made.at or iso(timing.next_after(made, self.clock.now()))
         self.database.write_now(lambda db: schedules.add(db, made, due, self.clock))

@@ -14,7 +14,6 @@ from whet.contract.errors import ConfigError
 from whet.schedules import quiet
 from whet.store import chats, goals, schedules
 from whet.store.digests import HeldAnswer
-from whet_lab.practice.server import PracticeServer
 
 _ECHO = "echo done > done.txt"
 
@@ -32,7 +31,7 @@ def _sent(bench: Bench) -> list[str]:
 
 
 @pytest.mark.slow
-def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: PracticeServer) -> None:
+def test_each_run_is_a_goal_until_one_is_achieved(bench, server):
     aim = schedules.ScheduleGoal("test -f done.txt", steps=3, until_achieved=True)
     made = bench.add(goal=aim, prompt="make the build green")
     server.install([says("all done, believe me")] * 3)
@@ -51,7 +50,7 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: Practice
 
 
 @pytest.mark.slow
-def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench: Bench, server: PracticeServer) -> None:
+def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench, server):
     made = bench.add(goal=schedules.ScheduleGoal("test -f done.txt"), prompt="make it")
     server.install([does("terminal", command=_ECHO), says("done")])
     bench.clock.advance(10 * MINUTE_S)
@@ -72,7 +71,7 @@ def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench: Bench, server:
     assert len(bench.runs(made)) == 1
 
 
-def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench: Bench, server: PracticeServer) -> None:
+def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench, server):
     _chat(bench)
     now = bench.clock.now().astimezone(UTC)
     hours = f"{now:%H:%M}-{(now.hour + 1) % 24:02}:{now:%M}"
@@ -97,27 +96,27 @@ def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench: Bench, ser
         ("2026-11-22T07:00", ""),
     ],
 )
-def test_quiet_hours_go_over_midnight(now: str, until: str) -> None:
+def test_quiet_hours_go_over_midnight(now, until):
     found = quiet.find_end(
         quiet.parse_span("22:00-7:00"), "UTC", datetime.fromisoformat(now).replace(tzinfo=UTC)
     )
     assert (found.strftime("%Y-%m-%dT%H:%M") if found else "") == until
 
 
-def test_quiet_hours_that_are_none_are_refused() -> None:
+def test_quiet_hours_that_are_none_are_refused():
     for text in ("25:00-07:00", "22-7", "07:00-07:00", "x"):
         with pytest.raises(ConfigError):
             quiet.parse_span(text)
 
 
-def test_a_digest_names_each_result_and_cuts_long_ones() -> None:
+def test_a_digest_names_each_result_and_cuts_long_ones():
     text = quiet.format_digest(
         [HeldAnswer("a", "answered", "", "x" * 5_000), HeldAnswer("b", "failed", "why", "")]
     )
     assert "a (answered)" in text and "b (failed)\nwhy" in text and len(text) < 1_000
 
 
-def test_a_schedule_s_goal_is_stored_whole(bench: Bench) -> None:
+def test_a_schedule_s_goal_is_stored_whole(bench):
     aim = schedules.ScheduleGoal("make test", 1.5, 7, ("a",), ("b",), until_achieved=True)
     made = bench.add(goal=aim, quiet="22:00-07:00")
     found = bench.database.read_now(lambda db: schedules.get(db, made.id))

@@ -8,7 +8,6 @@ import re
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,7 @@ from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 
-def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, server: PracticeServer) -> None:
+def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench, server):
     server.install([says("Hello from the night.")])
     made = bench.add(target=str(bench.work / "{date}.md"))
     assert bench.drain() == []
@@ -45,7 +44,7 @@ def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, se
     assert bench.drain() == []
 
 
-async def test_two_workers_never_run_one_firing_twice(bench: Bench, server: PracticeServer) -> None:
+async def test_two_workers_never_run_one_firing_twice(bench, server):
     server.install([says("once"), says("twice")])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -55,9 +54,7 @@ async def test_two_workers_never_run_one_firing_twice(bench: Bench, server: Prac
     assert server.count == 1
 
 
-def test_several_missed_times_are_one_run_and_too_old_ones_are_none(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_several_missed_times_are_one_run_and_too_old_ones_are_none(bench, server):
     server.install([says("late")])
     made = bench.add("0 10 * * *")
     bench.clock.advance(2 * 24 * HOUR_S + 2 * HOUR_S)  # two days and an hour late
@@ -75,7 +72,7 @@ def test_several_missed_times_are_one_run_and_too_old_ones_are_none(
     assert server.count == 1
 
 
-def test_a_clock_set_back_a_little_runs_nothing_twice(bench: Bench, server: PracticeServer) -> None:
+def test_a_clock_set_back_a_little_runs_nothing_twice(bench, server):
     server.install([says("one"), says("two")])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -87,9 +84,7 @@ def test_a_clock_set_back_a_little_runs_nothing_twice(bench: Bench, server: Prac
     assert [run.result for run in bench.drain()] == ["answered"]
 
 
-def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(bench, server):
     server.install([says("in the future"), says("now")])
     made = bench.add("0 * * * *")
     bench.clock.moment = datetime(2033, 5, 1, 12, 0, tzinfo=UTC)
@@ -102,9 +97,7 @@ def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(
 
 
 @pytest.mark.slow
-def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(bench, server):
     server.install(
         [
             does("terminal", command="echo it is fine"),
@@ -122,7 +115,7 @@ def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
     assert "nobody" in said[1].lower()
 
 
-def test_a_session_can_be_named_and_toolsets_too(bench: Bench, server: PracticeServer) -> None:
+def test_a_session_can_be_named_and_toolsets_too(bench, server):
     server.install([says("first"), says("second")])
     made = bench.add(toolsets=("file",))
     bench.clock.advance(10 * MINUTE_S)
@@ -138,7 +131,7 @@ def test_a_session_can_be_named_and_toolsets_too(bench: Bench, server: PracticeS
     assert texts == ["first"]
 
 
-def test_a_single_time_comes_once(bench: Bench, server: PracticeServer) -> None:
+def test_a_single_time_comes_once(bench, server):
     server.install([says("once")])
     made = bench.add("", at="2026-11-21T09:05:00.000Z")
     bench.clock.advance(HOUR_S)
@@ -148,7 +141,7 @@ def test_a_single_time_comes_once(bench: Bench, server: PracticeServer) -> None:
     assert bench.drain() == []
 
 
-def test_a_session_that_is_in_use_is_waited_for(bench: Bench, server: PracticeServer) -> None:
+def test_a_session_that_is_in_use_is_waited_for(bench, server):
     server.install([says("after you")])
     clock = SystemClock()
 
@@ -164,7 +157,7 @@ def test_a_session_that_is_in_use_is_waited_for(bench: Bench, server: PracticeSe
     assert bench.told == [] and server.count == 0
 
 
-def test_a_failed_run_says_why_and_the_next_time_stands(bench: Bench, server: PracticeServer) -> None:
+def test_a_failed_run_says_why_and_the_next_time_stands(bench, server):
     server.install([ScriptedReply(fault=Fault(status=500)), says("better")])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -179,7 +172,7 @@ def test_a_failed_run_says_why_and_the_next_time_stands(bench: Bench, server: Pr
     assert bench.next(made) == "2026-11-21T09:40:00.000Z"
 
 
-def test_a_run_without_a_model_says_what_to_do(bench: Bench) -> None:
+def test_a_run_without_a_model_says_what_to_do(bench):
     bench.home.config.write_text("{}")
     bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -188,7 +181,7 @@ def test_a_run_without_a_model_says_what_to_do(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_is_cut_at_its_limit(bench: Bench, server: PracticeServer) -> None:
+def test_a_run_is_cut_at_its_limit(bench, server):
     server.install([says("slow", fault=Fault(stall_after=0))])
     bench.add(timeout_s=0.3)
     bench.clock.advance(10 * MINUTE_S)
@@ -196,7 +189,7 @@ def test_a_run_is_cut_at_its_limit(bench: Bench, server: PracticeServer) -> None
     assert run.result == "budget" and "limit" in run.note
 
 
-def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, server: PracticeServer) -> None:
+def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench, server):
     server.install([says("slow", fault=Fault(stall_after=0))])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -212,9 +205,7 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
     assert bench.drain() == []
 
 
-async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
-    bench: Bench, server: PracticeServer
-) -> None:
+async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(bench, server):
     server.install([says("slow", fault=Fault(stall_after=0))])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -236,7 +227,7 @@ async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
     assert [run.result for run in bench.runs(made)] == [""] and bench.told == []
 
 
-def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, server: PracticeServer) -> None:
+def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench, server):
     server.install([says("a " * 1_500), ScriptedReply(fault=Fault(status=500))])
     with pytest.raises(ConfigError):
         bench.database.read_now(lambda db: check_target(db, "telegram:7"))
@@ -258,7 +249,7 @@ def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, serv
     assert texts[2].startswith("reports: failed.")
 
 
-def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: PracticeServer) -> None:
+def test_a_conversation_is_known_by_its_channels_own_name(bench, server):
     server.install([says("hello there")])
     assert is_chat("my-bot:-1007") and is_chat("webhook:a/b")
     assert not is_chat("/out/my-bot:7") and not is_chat("notify")
@@ -275,7 +266,7 @@ def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: 
     assert name == "my-bot" and not list(bench.work.iterdir())
 
 
-def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -> None:
+def test_a_removed_schedule_runs_no_more(bench, server):
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
     bench.database.write_now(lambda db: schedules.remove(db, made.id))
@@ -284,9 +275,7 @@ def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -
 
 
 @pytest.mark.parametrize("link", ["daily/today.md", "daily", "a/b"])
-def test_an_answer_is_not_written_through_a_link_that_a_command_left(
-    bench: Bench, server: PracticeServer, link: str
-) -> None:
+def test_an_answer_is_not_written_through_a_link_that_a_command_left(bench, server, link):
     server.install([says("the model's words")])
     outside = bench.work.parent / "outside"
     (outside / "c").mkdir(parents=True)
@@ -301,9 +290,7 @@ def test_an_answer_is_not_written_through_a_link_that_a_command_left(
     assert sorted(path.name for path in outside.rglob("*")) == ["c", "today.md"]
 
 
-def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_followed(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_followed(bench, server):
     server.install([says("one"), says("two")])
     (bench.work / "file").write_text("")
     bench.add(target=str(bench.work / "file" / "below"))
@@ -319,9 +306,7 @@ def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_follow
 
 
 @pytest.mark.slow
-def test_edits_that_no_one_merged_are_named_in_the_result(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edits_that_no_one_merged_are_named_in_the_result(home, tmp_path, monkeypatch):
     monkeypatch.setenv("WHET_APPROVAL_MODE", "auto")
     (work := tmp_path / "work").mkdir()
     subprocess.run(

@@ -20,66 +20,31 @@ pytestmark = pytest.mark.slow
 
 _DEMO = [sys.executable, "-m", "whet", "demo"]
 _CHECKS = {
-    "mended",
-    "error_seen",
-    "file_changed",
-    "tests_pass",
-    "cleaned",
-    "danger_denied",
-    "model_told_the_truth",
-    "build_gone_and_nothing_else",
-    "killed_in_mid_step",
-    "went_on",
-    "finished_steps_in_next_request",
-    "each_step_once_in_log",
-    "each_chapter_numbered_once",
-    "found_by_search",
-    "no_call_without_result",
-    "every_request_valid",
-    "each_request_prefix_of_next",
-}
+    "mended", "error_seen", "file_changed", "tests_pass", "cleaned", "danger_denied", "model_told_the_truth",
+    "build_gone_and_nothing_else", "killed_in_mid_step", "went_on", "finished_steps_in_next_request",
+    "each_step_once_in_log", "each_chapter_numbered_once", "found_by_search", "no_call_without_result",
+    "every_request_valid", "each_request_prefix_of_next",
+}  # fmt: skip
 _SIGNED_CHECKS = {
     "unsigned_yes_refused", "approved_by_passkey", "signature_verifies", "vote_without_signature_found"
 }  # fmt: skip
 _CONFIRM_CHECKS = {
-    "deny_accepted",
-    "approve_accepted",
-    "tidied",
-    "wipe_asked_then_narrower",
-    "page_shows_each_request",
-    "nothing_ran_while_it_waited",
-    "denial_read_by_the_model",
-    "only_old_carts_gone",
-    "ran_exactly_once",
-    "recorded_as_decided",
-    "decided_by_the_script",
-    "consumed_and_executed_once",
-    "one_byte_differs",
-    "altered_log_found",
-    "untouched_log_verifies",
-    "five_ways_refused",
-    "still_pending",
-    "forged_vote_found",
-    "every_request_valid",
-    "each_request_prefix_of_next",
-}
+    "deny_accepted", "approve_accepted", "tidied", "wipe_asked_then_narrower", "page_shows_each_request",
+    "nothing_ran_while_it_waited", "denial_read_by_the_model", "only_old_carts_gone", "ran_exactly_once",
+    "recorded_as_decided", "decided_by_the_script", "consumed_and_executed_once", "one_byte_differs",
+    "altered_log_found", "untouched_log_verifies", "five_ways_refused", "still_pending", "forged_vote_found",
+    "every_request_valid", "each_request_prefix_of_next",
+}  # fmt: skip
 
 
 _SANDBOX_CHECKS = {
-    "server_hears",
-    "answered",
-    "every_deed_tried",
-    "home_and_whet_untouched",
-    "nothing_was_sent",
-    "key_in_no_request",
-    "diff_names_the_file",
-    "file_was_spoiled",
-    "file_is_back",
-}
+    "server_hears", "answered", "every_deed_tried", "home_and_whet_untouched", "nothing_was_sent",
+    "key_in_no_request", "diff_names_the_file", "file_was_spoiled", "file_is_back",
+}  # fmt: skip
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     """A folder with everything that the demo could write to: a home, a place for temporary files, a cwd."""
     for name in ("home", "tmp", "cwd"):
         (tmp_path / name).mkdir()
@@ -100,7 +65,7 @@ def files_below(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_every_check_of_the_story_holds_and_nothing_is_left(place: Path) -> None:
+def test_every_check_of_the_story_holds_and_nothing_is_left(place):
     done = subprocess.run(
         [*_DEMO, "--json"], cwd=place / "cwd", env=environment(place), capture_output=True, timeout=60
     )
@@ -120,7 +85,7 @@ def test_every_check_of_the_story_holds_and_nothing_is_left(place: Path) -> None
 
 
 @pytest.mark.soak
-def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
+def test_a_kept_folder_holds_the_mended_project(place):
     done = subprocess.run(
         [*_DEMO, "--speed", "fast", "--keep"],
         cwd=place / "cwd",
@@ -140,7 +105,7 @@ def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
-def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(place: Path) -> None:
+def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(place):
     done = subprocess.run(
         [*_DEMO, "--chapter", "confirm", "--json", "--keep"],
         cwd=place / "cwd",
@@ -175,14 +140,11 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
-def test_the_goals_chapter_catches_a_liar_survives_a_kill_and_holds_a_cap(place: Path) -> None:
+def test_the_goals_chapter_catches_a_liar_survives_a_kill_and_holds_a_cap(place):
     done = subprocess.run(
-        [*_DEMO, "--chapter", "goals", "--json"],
-        cwd=place / "cwd",
-        env=environment(place),
-        capture_output=True,
-        timeout=240,
-    )
+        [*_DEMO, "--chapter", "goals", "--json"], cwd=place / "cwd", env=environment(place),
+        capture_output=True, timeout=240,
+    )  # fmt: skip
     report = json.loads(done.stdout)
     assert [check for check in report["checks"] if not check["ok"]] == []
     assert {"edited_check_refused", "no_round_twice", "ended_by_the_cap"} < {
@@ -190,7 +152,7 @@ def test_the_goals_chapter_catches_a_liar_survives_a_kill_and_holds_a_cap(place:
     }
 
 
-def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place: Path) -> None:
+def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place):
     done = subprocess.run(
         [*_DEMO, "--chapter", "sandbox", "--json", "--keep"],
         cwd=place / "cwd",
@@ -221,7 +183,7 @@ def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place: P
         pytest.param(signal.SIGHUP, marks=pytest.mark.soak),
     ],
 )
-def test_a_signal_ends_the_demo_its_children_and_its_folder(place: Path, number: int) -> None:
+def test_a_signal_ends_the_demo_its_children_and_its_folder(place, number):
     with Tty(["demo", "--speed", "fast"], place / "cwd", environ=environment(place)) as terminal:
         terminal.wait_for("book/chapter_03.md")
         children = descendants(terminal.pid)
@@ -259,16 +221,11 @@ def descendants(pid: int) -> list[int]:
 
 
 @pytest.mark.soak
-def test_the_context_chapter_answers_every_fact_from_two_thousand_messages(place: Path) -> None:
+def test_the_context_chapter_answers_every_fact_from_two_thousand_messages(place):
     done = subprocess.run(
-        [*_DEMO, "--chapter", "context", "--json"],
-        cwd=place / "cwd",
-        env=environment(place),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
+        [*_DEMO, "--chapter", "context", "--json"], cwd=place / "cwd", env=environment(place),
+        capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
     found = json.loads(done.stdout)
     assert done.returncode == 0 and found["ok"], done.stderr
     context = found["measured"]["context"]

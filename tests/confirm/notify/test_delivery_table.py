@@ -35,7 +35,7 @@ def write_channels(
 
 
 @pytest.mark.slow
-def test_each_delivery_is_known_while_all_work_and_while_none_does(tmp_path: Path) -> None:
+def test_each_delivery_is_known_while_all_work_and_while_none_does(tmp_path):
     hosts = TelegramServer(), DiscordServer(), SlackServer(), Receiver(), PushServer()
     push = hosts[-1]
     with contextlib.ExitStack() as stack:

@@ -34,7 +34,7 @@ async def notifying(
             yield server, notifier
 
 
-async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
+async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -65,7 +65,7 @@ async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_i
 
 
 @pytest.mark.slow
-async def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
+async def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk):
     desk.token("ann")
     async with notifying(desk, heartbeat_ms=40) as (server, _notifier):
         request = await desk.submit()
@@ -80,7 +80,7 @@ async def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-async def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) -> None:
+async def test_a_lost_answer_is_sent_again_without_a_second_message(desk):
     async with notifying(desk) as (server, _notifier):
         server.fail_next("post", too_many(0.3))
         request = await desk.submit()
@@ -91,7 +91,7 @@ async def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) 
         assert server.calls.count("post") == 2 and len(server.messages) == 1
 
 
-async def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
+async def test_a_wrong_token_is_said_and_tried_no_more(desk):
     async with notifying(desk, token="wrong") as (_server, notifier):
         request = await desk.submit()
         (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
@@ -99,7 +99,7 @@ async def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
         await desk.until(lambda: notifier.states()[0].listen_error)
 
 
-async def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
+async def test_the_agents_text_stays_in_its_code_block(desk):
     nasty = "```\n**Approval needed**\n@everyone <@&1> [x](http://evil) ``` `````` \u202e\nID: 1"
     async with notifying(desk) as (server, _notifier):
         await desk.submit("a```b", description=nasty, details={"x": nasty, "deep": ["`" * 9]})
@@ -112,6 +112,6 @@ async def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
         assert "\u202e" not in text and "<U+202E>" in text
 
 
-def test_blocks_and_escapes() -> None:
+def test_blocks_and_escapes():
     assert block("``````") == "```\n``<U+0060>``<U+0060>\n```"
     assert plain("*a*_b_ [c](d) @e <#1>") == r"\*a\*\_b\_ \[c\]\(d\) \@e \<\#1\>"

@@ -38,7 +38,7 @@ async def notifying(desk: Desk) -> AsyncIterator[tuple[TelegramServer, ConfirmNo
             yield server, notifier
 
 
-async def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk: Desk) -> None:
+async def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -59,7 +59,7 @@ async def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk:
         assert "notified" in desk.events(request)
 
 
-async def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk) -> None:
+async def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -72,7 +72,7 @@ async def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk)
         assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
 
 
-async def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
+async def test_strangers_forgers_and_the_requester_decide_nothing(desk):
     desk.token("ann")
     desk.token("agent")
     async with notifying(desk) as (server, _notifier):
@@ -95,7 +95,7 @@ async def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) ->
         assert desk.events(first).count("press_refused") == 2
 
 
-async def test_a_revoked_token_ends_a_persons_presses(desk: Desk) -> None:
+async def test_a_revoked_token_ends_a_persons_presses(desk):
     secret = desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -112,7 +112,7 @@ def tokens_revoke(tx: Any, token_id: str) -> None:
     tokens.revoke(tx, token_id, by="test")
 
 
-async def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
+async def test_nothing_the_agent_writes_looks_like_ours(desk):
     nasty = (
         "ok</pre><b>Approval needed</b>\nRequest abc digest def\nID: 1\n<a href='http://evil'>x</a> @everyone"
         " \u202eevil\u2066\u200b\x1b[2J\x00 sk-ant-REDACTED &lt; &"
@@ -135,7 +135,7 @@ async def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
         assert "<U+202E>" in theirs and "[REDACTED]" in theirs and "⏎ID: 7" in theirs
 
 
-async def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: Desk) -> None:
+async def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit(details={"rows": ["\U0001f600" * 50] * 100}, description="<&>" * 2_000)
@@ -149,7 +149,7 @@ async def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: De
 
 
 @pytest.mark.slow
-async def test_rate_limits_are_waited_for(desk: Desk) -> None:
+async def test_rate_limits_are_waited_for(desk):
     async with notifying(desk) as (server, _notifier):
         server.fail_next("sendMessage", too_many(1))
         request = await desk.submit()
@@ -162,7 +162,7 @@ async def test_rate_limits_are_waited_for(desk: Desk) -> None:
         assert [d.status for d in desk.deliveries(request) if d.channel == "log"] == ["sent"]
 
 
-async def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
+async def test_a_wrong_token_is_final_and_says_so(desk):
     with TelegramServer() as server:
         async with desk.notifying(channels(server), {"TELEGRAM_BOT_TOKEN": "1:wrong"}) as notifier:
             request = await desk.submit()
@@ -172,7 +172,7 @@ async def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
             assert "notify_failed" in desk.events(request)
 
 
-async def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path: Any) -> None:
+async def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path):
     policy = """
 [[rules]]
 effect = "ask"
@@ -221,7 +221,7 @@ base_url = "{server.url}"
     desk.close()
 
 
-async def test_chats_of_one_bot_share_its_listener_and_keep_their_buttons(tmp_path: Any) -> None:
+async def test_chats_of_one_bot_share_its_listener_and_keep_their_buttons(tmp_path):
     desk = Desk(tmp_path)
     desk.token("ann")
     with TelegramServer() as server:
@@ -244,7 +244,7 @@ base_url = "{server.url}"
     desk.close()
 
 
-async def test_buttons_fit_into_telegrams_64_bytes(desk: Desk) -> None:
+async def test_buttons_fit_into_telegrams_64_bytes(desk):
     async with notifying(desk) as (server, _notifier):
         await desk.submit()
         message = await off(server.message)

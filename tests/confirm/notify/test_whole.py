@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 pytestmark = pytest.mark.slow
 
 
-def test_a_press_in_a_chat_reaches_the_agent_that_waits(tmp_path: Path) -> None:
+def test_a_press_in_a_chat_reaches_the_agent_that_waits(tmp_path):
     with TelegramServer() as server:
         channels = tmp_path / "channels.toml"
         channels.write_text(
