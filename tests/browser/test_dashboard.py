@@ -64,9 +64,7 @@ def test_stored_text_never_becomes_markup(page, board):
         page.open(board.url + path)
         page.eval("document.querySelectorAll('details').forEach(e => { e.open = true; })")
         assert page.eval("window.owned") is None
-        assert (
-            page.eval("document.querySelectorAll('main script, main img, a[href^=javascript]').length") == 0
-        )
+        assert page.eval("document.querySelectorAll('main script,main img,a[href^=javascript]').length") == 0
     assert [problem for problem in page.problems() if "Content Security" in problem] == []
     page.open(f"{board.url}/sessions/{session_id}")
     assert "<script>window.owned=1</script>" in page.text() and "<U+202E>" in page.text()

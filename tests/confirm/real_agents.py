@@ -152,7 +152,7 @@ def run_once(agent: str, values: dict[str, str], environ: dict[str, str]) -> str
 
 def find_fault(server: Running, agent: str, home: Path, path: str = "") -> str:
     """Return why a real program is not held, or an empty string."""
-    url, program = f"http://127.0.0.1:{server.port}", PROGRAMS[agent]
+    url, program = server.url, PROGRAMS[agent]
     base = {name: value for name, value in os.environ.items() if not name.startswith(("CLAUDE", "XDG_"))}
     base |= {"HOME": str(home), "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]}
     home.mkdir(exist_ok=True)
@@ -185,9 +185,7 @@ def adopt_by_command(agent: str, home: Path, url: str) -> None:
 def main() -> None:
     """Print a line for each agent; exit with 1 if one that is installed is not held."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--programs", default="", help="a folder with the programs, such as node_modules/.bin"
-    )
+    parser.add_argument("--programs", default="", help="their folder, such as node_modules/.bin")
     parser.add_argument("agents", nargs="*", default=list(PROGRAMS))
     asked = parser.parse_args()
     logging.disable()  # this service has no channels, and says so

@@ -246,7 +246,7 @@ def test_an_agent_with_a_folder_of_its_own_is_found_there(tmp_path):
 def test_each_agent_gets_an_answer_in_its_own_form(server, monkeypatch, agent):
     monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))
     fields = {"tool_name": "bash", "tool_input": {"command": "make"}, "cwd": "/tmp"} | EVENTS[agent]
-    ask = HookAsk(f"http://127.0.0.1:{server.port}")
+    ask = HookAsk(server.url)
 
     def run(**changed: Any) -> dict[str, Any]:
         answer = json.loads(run_hook(json.dumps(fields | changed), agent, ask))
@@ -274,7 +274,7 @@ def test_a_hook_that_can_not_run_blocks_the_tool(tmp_path):
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
 @pytest.mark.parametrize("agent", ["opencode", "pi"])
 def test_a_plugin_holds_the_tool_until_a_person_decides(server, tmp_path, agent):
-    environ = {"WHET_HOME": str(tmp_path / "home"), "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}"}
+    environ = {"WHET_HOME": str(tmp_path / "home"), "WHET_CONFIRM_URL": server.url}
     command = HookCommand(agent, (sys.executable, "-m", "whet"), environ)
     (tmp_path / "whet.mjs").write_text(AGENTS[agent].make_content(command))
     (tmp_path / "try.mjs").write_text(DRIVERS[agent])

@@ -24,11 +24,7 @@ action = "deploy"
 effect = "ask"
 quorum = "1 of ops and 1 of security"
 """
-DEADLY = {
-    "action": "tool:Bash",
-    "description": "Tidy up",
-    "details": {"command": "rm -rf / --no-preserve-root"},
-}
+DEADLY = {"action": "tool:Bash", "description": "Tidy", "details": {"command": "rm -rf / --no-preserve-root"}}
 MILD = {"action": "tool:Bash", "description": "Look", "details": {"command": "ls"}}
 
 
@@ -66,7 +62,7 @@ def test_the_record_names_the_votes_and_what_is_missing(server):
         (vote,) = record["votes"]
         assert (vote["by"], vote["verdict"], vote["reason"]) == ("ann", "approve", "tested")
         assert record["missing"] == "1 of security"
-    kinds = [event.kind for event in server.service.log.history(request_id=request_id)]
+    kinds = server.kinds(request_id)
     assert kinds.count("vote") == 1
     server.client("approve", "cat").post(f"/confirm/{request_id}/approve")
     ended = ann.get(f"/confirm/{request_id}").json()
@@ -80,7 +76,7 @@ def test_a_changed_vote_and_a_new_reason_are_counted_again(server):
         ann.post(f"/confirm/{request_id}/approve", json={"reason": reason})
     votes = server.service.votes(request_id)
     assert [(vote.principal, vote.reason) for vote in votes] == [("ann", "later")]
-    kinds = [event.kind for event in server.service.log.history(request_id=request_id)]
+    kinds = server.kinds(request_id)
     assert kinds.count("vote") == 2
 
 
@@ -138,7 +134,7 @@ def test_the_list_tells_held_calls_apart_at_80_columns(server, tmp_path):
     for action, details in held:
         ask(server, {"action": action, "description": text, "details": details})
     env = {
-        "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+        "WHET_CONFIRM_URL": server.url,
         "CONFIRMATION_TOKEN": server.token("approve", "ben"),
         "COLUMNS": "80",
     }
@@ -152,7 +148,7 @@ def test_the_command_line_shows_votes_and_danger(server, tmp_path):
     request_id, deadly = ask(server), ask(server, DEADLY)
     server.client("approve", "ann").post(f"/confirm/{request_id}/approve")
     env = {
-        "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+        "WHET_CONFIRM_URL": server.url,
         "CONFIRMATION_TOKEN": server.token("approve", "ben"),
         "COLUMNS": "160",
     }

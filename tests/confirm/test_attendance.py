@@ -64,7 +64,7 @@ def test_a_request_ends_with_an_agent_that_was_killed_and_left_its_hook(tmp_path
     line = f"{sys.executable} -m whet confirm hook || exit 2"
     with Running(tmp_path) as server:
         environ = os.environ | {
-            "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+            "WHET_CONFIRM_URL": server.url,
             "CONFIRMATION_TOKEN": server.token("submit", "agent"),
             "WHET_HOME": str(tmp_path),
         }

@@ -40,9 +40,8 @@ def fill(folder: Path, count: int) -> ServicePaths:
     def one(db: apsw.Connection, number: int) -> None:
         clock.pass_by(0.5)
         tx = Tx(db, timeline.now_s(), service.key)
-        judged = judge_submission(
-            Submission("deploy", f"no {number}", {"n": number}), AGENT, POLICY, tx.now_s
-        )
+        submission = Submission("deploy", f"no {number}", {"n": number})
+        judged = judge_submission(submission, AGENT, POLICY, tx.now_s)
         request = store(tx, judged, 10**9, 1, RiskReadings()).request
         assert request is not None
         if number % 4 < 2:
@@ -201,9 +200,8 @@ def restamped(paths: ServicePaths, copy: Path) -> None:
 
 def test_a_cut_log_is_found_by_a_checkpoint_that_was_kept_elsewhere(paths, tmp_path):
     db = apsw.Connection(str(paths.database))
-    kept = [
-        audit.Checkpoint(*row) for row in db.execute("SELECT * FROM checkpoints ORDER BY size DESC LIMIT 1")
-    ]
+    newest = "SELECT * FROM checkpoints ORDER BY size DESC LIMIT 1"
+    kept = [audit.Checkpoint(*row) for row in db.execute(newest)]
     db.close()
     copy = tmp_path / "copy.db"
     restamped(paths, copy)

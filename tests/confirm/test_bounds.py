@@ -11,9 +11,11 @@ from tests.confirm.running import SUBMIT, Running, field_of, touch
 from tests.confirm.test_attacks import ask
 from tests.support import each
 from whet_confirm.addresses import AddressRefused, resolve, split_callback_url
-from whet_confirm.callbacks import Callbacks, CallbackSlots
+from whet_confirm.callbacks import Callbacks
 from whet_confirm.records import Vote
 from whet_confirm.web.view import format_ballot
+
+pytestmark = pytest.mark.service(upkeep=False)
 
 NOWHERE = [
     "http://[x/",
@@ -93,72 +95,58 @@ def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path):
         assert server.stored(request["id"]).resolved_by == "alice, bob, dora"
 
 
-def test_an_entry_is_for_its_principal_and_session_alone(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        admin, agent = server.client("admin", "root"), server.client("submit", "agent")
-        other = server.client("submit", "agent2")
-        entry = {"action": "deploy", "principal": "agent", "seconds": 60, "session_key": "s1"}
-        assert admin.post("/whitelist", json=entry).status_code == 201
-        passes = SUBMIT | {"session_key": "s1"}
-        assert agent.post("/confirm", json=passes).status_code == 200
-        for who, body in (
-            (agent, SUBMIT), (agent, SUBMIT | {"session_key": "S1"}),
-            (agent, SUBMIT | {"session_key": "s1 "}), (agent, passes | {"action": "deploy2"}),
-            (other, passes), (other, passes | {"requester": "agent"}),
-        ):  # fmt: skip
-            assert who.post("/confirm", json=body).status_code == 202, body
+def test_an_entry_is_for_its_principal_and_session_alone(server, admin, agent):
+    other = server.client("submit", "agent2")
+    entry = {"action": "deploy", "principal": "agent", "seconds": 60, "session_key": "s1"}
+    assert admin.post("/whitelist", json=entry).status_code == 201
+    passes = SUBMIT | {"session_key": "s1"}
+    assert agent.post("/confirm", json=passes).status_code == 200
+    for who, body in (
+        (agent, SUBMIT), (agent, SUBMIT | {"session_key": "S1"}),
+        (agent, SUBMIT | {"session_key": "s1 "}), (agent, passes | {"action": "deploy2"}),
+        (other, passes), (other, passes | {"requester": "agent"}),
+    ):  # fmt: skip
+        assert who.post("/confirm", json=body).status_code == 202, body
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "host", ["localhost:99999", "localhost:port", "[::1", "localhost:8766:1", "localhost@evil"]
 )
-def test_a_page_called_by_an_address_that_is_none_decides_nothing(tmp_path, host):
-    with Running(tmp_path, upkeep=False) as server:
-        request, person = ask(server), server.signed_in("alice")
-        shown = person.get(f"/r/{request['id']}").text
-        csrf = field_of(shown, "csrf")
-        form = {"csrf": csrf, "verdict": "approve", "digest": request["digest"], "sure": "yes"}
-        heads = {"host": host, "origin": f"http://{host}"}
-        answer = person.post(f"/r/{request['id']}/decide", data=form, headers=heads)
-        # With a port that there is not the name is still ours: whoever sends that is no browser.
-        is_known = host.startswith("localhost:9")
-        assert answer.status_code == 303 if is_known else 400 <= answer.status_code < 500
-        assert server.stored(request["id"]).is_pending is not is_known
+def test_a_page_called_by_an_address_that_is_none_decides_nothing(server, host):
+    request, person = ask(server), server.signed_in("alice")
+    shown = person.get(f"/r/{request['id']}").text
+    csrf = field_of(shown, "csrf")
+    form = {"csrf": csrf, "verdict": "approve", "digest": request["digest"], "sure": "yes"}
+    heads = {"host": host, "origin": f"http://{host}"}
+    answer = person.post(f"/r/{request['id']}/decide", data=form, headers=heads)
+    # With a port that there is not the name is still ours: whoever sends that is no browser.
+    is_known = host.startswith("localhost:9")
+    assert answer.status_code == 303 if is_known else 400 <= answer.status_code < 500
+    assert server.stored(request["id"]).is_pending is not is_known
 
 
-def test_many_given_twice_or_unseen_or_changed_count_once_or_not(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        requests = [ask(server, accepts_edits=True) for _ in range(3)]
-        risky = ask(server, action="wipe_database")
-        alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
-        for one in (requests[0], requests[1], risky):
-            alice.get(f"/confirm/{one['id']}")
-        change = {"details": {"version": "9"}, "digest": requests[1]["digest"]}
-        assert bob.post(f"/confirm/{requests[1]['id']}/amend", json=change).status_code == 200
-        items = [{"id": one["id"], "digest": one["digest"]} for one in (requests[0], *requests, risky)]
-        answer = alice.post("/decisions", json={"verdict": "approve", "items": items})
-        counted = [outcome["counted"] for outcome in answer.json()["outcomes"]]
-        assert counted == [True, False, False, False, False]
-        assert server.stored(requests[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
+def test_many_given_twice_or_unseen_or_changed_count_once_or_not(server):
+    requests = [ask(server, accepts_edits=True) for _ in range(3)]
+    risky = ask(server, action="wipe_database")
+    alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
+    for one in (requests[0], requests[1], risky):
+        alice.get(f"/confirm/{one['id']}")
+    change = {"details": {"version": "9"}, "digest": requests[1]["digest"]}
+    assert bob.post(f"/confirm/{requests[1]['id']}/amend", json=change).status_code == 200
+    items = [{"id": one["id"], "digest": one["digest"]} for one in (requests[0], *requests, risky)]
+    answer = alice.post("/decisions", json={"verdict": "approve", "items": items})
+    counted = [outcome["counted"] for outcome in answer.json()["outcomes"]]
+    assert counted == [True, False, False, False, False]
+    assert server.stored(requests[2]["id"]).is_pending and server.stored(risky["id"]).is_pending
 
 
-def test_the_names_of_people_and_tokens_are_one_space(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        server.token("approve", "alice")
-        for name in ("Alice", "\uff41lice", "al\u200bice", "oidc:alice", "uid:0", "system:start", "policy:x",
-                     "whitelist:1", "a b", "", "x" * 129, "cli:root"):  # fmt: skip
-            with pytest.raises(Exception, match="name"):
-                server.token("approve", name)
-
-
-def test_at_most_128_webhooks_are_under_way():
-    slots = CallbackSlots()
-    for number in range(127):
-        assert slots.take(number, (f"receiver-{number}", f"principal-{number}"))
-    assert not slots.is_full
-    assert slots.take(127, ("the last", "the last"))
-    assert slots.is_full
+def test_the_names_of_people_and_tokens_are_one_space(server):
+    server.token("approve", "alice")
+    for name in ("Alice", "\uff41lice", "al\u200bice", "oidc:alice", "uid:0", "system:start", "policy:x",
+                 "whitelist:1", "a b", "", "x" * 129, "cli:root"):  # fmt: skip
+        with pytest.raises(Exception, match="name"):
+            server.token("approve", name)
 
 
 def test_the_page_shows_500_characters_of_a_votes_reason():

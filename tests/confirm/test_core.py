@@ -59,9 +59,7 @@ def test_a_grant_is_checked_offline(tmp_path):
         jwk = agent.get("/keys").json()["keys"][0]
         now_s = server.service.timeline.now_s()
     key = PublicKey.parse(jwk["x"])
-    digest = request_digest(
-        request["id"], SUBMIT["action"], SUBMIT["details"], "agent", "", request["expires_at"]
-    )
+    digest = request_digest(request["id"], "deploy", SUBMIT["details"], "agent", "", request["expires_at"])
     assert digest == request["digest"]
     checked = check_grant(grant, key, digest=digest, now_s=now_s)
     assert (checked.sub, checked.approved_by) == (request["id"], "alice")
@@ -327,7 +325,7 @@ def test_a_status_is_of_the_newest_commit_however_the_caller_is_known(tmp_path, 
         tmp_path, is_open=kind == "open", peers=peers, socket=tmp_path / "api.sock", upkeep=False
     ) as server:
         transport = httpx2.HTTPTransport(uds=str(tmp_path / "api.sock")) if kind == "socket" else None
-        with httpx2.Client(base_url=f"http://127.0.0.1:{server.port}", transport=transport) as agent:
+        with httpx2.Client(base_url=server.url, transport=transport) as agent:
             if kind == "token":
                 agent.headers["authorization"] = f"Bearer {server.token('submit', 'agent')}"
             request_id = agent.post("/confirm", json=SUBMIT).json()["id"]

@@ -124,7 +124,7 @@ def test_arguments_that_change_while_a_person_decides_do_not_run(tmp_path, what)
     ran: list[object] = []
     changes = {"a list": lambda: paths.append("/srv/shop"), "a table": options.clear, "nothing": lambda: None}
     with Running(tmp_path, upkeep=False) as server:
-        url, token = f"http://127.0.0.1:{server.port}", server.token("submit", "agent")
+        url, token = server.url, server.token("submit", "agent")
 
         @requires_confirmation("delete", url=url, token=token)
         def delete(paths: list[str], options: dict[str, bool]) -> None:
@@ -144,7 +144,7 @@ def test_arguments_that_change_while_a_person_decides_do_not_run(tmp_path, what)
 
 def test_two_names_that_read_alike_are_both_shown(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
-        url, token = f"http://127.0.0.1:{server.port}", server.token("submit", "agent")
+        url, token = server.url, server.token("submit", "agent")
 
         @requires_confirmation("run", url=url, token=token)
         def run(commands: dict[Any, str]) -> None:
@@ -163,13 +163,14 @@ HOOKED = [
     '{"hook_event_name":"PreToolUse","tool_name":["Bash"],"tool_input":{}}',
     '{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":' + '{"a":' * 70 + "1" + "}" * 70 + "}",
     '{"hook_event_name":"pretooluse","tool_name":"Bash","tool_input":{}}',
-    '[{"hook_event_name":"PreToolUse"}]', "", "[" * 100_000,
+    '[{"hook_event_name":"PreToolUse"}]', "", "[" * 100_000, "junk", "{}",
+    '{"hook_event_name":"Stop","tool_name":"x"}',
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HOOKED, ids=range(len(HOOKED)))
 def test_a_hook_denies_what_nobody_could_judge(server, text):
-    ask = HookAsk(f"http://127.0.0.1:{server.port}", timeout_s=30)
+    ask = HookAsk(server.url, timeout_s=30)
     for agent in HOOK_AGENTS:
         answer = run_hook(text, agent, ask)
         assert '"deny"' in answer and '"allow"' not in answer
@@ -276,9 +277,7 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server):
     assert check_grant(grant, key.public, digest=request.digest, now_s=now_s)
     head, payload, signature = grant.split(".")
     last = signature[-1]
-    unused = [
-        one for one in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" if one != last
-    ]
+    unused = [a for a in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" if a != last]
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     spelled = [
         *(f"{head}.{payload}.{signature[:-1]}{letter}" for letter in unused), f"{grant}=",

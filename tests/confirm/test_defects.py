@@ -158,9 +158,8 @@ def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
     with Running(tmp_path, rate=2) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 429
-        assert [agent.get(f"/confirm/{request['id']}").json()["status"] for request in requests] == [
-            "pending"
-        ] * 2
+        states = {agent.get(f"/confirm/{request['id']}").json()["status"] for request in requests}
+        assert states == {"pending"}
 
 
 def test_08_the_window_slides(tmp_path):
@@ -255,7 +254,10 @@ def test_14_what_is_refused_leaves_no_ghost(server, agent):
         b'{"action":"a","description":"d","details":{"x":"\\ud800"}}',
         b'{"action":"a","description":"d","details":{"\\ud800":1}}',
         deep(64), deep(900), deep(20_000),
-        b'{"action":"a","description":"d","details":{"a":1,"a":2}}',
+        *(b'{"action":"a","description":"d","details":%s}' % details for details in (
+            b'{"a":1,"a":2}', b'{"a":{"b":1,"b":2}}', b'{"a":1,"\\u0061":2}', b'{"a":0x10}', b'{"a":01}',
+            b'{"a":+1}', b'{"a":.5}', b'{"a":%s}' % (b"9" * 5_000),
+        )),
         b'{"action":"a","action":"b","description":"d"}',
         b"\xff\xfe{\x00}\x00",
     ]  # fmt: skip
@@ -299,7 +301,7 @@ def test_18_history_keeps_every_event(server, agent, alice):
     alice.post(submitted["approve_url"])
     agent.post(f"/confirm/{submitted['id']}/consume", json={"digest": submitted["digest"]})
     agent.post(f"/confirm/{submitted['id']}/report", json={"result": "executed"})
-    kinds = [event.kind for event in server.service.log.history(request_id=submitted["id"])]
+    kinds = server.kinds(submitted["id"])
     assert kinds == ["submitted", "viewed", "vote", "decided", "consumed", "executed"]
 
 
@@ -313,7 +315,7 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
     alter(server.paths.database, "UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
     with Running(tmp_path) as server:
         keys = audit.read_keys(server.paths.public_key) | {server.service.key.id: server.service.key}
-        report = server.service.database.read_now(lambda db: audit.verify(db, keys))
+        report = server.read(lambda db: audit.verify(db, keys))
     assert report.problems == (f"request {submitted['id']}: its status says denied, the log says approved",)
 
 
@@ -325,9 +327,8 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
 def test_20_other_sites_can_not_approve_even_in_open_mode(tmp_path, headers):
     with Running(tmp_path, is_open=True) as server:
         submitted = asked(server.client())
-        status, _ = answered(
-            server.raw(request(server.port, "POST", submitted["approve_url"], b"{}", *headers))
-        )
+        raw = request(server.port, "POST", submitted["approve_url"], b"{}", *headers)
+        status, _ = answered(server.raw(raw))
         assert status == 403
         assert server.client().get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
 
@@ -347,17 +348,10 @@ def test_21_an_approval_is_bound_to_its_digest_and_used_once(server, agent, alic
     first = agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "run 7"})
     assert first.status_code == 200
     assert agent.post(use, json={"digest": submitted["digest"]}).status_code == 409
-    assert (
-        agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "x"}).status_code
-        == 409
-    )
-    assert (
-        agent.post(
-            use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "run 7"}
-        ).status_code
-        == 200
-    )
-    kinds = [event.kind for event in server.service.log.history(request_id=submitted["id"])]
+    for key, status in (("x", 409), ("run 7", 200)):
+        again = agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": key})
+        assert again.status_code == status
+    kinds = server.kinds(submitted["id"])
     assert kinds.count("consumed") == 1 and kinds.count("consume_refused") == 3
     other = server.client("submit", "other")
     assert other.post(use, json={"digest": submitted["digest"]}).status_code == 404

@@ -142,12 +142,11 @@ def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
     assert not build_notice(request, link="").may_approve
 
 
-def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):
-    (tmp_path / "p.toml").write_text(POLICY)
-    with Running(tmp_path, policy=tmp_path / "p.toml", is_open=True) as server:
-        anybody = server.client()
-        request = anybody.post("/confirm", json=SUBMIT).json()
-        assert anybody.post(request["approve_url"], json={"code": "123456"}).status_code == 403
+@pytest.mark.service(is_open=True, policy=POLICY)
+def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(server):
+    anybody = server.client()
+    request = anybody.post("/confirm", json=SUBMIT).json()
+    assert anybody.post(request["approve_url"], json={"code": "123456"}).status_code == 403
 
 
 def test_who_lacks_a_passkey_is_not_told_to_type_a_code(tmp_path):

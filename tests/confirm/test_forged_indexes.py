@@ -20,6 +20,8 @@ from whet_confirm.schema import STEPS
 from whet_confirm.service import CallerLimits, ConfirmService
 from whet_confirm.submit import Submission
 
+pytestmark = pytest.mark.service(upkeep=False)
+
 HASHES, IDS = "sqlite_autoindex_tokens_2", "sqlite_autoindex_tokens_1"
 FORGED = "wct_" + "x" * 43
 
@@ -114,27 +116,23 @@ def test_an_emptied_index_is_found(paths, tmp_path, index):
         opened(there)
 
 
-def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        change(
-            server.service,
-            lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping_it", "agent", "", 600), "root"),
-        )
-        agent = server.client("submit", "agent")
-        index_pages.overwrite(server.paths.database, "whitelisted", b"ping_it", b"pay_all")
-        answer = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
-        assert answer.json()["status"] == "pending"
+def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(server):
+    change(
+        server.service,
+        lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping_it", "agent", "", 600), "root"),
+    )
+    agent = server.client("submit", "agent")
+    index_pages.overwrite(server.paths.database, "whitelisted", b"ping_it", b"pay_all")
+    answer = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
+    assert answer.json()["status"] == "pending"
 
 
-def test_a_request_found_under_another_id_is_not_used(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        index_pages.overwrite(
-            server.paths.database, "sqlite_autoindex_requests_1", request["id"].encode(), b"0" * 22
-        )
-        assert alice.get(f"/confirm/{'0' * 22}").status_code == 404
-        assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404
+def test_a_request_found_under_another_id_is_not_used(server, agent, alice):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    own = request["id"].encode()
+    index_pages.overwrite(server.paths.database, "sqlite_autoindex_requests_1", own, b"0" * 22)
+    assert alice.get(f"/confirm/{'0' * 22}").status_code == 404
+    assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404
 
 
 def test_a_rate_forged_in_the_index_stores_nothing(paths):

@@ -27,7 +27,7 @@ pytestmark = [
 
 def drive(server: Running, name: str, argument: str, **environ: str) -> str:
     names = {
-        "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+        "WHET_CONFIRM_URL": server.url,
         "CONFIRMATION_TOKEN": server.token("submit", f"agent-{len(argument)}-{argument[-8:]}"),
         "PYTHONPATH": f"{ROOT}/src:{ROOT}/examples/approvals",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -55,7 +55,7 @@ class Gate:
             **env,
         }
         self.arguments = [
-            *("--url", url or f"http://127.0.0.1:{server.port}", "--rules", str(folder / "rules.toml")),
+            *("--url", url or server.url, "--rules", str(folder / "rules.toml")),
             *("--name", "notes", "--timeout", "30"),
             *(("--header", "X-Key: $TRIAL_KEY") if command and command[0].startswith("http") else ()),
             "--",
@@ -72,9 +72,8 @@ class Gate:
     def send(self, *messages: dict[str, Any] | bytes) -> None:
         assert self.process.stdin is not None
         for message in messages:
-            self.process.stdin.write(
-                message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
-            )
+            line = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+            self.process.stdin.write(line)
         self.process.stdin.flush()
 
     def read(self) -> bytes:
@@ -161,9 +160,8 @@ def test_calls_are_held_denied_passed_and_reported(server, tmp_path):
 @contextlib.contextmanager
 def serve_http(folder: Path, kind: str) -> Generator[tuple[str, subprocess.Popen[bytes]]]:
     """Run the server over HTTP; yields its address and its process."""
-    process = subprocess.Popen(
-        [sys.executable, str(SERVER), str(folder / "notes"), kind], stdout=subprocess.PIPE
-    )
+    command = [sys.executable, str(SERVER), str(folder / "notes"), kind]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         port = int(within(process.stdout.readline, "the server's port", 120))
@@ -448,9 +446,7 @@ def test_the_official_client_and_a_real_server_of_others(server, tmp_path):
 
 def test_rules_judge_by_the_strictest_that_matches(tmp_path):
     path = tmp_path / "rules.toml"
-    path.write_text(
-        f'default = "allow"\n{RULES}[[rules]]\ntool = "run"\narguments = {{ "options.args" = "*rm*" }}\n'
-    )
+    path.write_text(f'default="allow"\n{RULES}[[rules]]\ntool="run"\narguments={{"options.args"="*rm*"}}\n')
     rules = read_rules(path)
     assert rules.judge("write", {}) == "allow" == rules.judge("read_x", {"path": "/srv"})
     assert rules.judge("read_x", {"path": "/etc/shadow"}) == "deny"

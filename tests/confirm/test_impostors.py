@@ -149,11 +149,7 @@ def test_a_signature_counts_once_however_it_is_spelled(signing, way):
 
     touch(signing.paths, "SELECT 1")
     signed = hers.sign(request["digest"], count=0)  # as synced passkeys do, whose counter says nothing
-    signing.run(
-        signing.service.change(
-            lambda tx: tx.connection.execute("UPDATE passkeys SET sign_count = 0").fetchall()
-        )
-    )
+    signing.change(lambda tx: tx.connection.execute("UPDATE passkeys SET sign_count = 0").fetchall())
     assert vote("approve", signed) == "voted"
     assert vote("deny") == "voted"  # she thought better of it
     assert vote("approve", _respelled(signed, RESPELLED[way])) == "passkey"
@@ -178,7 +174,7 @@ def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing
     assert vote(hers.sign(request["digest"], count=9)) == "voted"
     for count in (9, 8, 0):
         assert vote(hers.sign(request["digest"], count=count)) == "passkey"
-    signing.run(signing.service.change(lambda tx: passkeys.remove(tx, "alice", by="root")))
+    signing.change(lambda tx: passkeys.remove(tx, "alice", by="root"))
     assert vote(hers.sign(request["digest"], count=10)) == "passkey"
 
 

@@ -23,6 +23,8 @@ from whet_confirm.submit import Submission
 from whet_confirm.web.audit import QUICK_EVENTS, AuditWatch
 from whet_confirm.web.past import search
 
+pytestmark = pytest.mark.service(upkeep=False)
+
 ANN = Caller("ann", "approve")
 
 
@@ -191,82 +193,77 @@ def test_the_page_of_the_log_says_what_was_checked_when(tmp_path):
         clock.pass_by(0.1)
         assert "The log does not verify" in person.get("/log").text
         form = {"csrf": field_of(text, "csrf")}
-        server.run(server.service.change(lambda tx: [tx.record("noted") for _ in range(45)]))
+        server.change(lambda tx: [tx.record("noted") for _ in range(45)])
         text = person.post("/log", data=form).text
         size = server.service.log.state().size
         assert "The log does not verify" in text
         assert re.findall(r'class="number">(\d+)<', text) == [str(size - number) for number in range(40)]
 
 
-def test_the_first_page_has_the_most_urgent_request_opened(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        person = server.signed_in("alice")
-        assert 'name="digest"' not in person.get("/").text
-        slow, urgent, _ = ask(
-            server.service,
-            *(Submission(f"act-{seconds}", "d", timeout_s=seconds) for seconds in (600, 60, 900)),
-        )
-        home = person.get("/").text
-        assert field_of(home, "digest") == urgent.digest
-        seen = "SELECT request_id FROM views"
-        assert server.rows(seen) == []  # it was not chosen
-        assert field_of(person.get(f"/r/{slow.id}").text, "digest") == slow.digest
-        assert server.rows(seen) == [(slow.id,)]
-        assert person.get(f"/r/{'A' * 22}").status_code == 404 == person.get("/r/x").status_code
-        form = {"csrf": field_of(home, "csrf"), "verdict": "deny", "digest": urgent.digest}
-        assert person.post(f"/r/{'A' * 22}/decide", data=form).status_code == 404
-        person.post(f"/r/{urgent.id}/decide", data=form)
-        person.get(f"/r/{urgent.id}")
-        assert server.rows(seen) == [(slow.id,)]  # what is decided takes no look
+def test_the_first_page_has_the_most_urgent_request_opened(server):
+    person = server.signed_in("alice")
+    assert 'name="digest"' not in person.get("/").text
+    slow, urgent, _ = ask(
+        server.service, *(Submission(f"act-{seconds}", "d", timeout_s=seconds) for seconds in (600, 60, 900))
+    )
+    home = person.get("/").text
+    assert field_of(home, "digest") == urgent.digest
+    seen = "SELECT request_id FROM views"
+    assert server.rows(seen) == []  # it was not chosen
+    assert field_of(person.get(f"/r/{slow.id}").text, "digest") == slow.digest
+    assert server.rows(seen) == [(slow.id,)]
+    assert person.get(f"/r/{'A' * 22}").status_code == 404 == person.get("/r/x").status_code
+    form = {"csrf": field_of(home, "csrf"), "verdict": "deny", "digest": urgent.digest}
+    assert person.post(f"/r/{'A' * 22}/decide", data=form).status_code == 404
+    person.post(f"/r/{urgent.id}/decide", data=form)
+    person.get(f"/r/{urgent.id}")
+    assert server.rows(seen) == [(slow.id,)]  # what is decided takes no look
 
 
-def test_the_history_is_read_in_pages_of_fifty(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        person = server.signed_in("alice")
-        assert "No request was ever made" in person.get("/history").text
-        requests = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
-        listed = lambda text: re.findall(r"<code>(act-\d+)</code>", text)  # noqa: E731
-        names = [request.action for request in reversed(requests)]
-        page = person.get("/history").text
-        assert listed(page) == names[:50]
-        (older,) = re.findall(r"before=(\d+)", page)
-        rest = person.get("/history", params={"before": older}).text
-        assert listed(rest) == names[50:] and "before=" not in rest
-        assert "No older ones" in person.get("/history", params={"before": "1"}).text
-        assert listed(person.get("/history", params={"before": "x"}).text) == names[:50]
-        assert listed(person.get("/history", params={"q": "act-7", "status": "pending"}).text) == ["act-7"]
-        assert "Nothing fits" in person.get("/history", params={"status": "denied"}).text
-        assert listed(person.get("/history", params={"status": "odd"}).text) == names[:50]
+def test_the_history_is_read_in_pages_of_fifty(server):
+    person = server.signed_in("alice")
+    assert "No request was ever made" in person.get("/history").text
+    requests = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
+    listed = lambda text: re.findall(r"<code>(act-\d+)</code>", text)  # noqa: E731
+    names = [request.action for request in reversed(requests)]
+    page = person.get("/history").text
+    assert listed(page) == names[:50]
+    (older,) = re.findall(r"before=(\d+)", page)
+    rest = person.get("/history", params={"before": older}).text
+    assert listed(rest) == names[50:] and "before=" not in rest
+    assert "No older ones" in person.get("/history", params={"before": "1"}).text
+    assert listed(person.get("/history", params={"before": "x"}).text) == names[:50]
+    assert listed(person.get("/history", params={"q": "act-7", "status": "pending"}).text) == ["act-7"]
+    assert "Nothing fits" in person.get("/history", params={"status": "denied"}).text
+    assert listed(person.get("/history", params={"status": "odd"}).text) == names[:50]
 
 
-def test_an_auditor_reads_the_log_and_its_newest_checkpoint(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        auditor = server.client("audit", "eve")
-        assert auditor.get("/audit/checkpoint").json() == {"size": 0}
-        ask(server.service, Submission("one", "d"), Submission("two", "d"))
-        server.run(server.service.change(lambda tx: tx.checkpoint()))
-        mark, state = auditor.get("/audit/checkpoint").json(), server.service.log.state()
-        assert (mark["size"], mark["head"], mark["at"]) == (state.size, state.head, state.checkpoint_at)
-        assert mark["key_id"] == server.service.key.id and len(mark["signature"]) == 86
-        events = auditor.get("/audit/events").json()
-        assert events["count"] == state.size == len(events["events"])
-        assert [event["id"] for event in events["events"]] == [*range(1, state.size + 1)]
-        for text in ("", "0", "x", "-1", "1" * 19):
-            assert auditor.get("/audit/events", params={"after": text}).json() == events
-        assert auditor.get("/audit/events?after=2").json()["events"] == events["events"][2:]
-        assert auditor.get("/confirm?status=odd").status_code == 400
-        assert auditor.get("/callbacks").json() == {"callbacks": []}
+def test_an_auditor_reads_the_log_and_its_newest_checkpoint(server):
+    auditor = server.client("audit", "eve")
+    assert auditor.get("/audit/checkpoint").json() == {"size": 0}
+    ask(server.service, Submission("one", "d"), Submission("two", "d"))
+    server.change(lambda tx: tx.checkpoint())
+    mark, state = auditor.get("/audit/checkpoint").json(), server.service.log.state()
+    assert (mark["size"], mark["head"], mark["at"]) == (state.size, state.head, state.checkpoint_at)
+    assert mark["key_id"] == server.service.key.id and len(mark["signature"]) == 86
+    events = auditor.get("/audit/events").json()
+    assert events["count"] == state.size == len(events["events"])
+    assert [event["id"] for event in events["events"]] == [*range(1, state.size + 1)]
+    for text in ("", "0", "x", "-1", "1" * 19):
+        assert auditor.get("/audit/events", params={"after": text}).json() == events
+    assert auditor.get("/audit/events?after=2").json()["events"] == events["events"][2:]
+    assert auditor.get("/confirm?status=odd").status_code == 400
+    assert auditor.get("/callbacks").json() == {"callbacks": []}
 
 
-def test_who_has_no_passkey_is_offered_one_and_nothing_else_is_kept(tmp_path):
-    with Running(tmp_path, upkeep=False) as server:
-        person = server.signed_in("alice")
-        page = person.get("/passkeys").text
-        assert "You have none yet" in page and 'data-options="{' in page and 'role="alert"' not in page
-        kept = person.post("/passkeys", data={"csrf": field_of(page, "csrf"), "passkey": "{}"})
-        assert kept.status_code == 403 and "Nothing was kept: " in kept.text
-        assert 'data-options="{' in kept.text
-        assert server.rows("SELECT count(*) FROM passkeys") == [(0,)]
+def test_who_has_no_passkey_is_offered_one_and_nothing_else_is_kept(server):
+    person = server.signed_in("alice")
+    page = person.get("/passkeys").text
+    assert "You have none yet" in page and 'data-options="{' in page and 'role="alert"' not in page
+    kept = person.post("/passkeys", data={"csrf": field_of(page, "csrf"), "passkey": "{}"})
+    assert kept.status_code == 403 and "Nothing was kept: " in kept.text
+    assert 'data-options="{' in kept.text
+    assert server.rows("SELECT count(*) FROM passkeys") == [(0,)]
 
 
 def test_a_service_that_can_not_check_signatures_offers_no_passkey_and_says_what_it_lacks(

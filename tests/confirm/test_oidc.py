@@ -38,9 +38,8 @@ def server(provider, tmp_path):
 
 
 def browser(server: Running) -> httpx2.Client:
-    client = httpx2.Client(
-        base_url=f"http://127.0.0.1:{server.page_port}", timeout=30, follow_redirects=False
-    )
+    url = f"http://127.0.0.1:{server.page_port}"
+    client = httpx2.Client(base_url=url, timeout=30, follow_redirects=False)
     server.clients.append(client)
     return client
 
@@ -147,7 +146,7 @@ def test_a_name_stays_with_its_subject_until_it_is_forgotten(server):
         server.provider.user = user
         client = browser(server)
         assert client.get(gone(client)).status_code == 403
-    server.run(server.service.change(lambda tx: people.forget(tx, "ann", by="root")))
+    server.change(lambda tx: people.forget(tx, "ann", by="root"))
     signed_in(server, ANN | {"sub": "u-9"})
 
 
@@ -157,9 +156,7 @@ def test_a_sign_in_ends_with_its_time_and_so_do_its_groups(server):
     server.service.timeline.raise_floor(time.time() + 13 * 3600)
     assert client.get("/history").headers["location"].startswith("/login")
     now_s = server.service.timeline.now_s()
-    assert (
-        server.service.database.read_now(lambda db: stand_ins.list_members(db, "oidc:release", now_s)) == []
-    )
+    assert server.read(lambda db: stand_ins.list_members(db, "oidc:release", now_s)) == []
 
 
 def test_a_provider_that_is_away_or_calls_itself_otherwise_is_said(server):

@@ -23,9 +23,7 @@ since = "2026-03-23 09:00"
 timezone = "Europe/Berlin"
 next_after_s = 600
 """
-RULE = (
-    '[[rules]]\naction = "*"\neffect = "ask"\ntimeout_s = 3600\nescalate_to = "night"\nescalate_after = 0.1\n'
-)
+RULE = '[[rules]]\naction = "*"\neffect = "ask"\ntimeout_s=3600\nescalate_to="night"\nescalate_after=0.1\n'
 
 
 @pytest.mark.parametrize(
@@ -97,7 +95,7 @@ def test_the_next_person_is_notified_until_one_answers(tmp_path):
             record = auditor.get(f"/confirm/{request}").json()
             assert record["on_call"] == name and ("escalated_at" in record) == (name == "ann")
         clock.pass_by(700)
-        assert not server.service.database.read_now(lambda db: find_due_escalations(db, clock.wall_s, 9))
+        assert not server.read(lambda db: find_due_escalations(db, clock.wall_s, 9))
         assert len(server.rows("SELECT 1 FROM events WHERE kind = 'escalated'")) == 3
         assert "On call now: <b>ann</b>" in pages["carol"].get(f"/r/{request}").text
         assert press(pages["ann"], phones["ann"].shown[request], "approve").status_code == 200

@@ -151,10 +151,8 @@ async def test_a_new_policy_holds_for_what_is_pending(tmp_path):
         assert stored is not None and (stored.status, stored.resolved_by) == ("denied", "policy:two")
         write('action = "named"\neffect = "ask"', 'action = "named"\neffect = "allow"')
         named = await people.submit("plain")
-        write(
-            '[[rules]]\nname = "web"',
-            '[[rules]]\naction = "plain"\neffect = "allow"\n[[rules]]\nname = "web"',
-        )
+        web = '[[rules]]\nname = "web"'
+        write(web, f'[[rules]]\naction = "plain"\neffect = "allow"\n{web}')
         assert await people.vote(named, people.cat) == ("decided", "approved")
 
 

@@ -93,9 +93,9 @@ class Reader:
             body = {"digest": digest}
             assert self.served.call("POST", f"/confirm/{request_id}/consume", body, role="submit")[0] == 200
         if words[1:3] == ["confirm", "token"] and "ID" in words:
-            listing = self.types(
+            _, listing = self.types(
                 "whet confirm token create --role audit --name eve; whet confirm token list"
-            )[1]
+            )
             request_id = re.findall(r"^(\w{12})\b.*\beve\b", listing, re.M)[-1]
         if "away --end" in line:
             self.types("whet confirm away --stand-in bob --until 2w")

@@ -78,9 +78,8 @@ def test_high_risk_actions_need_a_person_in_every_spelling(tmp_path, name):
 )  # fmt: skip
 @pytest.mark.parametrize("pattern", ["pay_out", "pay_*", "PayOut", "pay-[a-o]*"])
 def test_a_rule_that_denies_holds_for_every_spelling(tmp_path, name, pattern):
-    rules = policy(
-        f'[[rules]]\naction="*"\neffect="allow"\n[[rules]]\naction="{pattern}"\neffect="deny"\n', tmp_path
-    )
+    text = f'[[rules]]\naction="*"\neffect="allow"\n[[rules]]\naction="{pattern}"\neffect="deny"\n'
+    rules = policy(text, tmp_path)
     assert rules.judge(facts(name)).effect == "deny"
     assert rules.judge(facts("payout")).effect == ("deny" if "*" not in pattern else "allow")
     assert rules.judge(facts("payee_list")).effect == "allow"
@@ -95,11 +94,6 @@ def test_a_rule_that_allows_holds_for_the_name_alone(tmp_path):
     assert set(effects.values()) == {"allow"}, effects
     others = ("readlog", "ReadLog", "read-log", "re\u0430d_log", "list_\u0430ll", "listall")
     assert {rules.judge(facts(name)).effect for name in others} == {"ask"}
-
-
-def test_nothing_matches_means_ask(tmp_path):
-    rules = policy('[[rules]]\naction="x"\neffect="allow"\n', tmp_path)
-    assert rules.judge(facts("y")).effect == "ask"
 
 
 def test_yaml_says_the_same(tmp_path):
@@ -297,9 +291,8 @@ def test_quorum_over_http(ruled):
     second = agent.post("/confirm", json={"action": "deploy", "description": "d"}).json()
     assert bob.post(f"/confirm/{second['id']}/deny").status_code == 202
     assert carol.post(f"/confirm/{second['id']}/deny").json()["status"] == "denied"
-    long = agent.post(
-        "/confirm", json={"action": "deploy", "description": "d", "timeout_seconds": 90_000}
-    ).json()
+    body = {"action": "deploy", "description": "d", "timeout_seconds": 90_000}
+    long = agent.post("/confirm", json=body).json()
     assert long["timeout_seconds"] == 86_400
 
 
@@ -367,20 +360,17 @@ def test_a_new_policy_holds_at_once_and_a_broken_one_not_at_all(ruled):
     assert "policy_broken" in kinds and "policy_changed" in kinds and "replanned" in kinds
 
 
-def test_whitelist_entries_end(tmp_path):
-    clock = ManualClock()
-    with Running(tmp_path, clock=clock) as server:
-        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
-        entry = {"action": "deploy", "principal": "agent", "session_key": "s1", "seconds": 60}
-        added = admin.post("/whitelist", json=entry).json()
-        assert agent.post("/confirm", json=SUBMIT).status_code == 202  # another session
-        assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 200
-        clock.pass_by(61)
-        assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 202
-        assert admin.delete(f"/whitelist/{added['id']}").status_code == 200
-        assert admin.delete(f"/whitelist/{added['id']}").status_code == 404
-        assert admin.post("/whitelist", json=entry | {"seconds": 90_000}).status_code == 400
-        assert admin.post("/whitelist", json={"action": "a", "principal": "b"}).status_code == 400
+def test_whitelist_entries_end(server, agent, admin, clock):
+    entry = {"action": "deploy", "principal": "agent", "session_key": "s1", "seconds": 60}
+    added = admin.post("/whitelist", json=entry).json()
+    assert agent.post("/confirm", json=SUBMIT).status_code == 202  # another session
+    assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 200
+    clock.pass_by(61)
+    assert agent.post("/confirm", json=SUBMIT | {"session_key": "s1"}).status_code == 202
+    assert admin.delete(f"/whitelist/{added['id']}").status_code == 200
+    assert admin.delete(f"/whitelist/{added['id']}").status_code == 404
+    assert admin.post("/whitelist", json=entry | {"seconds": 90_000}).status_code == 400
+    assert admin.post("/whitelist", json={"action": "a", "principal": "b"}).status_code == 400
 
 
 @each("name", ["$.customer", "$.customer.name", "customer.name", "items[0]", "$", "", " "])

@@ -85,9 +85,8 @@ def test_a_clock_that_was_ahead_leaves_nothing_that_lasts_longer_than_it_was_mea
     token = (
         "INSERT INTO tokens (id, name, role, hash, created_at, expires_at) VALUES (?, ?, 'submit', ?, ?, ?)"
     )
-    for number, (at, until) in enumerate(
-        ((NOW_S + 10, NOW_S + 110), (NOW_S, NOW_S + 100), (NOW_S + 10, None))
-    ):
+    spans = (NOW_S + 10, NOW_S + 110), (NOW_S, NOW_S + 100), (NOW_S + 10, None)
+    for number, (at, until) in enumerate(spans):
         values = (f"t{number}", f"n{number}", f"h{number}".encode(), at, until)
         change(desk, lambda tx, values=values: tx.connection.execute(token, values))
     change(desk, lambda tx: recovery.correct_clock(tx, 7_200.12345))
@@ -184,9 +183,8 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
     policy = ConfirmPolicy(rules=(rule,), groups={"ops": ("ann", "slack:S1"), "sec": ("oidc:sec",)})
 
     def seated(found: ConfirmPolicy = policy, asked_by: str = "", now_s: float = NOW_S) -> dict[str, Any]:
-        return desk.service.database.read_now(
-            lambda db: stand_ins.apply_stand_ins(db, found, now_s, asked_by)
-        ).groups
+        database = desk.service.database
+        return database.read_now(lambda db: stand_ins.apply_stand_ins(db, found, now_s, asked_by)).groups
 
     assert seated() == {"ops": ("ann",), "sec": ()}
     assert seated(ConfirmPolicy(groups=policy.groups)) == policy.groups

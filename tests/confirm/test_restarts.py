@@ -111,52 +111,42 @@ def test_a_database_that_somebody_changed_is_not_served(tmp_path, sql):
         opened(paths)
 
 
-def test_a_foreign_token_decides_nothing_while_the_service_runs(tmp_path):
-    with Running(tmp_path) as server:
-        agent = server.client("submit", "agent")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        secret = "wct_" + "A" * 43
-        writer = outside(server.paths)
-        writer.execute(
-            "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)",
-            (hash_secret(secret),),
-        )
-        writer.close()
-        headers = {"authorization": f"Bearer {secret}"}
-        answer = agent.post(f"/confirm/{request['id']}/approve", headers=headers)
-        assert answer.status_code == 503 and "tokens was changed" in answer.json()["error"]
-        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
+def test_a_foreign_token_decides_nothing_while_the_service_runs(server, agent):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    secret = "wct_" + "A" * 43
+    writer = outside(server.paths)
+    writer.execute(
+        "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)", (hash_secret(secret),)
+    )
+    writer.close()
+    headers = {"authorization": f"Bearer {secret}"}
+    answer = agent.post(f"/confirm/{request['id']}/approve", headers=headers)
+    assert answer.status_code == 503 and "tokens was changed" in answer.json()["error"]
+    assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
-def test_a_forged_vote_meets_no_quorum(tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
-    with Running(tmp_path, policy=policy) as server:
-        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.paths, f"INSERT INTO votes VALUES ('{request['id']}', 'bob', 'approve', 1.0, '')")
-        answer = alice.post(f"/confirm/{request['id']}/approve")
-        assert answer.status_code == 409 and "bob" in answer.json()["error"], answer.text
-        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
+@pytest.mark.service(policy='[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
+def test_a_forged_vote_meets_no_quorum(server, agent, alice):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    touch(server.paths, f"INSERT INTO votes VALUES ('{request['id']}', 'bob', 'approve', 1.0, '')")
+    answer = alice.post(f"/confirm/{request['id']}/approve")
+    assert answer.status_code == 409 and "bob" in answer.json()["error"], answer.text
+    assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
 @pytest.mark.parametrize("change", ['plan = \'{"rule":"x"}\'', "principal = 'x'", "description = 'harmless'"])
-def test_a_record_that_somebody_changed_can_t_be_approved(tmp_path, change):
-    with Running(tmp_path) as server:
-        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.paths, f"UPDATE requests SET {change} WHERE id = '{request['id']}'")
-        answer = alice.post(f"/confirm/{request['id']}/approve")
-        assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
+def test_a_record_that_somebody_changed_can_t_be_approved(server, agent, alice, change):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    touch(server.paths, f"UPDATE requests SET {change} WHERE id = '{request['id']}'")
+    answer = alice.post(f"/confirm/{request['id']}/approve")
+    assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
 
-def test_an_approval_that_somebody_wrote_can_t_be_used(tmp_path):
-    with Running(tmp_path) as server:
-        agent = server.client("submit", "agent")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.paths, f"UPDATE requests SET status = 'approved', resolved_at = {time.time()}")
-        answer = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
-        assert answer.status_code == 409, answer.text
+def test_an_approval_that_somebody_wrote_can_t_be_used(server, agent):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    touch(server.paths, f"UPDATE requests SET status = 'approved', resolved_at = {time.time()}")
+    answer = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
+    assert answer.status_code == 409, answer.text
 
 
 def test_another_signing_key_is_not_taken_silently(tmp_path):
@@ -196,7 +186,7 @@ def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path):
         key = server.service.key
         with pytest.raises(GrantRefused, match="clock"):
             check_grant(grant, key, digest=approved["digest"], now_s=time.time())
-        report = server.service.database.read_now(lambda db: audit.verify(db, {key.id: key}))
+        report = server.read(lambda db: audit.verify(db, {key.id: key}))
     assert report.problems == ()
 
 
@@ -220,7 +210,7 @@ def test_a_leap_of_the_clock_within_a_run_moves_no_deadline():
 
 def test_checkpoints_reach_a_witness_by_http(tmp_path):
     with Receiver() as receiver, Running(tmp_path) as server:
-        server.run(server.service.change(lambda tx: tx.checkpoint()))
+        server.change(lambda tx: tx.checkpoint())
 
         async def tell() -> None:
             task = asyncio.create_task(notify_witnesses(server.service, [receiver.url]))

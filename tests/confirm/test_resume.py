@@ -31,16 +31,14 @@ def call_tool(server: Running, folder: Path, call: str, command: str = "make") -
     """Run the hook as an agent does, without time to wait. Return the decision and its reason."""
     event: dict[str, Any] = {"hook_event_name": "PreToolUse", "session_id": "s-1", "cwd": str(folder)}
     event |= {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": call}
-    ask = HookAsk(
-        f"http://127.0.0.1:{server.port}", timeout_s=0, keep_s=3600, kept=folder / "confirm" / "kept"
-    )
+    ask = HookAsk(server.url, timeout_s=0, keep_s=3600, kept=folder / "confirm" / "kept")
     answer = json.loads(run_hook(json.dumps(event), "claude-code", ask))["hookSpecificOutput"]
     return f"{answer['permissionDecision']}: {answer['permissionDecisionReason']}"
 
 
 def variables(server: Running, folder: Path, path: str) -> dict[str, str]:
     return {
-        "WHET_HOME": str(folder), "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+        "WHET_HOME": str(folder), "WHET_CONFIRM_URL": server.url,
         "CONFIRMATION_TOKEN": os.environ["CONFIRMATION_TOKEN"], "PATH": f"{path}:{os.environ['PATH']}",
     }  # fmt: skip
 
@@ -146,9 +144,8 @@ def test_an_answer_counts_for_one_call_and_a_denial_for_its_own(server, tmp_path
 
     assert call_tool(server, tmp_path, "c1").startswith("deny")
     decide("approve")
-    assert call_tool(server, tmp_path, "c2", "make clean").startswith(
-        "deny: not confirmed: nobody has answered"
-    )
+    unanswered = "deny: not confirmed: nobody has answered"
+    assert call_tool(server, tmp_path, "c2", "make clean").startswith(unanswered)
     assert call_tool(server, tmp_path, "c3").startswith("allow")
     assert call_tool(server, tmp_path, "c4").startswith("deny: not confirmed: nobody has answered")
     decide("deny")

@@ -162,9 +162,8 @@ def test_a_policy_that_allows_less_ends_a_grant(rig):
         assert [entry["id"] for entry in entries if entry["is_running"]] == [other]
     ended = [e for e in rig.server.service.log.history(after_id=0) if e.kind == "whitelist_removed"]
     why = "the policy does not allow it any more"
-    assert [(e.principal, json.loads(e.data)) for e in ended] == [
-        ("system:policy", {"id": number, "why": why})
-    ]
+    (event,) = ended
+    assert (event.principal, json.loads(event.data)) == ("system:policy", {"id": number, "why": why})
 
 
 def test_a_start_with_a_policy_that_allows_less_ends_a_grant(tmp_path):
@@ -233,7 +232,7 @@ def test_the_page_offers_shows_and_stops_a_grant(rig):
 
 
 def test_the_command_line_gives_lists_and_stops_a_grant(rig, monkeypatch):
-    monkeypatch.setenv("WHET_CONFIRM_URL", f"http://127.0.0.1:{rig.server.port}")
+    monkeypatch.setenv("WHET_CONFIRM_URL", rig.server.url)
     monkeypatch.setenv("CONFIRMATION_TOKEN", rig.server.token("approve", "eve"))
     asked, run = rig.ask(), CliRunner().invoke
     shown = run(confirm, ["show", asked["id"]]).output
@@ -256,9 +255,8 @@ async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path):
         file = '[people.ann]\ntelegram = 7\n[[channel]]\nkind = "telegram"\nchat = -1001\n'
         file += f'base_url = "{server.url}"\n'
         async with desk.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
-            request = await desk.submit(
-                "tool:fetch", details={"url": "https://example.org/"}, session_key="s"
-            )
+            details = {"url": "https://example.org/"}
+            request = await desk.submit("tool:fetch", details=details, session_key="s")
             await off(server.message)
             rows = server.messages[1]["reply_markup"]["inline_keyboard"]
             labels = [button["text"] for row in rows for button in row]

@@ -228,9 +228,7 @@ def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path, end)
     )
     fields = (size + 1, service.timeline.now_s(), end, "A" * 22, "alice", "agent", "{}")
     db = sqlite3.connect(paths.database)
-    db.execute(
-        "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, event_hash(bytes(head), fields))
-    )
+    db.execute("INSERT INTO events VALUES (?,?,?,?,?,?,?,?)", (*fields, event_hash(bytes(head), fields)))
     db.commit()
     db.close()
     with pytest.raises(StoreCorrupt, match="not written by this service"):  # one that logs nothing itself

@@ -146,17 +146,11 @@ def test_service_a_user_who_is_not_named_needs_a_token_at_the_socket(tmp_path):
             assert client.get("/confirm").status_code == 401
 
 
-def test_nobody_asks_and_decides():
-    with pytest.raises(ConfigError, match="ask and decide"):
-        find_peers(["0"], ["0"])
-
-
-def test_files_nothing_of_the_service_can_be_read_by_others(tmp_path):
-    with Running(tmp_path) as server:
-        server.client("submit", "agent").post("/confirm", json=SUBMIT)
-        files = [path for path in (server.paths.database, *server.paths.folder.iterdir()) if path.is_file()]
-        loose = [p.name for p in files if stat.S_IMODE(p.stat().st_mode) & 0o077 and p.name != "signing.pub"]
-        assert loose == [] and is_same_user(server.paths.folder)
+def test_files_nothing_of_the_service_can_be_read_by_others(server):
+    server.client("submit", "agent").post("/confirm", json=SUBMIT)
+    files = [path for path in (server.paths.database, *server.paths.folder.iterdir()) if path.is_file()]
+    loose = [p.name for p in files if stat.S_IMODE(p.stat().st_mode) & 0o077 and p.name != "signing.pub"]
+    assert loose == [] and is_same_user(server.paths.folder)
 
 
 def test_files_install_says_what_it_would_do_and_hardens_the_unit():

@@ -34,10 +34,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 ROOT = Path(__file__).parents[2]
 
 
-def test_there_are_thirty_ways():
-    assert len(ATTEMPTS) >= 30
-
-
 class Target:
     """A running service, one request of the agent's that waits, and what only the service's people know."""
 

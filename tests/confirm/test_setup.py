@@ -109,7 +109,7 @@ def test_a_channel_that_does_not_answer_is_named_and_not_written_and_the_rest_is
 
 
 def test_setup_names_the_variable_that_leads_to_the_service_of_another_home(server, operator):
-    operator.environ["WHET_CONFIRM_URL"] = url = f"http://127.0.0.1:{server.port}"
+    operator.environ["WHET_CONFIRM_URL"] = url = server.url
     done = operator.run("setup", "--yes", *PORTS)
     done.assert_error(f"something else answers at {url}", "unset WHET_CONFIRM_URL")
 
@@ -117,10 +117,8 @@ def test_setup_names_the_variable_that_leads_to_the_service_of_another_home(serv
 @pytest.mark.slow
 def test_at_a_terminal_it_asks_four_questions(operator):
     (operator.folder / ".gemini").mkdir()
-    with (
-        Receiver() as hook,
-        Tty(["confirm", "setup", *PORTS], operator.folder, environ=operator.environ) as tty,
-    ):
+    words = ["confirm", "setup", *PORTS]
+    with Receiver() as hook, Tty(words, operator.folder, environ=operator.environ) as tty:
         tty.wait_for("1/4")
         tty.type("ann\r")
         tty.wait_for("2/4")
@@ -164,11 +162,7 @@ def test_a_channel_and_a_persons_id_are_added_once_and_comments_stay():
     tables = tomllib.loads(added)
     assert tables["people"] == {"ann.b": {"slack": "U1", "telegram": "7"}}
     second = add_channel(added, PATH, NewChannel("telegram", chat="-200"), ("bob", "8"))
-    assert [table.get("name") for table in tomllib.loads(second)["channel"]] == [
-        None,
-        "telegram",
-        "telegram2",
-    ]
+    assert [one.get("name") for one in tomllib.loads(second)["channel"]] == [None, "telegram", "telegram2"]
     with pytest.raises(ConfigError, match="another telegram id for bob"):
         add_channel(second, PATH, telegram, ("bob", "9"))
     with pytest.raises(ConfigError):

@@ -37,9 +37,8 @@ def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(s
         answer = alice.post("/decisions", json={"verdict": "approve", "items": [item]}).json()
         assert answer["outcomes"][0]["counted"] is False
     alice.get(f"/confirm/{changed['id']}")
-    assert alice.post("/decisions", json={"verdict": "approve", "items": [now]}).json()["outcomes"][0][
-        "counted"
-    ]
+    answer = alice.post("/decisions", json={"verdict": "approve", "items": [now]}).json()
+    assert answer["outcomes"][0]["counted"]
 
 
 def test_an_agent_and_more_than_twenty_at_once_decide_nothing(server):

@@ -98,7 +98,7 @@ def test_two_people_do_not_stand_in_for_each_other_and_an_agent_for_nobody(serve
 
 
 def test_the_commands_say_who_is_away_and_end_it(server, monkeypatch):
-    monkeypatch.setenv("WHET_CONFIRM_URL", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("WHET_CONFIRM_URL", server.url)
     monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("approve", "alice"))
     run = CliRunner().invoke
     assert "bob decides for alice until" in run(away_command, ["--stand-in", "bob", "--until", "2w"]).output

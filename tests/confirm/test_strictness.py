@@ -25,41 +25,30 @@ AMBIGUOUS = [
 
 
 @pytest.mark.parametrize("text", AMBIGUOUS)
-def test_a_head_that_can_be_read_in_two_ways_is_400(tmp_path, text):
-    with Running(tmp_path) as server:
-        raw = server.raw(text.format(port=server.port).encode())
-        assert raw.count(b"HTTP/1.1 4") == 1 and answered(raw)[0] == 400
+def test_a_head_that_can_be_read_in_two_ways_is_400(server, text):
+    raw = server.raw(text.format(port=server.port).encode())
+    assert raw.count(b"HTTP/1.1 4") == 1 and answered(raw)[0] == 400
 
 
-def test_an_absolute_address_of_this_service_is_answered(tmp_path):
-    with Running(tmp_path) as server:
-        raw = server.raw(
-            ("GET http://127.0.0.1:{port}/health HTTP/1.1\r\n" + HEAD).format(port=server.port).encode()
-        )
-        assert answered(raw)[0] == 200
+def test_an_absolute_address_of_this_service_is_answered(server):
+    text = ("GET http://127.0.0.1:{port}/health HTTP/1.1\r\n" + HEAD).format(port=server.port)
+    raw = server.raw(text.encode())
+    assert answered(raw)[0] == 200
 
 
 @pytest.mark.parametrize("name", ["Agent", "AGENT", "agenT"])
-def test_a_name_spelled_differently_is_the_same_person(tmp_path, name):
-    with Running(tmp_path) as server:
-        agent = server.client("submit", "agent")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        with pytest.raises(ConfigError, match="one person with two names"):
-            server.token("approve", name)
-        # A token of an older version, made when that was not refused.
-        server.token("approve", "alice")
-        server.service.database.write_now(
-            lambda db: db.execute("UPDATE tokens SET name = ? WHERE name = 'alice'", (name,))
-        )
-        other = server.client("approve", "carol")
-        secret = server.token("approve", "bob")
-        server.service.database.write_now(
-            lambda db: db.execute("UPDATE tokens SET name = ? WHERE name = 'bob'", (name,))
-        )
-        answer = other.post(
-            f"/confirm/{request['id']}/approve", headers={"authorization": f"Bearer {secret}"}
-        )
-        assert answer.status_code == 403 and answer.json()["reason"] == "own_request"
+def test_a_name_spelled_differently_is_the_same_person(server, agent, name):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    with pytest.raises(ConfigError, match="one person with two names"):
+        server.token("approve", name)
+    # A token of an older version, made when that was not refused.
+    server.token("approve", "alice")
+    server.write("UPDATE tokens SET name = ? WHERE name = 'alice'", name)
+    other = server.client("approve", "carol")
+    secret = server.token("approve", "bob")
+    server.write("UPDATE tokens SET name = ? WHERE name = 'bob'", name)
+    answer = other.post(f"/confirm/{request['id']}/approve", headers={"authorization": f"Bearer {secret}"})
+    assert answer.status_code == 403 and answer.json()["reason"] == "own_request"
 
 
 def test_names_that_look_alike_are_told_apart_as_actions_are():
@@ -67,19 +56,15 @@ def test_names_that_look_alike_are_told_apart_as_actions_are():
     assert not is_same_person("agent1", "agent")
 
 
-def test_one_person_with_two_spellings_is_no_quorum_of_two(tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
-    with Running(tmp_path, policy=policy) as server:
-        agent, first = server.client("submit", "agent"), server.client("approve", "alice")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        secret = server.token("approve", "bob")
-        server.service.database.write_now(
-            lambda db: db.execute("UPDATE tokens SET name = 'Alice' WHERE name = 'bob'")
-        )
-        assert first.post(f"/confirm/{request['id']}/approve").status_code == 202
-        again = first.post(f"/confirm/{request['id']}/approve", headers={"authorization": f"Bearer {secret}"})
-        assert again.status_code == 202 and again.json()["status"] == "pending"
+@pytest.mark.service(policy='[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
+def test_one_person_with_two_spellings_is_no_quorum_of_two(server):
+    agent, first = server.client("submit", "agent"), server.client("approve", "alice")
+    request = agent.post("/confirm", json=SUBMIT).json()
+    secret = server.token("approve", "bob")
+    server.write("UPDATE tokens SET name = 'Alice' WHERE name = 'bob'")
+    assert first.post(f"/confirm/{request['id']}/approve").status_code == 202
+    again = first.post(f"/confirm/{request['id']}/approve", headers={"authorization": f"Bearer {secret}"})
+    assert again.status_code == 202 and again.json()["status"] == "pending"
 
 
 @pytest.mark.parametrize(

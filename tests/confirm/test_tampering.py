@@ -49,9 +49,8 @@ def paths(tmp_path_factory):
                 bob.post(f"/confirm/{request['id']}/approve")
             if number % 2 == 0:
                 agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
-                agent.post(
-                    f"/confirm/{request['id']}/report", json={"result": "executed", "note": "went well"}
-                )
+                report = {"result": "executed", "note": "went well"}
+                agent.post(f"/confirm/{request['id']}/report", json=report)
 
         def more(tx: Tx) -> None:
             whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root")
@@ -59,9 +58,7 @@ def paths(tmp_path_factory):
             stand_ins.delegate(tx, "bob", "alice", tx.now_s + 600)
             stand_ins.set_groups(tx, "alice", ["oidc:ops"], tx.now_s + 600)
             tx.connection.execute("INSERT INTO people VALUES ('dora', 'i', 's', 'approve', 1.0, 2.0)")
-            tx.connection.execute(
-                "INSERT INTO passkeys VALUES ('p', 'alice', 'k', 'localhost', 0, 1.0, NULL)"
-            )
+            tx.connection.execute("INSERT INTO passkeys VALUES ('p', 'alice', 'k', 'host', 0, 1.0, NULL)")
             tx.connection.execute("INSERT INTO web_sessions VALUES ('h', 'k', 'c', 1.0, 2.0)")
             tx.connection.execute(
                 "INSERT INTO deliveries (event_id, kind, request_id, channel, status, updated_at)"
@@ -73,7 +70,7 @@ def paths(tmp_path_factory):
                 "INSERT INTO devices VALUES ('d', 'alice', 't', 'phone', 'https://e', 'k', 's', '', '', 1.0)"
             )
 
-        server.run(server.service.change(more))
+        server.change(more)
         assert "send_mail" in agent.get("/confirm").text
     return server.paths
 
@@ -233,9 +230,7 @@ def test_the_sums_follow_every_kind_of_write(tmp_path):
                     case 0:
                         connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, str(number)))
                     case 1:
-                        connection.execute(
-                            "INSERT OR IGNORE INTO views VALUES (?, ?, ?)", (name, "p", number)
-                        )
+                        connection.execute("INSERT OR IGNORE INTO views VALUES (?, 'p', ?)", (name, number))
                     case 2:
                         connection.execute("UPDATE views SET at = ? WHERE request_id > ?", (number, name))
                     case 3:

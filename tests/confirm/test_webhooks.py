@@ -72,7 +72,7 @@ def test_a_long_queue_to_one_receiver_hides_no_other(tmp_path):
         names = "message_id, request_id, url, body, created_at, run_after"
         rows = server.rows(f"SELECT {names} FROM callbacks")
         many = f"INSERT INTO callbacks ({names}) VALUES (?, ?, ?, ?, ?, ?)"
-        server.run(server.service.change(lambda tx: tx.connection.executemany(many, rows * 9_000)))
+        server.change(lambda tx: tx.connection.executemany(many, rows * 9_000))
         submit_many(server, "agent", [quick.url])
         wait_until(lambda: delivered(server, "agent") == 1)
 

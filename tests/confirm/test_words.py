@@ -207,10 +207,8 @@ def test_an_event_is_a_line_with_what_it_says():
         assert found["at"] == "2026-11-26 08:00:00 UTC"
         return found["word"], found["who"]
 
-    assert line("decided", '{"verdict":"approve","reason":"so\u202e"}') == (
-        "decided (approve, so<U+202E>)",
-        "ann",
-    )
+    word = "decided (approve, so<U+202E>)"
+    assert line("decided", '{"verdict":"approve","reason":"so\u202e"}') == (word, "ann")
     assert line("brand_new", '{"why":"","other":1}') == ("brand new", "ann")
     assert line("submitted", "{}") == ("submitted", "ann")
 

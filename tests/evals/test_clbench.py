@@ -86,9 +86,8 @@ def test_a_task_is_run_under_each_arm_with_gain_and_cost(tmp_path):
     answers += [ScriptedReply('{"value": 3}'), ScriptedReply("noted")]
     answers += [ScriptedReply('I say {"value": 7}'), ScriptedReply("noted")]
     with PracticeServer(script=answers) as server:
-        home.config.write_text(
-            f"model: {{provider: practice, model: practice, base_url: '{server.base_url}'}}\n"
-        )
+        model = f"{{provider: practice, model: practice, base_url: '{server.base_url}'}}"
+        home.config.write_text(f"model: {model}\n")
         arguments = ["clbench", "--repo", str(tmp_path / "repo"), "--task", "guessing", "--instances", "2"]
         more = ["--arms", "off,conversation", "--python", sys.executable, "--json"]
         done = CliRunner().invoke(bench_command, [*arguments, *more], obj=home)

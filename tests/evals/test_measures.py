@@ -84,11 +84,8 @@ def test_a_difference_that_spans_zero_is_no_evidence():
 
 
 def test_an_old_value_that_never_went_counts_as_longer_than_all():
-    stale = (
-        StaleFact("a", "flag", 2, True),
-        StaleFact("b", "flag", 4, True),
-        StaleFact("c", "flag", 3, False),
-    )
+    rows = ("a", 2, True), ("b", 4, True), ("c", 3, False)
+    stale = tuple(StaleFact(name, "flag", since, went) for name, since, went in rows)
     half = summarise([run("ours", 0, "yy", stale=stale), run("ours", 1, "yy")])[0].half_life
     assert (half.facts, half.gone, half.sessions) == (3, 2, 4)
     never = summarise([run("ours", 0, "yy", stale=stale[2:])])[0].half_life
@@ -98,8 +95,7 @@ def test_an_old_value_that_never_went_counts_as_longer_than_all():
 def test_where_ours_loses_is_said():
     runs = [run("ours", 0, "nny", tokens=3000), run("off", 0, "ynn"), run("oracle", 0, "yyy", tokens=1)]
     lines = find_losses(summarise(runs))
-    assert any(
-        line.startswith("off is right at the first try more often in the first third") for line in lines
-    )
+    first = "off is right at the first try more often in the first third"
+    assert any(line.startswith(first) for line in lines)
     assert any(line.startswith("off spends fewer tokens") for line in lines)
     assert not any(line.startswith("oracle") for line in lines)

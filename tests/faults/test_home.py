@@ -54,9 +54,8 @@ def test_a_full_disk_ends_the_turn_and_everything_before_is_there(tmp_path, serv
 def test_a_really_full_disk_too(tmp_path, server):
     program = Program(tmp_path, server)
     program.home.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", program.home], timeout=30
-    ).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", program.home]
+    if subprocess.run(mount, timeout=30).returncode:
         pytest.skip("mounting is not allowed here")
     try:
         assert program.ask("remember the blue door").code == 0

@@ -213,9 +213,8 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
 
 @pytest.mark.slow
 def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path):
-    with PracticeServer(
-        script=[ScriptedReply("one"), ScriptedReply("slow", fault=Fault(stall_after=1))]
-    ) as server:
+    script = [ScriptedReply("one"), ScriptedReply("slow", fault=Fault(stall_after=1))]
+    with PracticeServer(script=script) as server:
         program = Program(tmp_path, server)
         session = program.ask("first").row["session_id"]
         running = program.start_asking("second", "--session", session)
@@ -235,9 +234,8 @@ def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(
 
 
 def test_a_session_whose_process_was_killed_is_free_at_once(tmp_path):
-    with PracticeServer(
-        script=[ScriptedReply("", fault=Fault(stall_after=-1)), ScriptedReply("free")]
-    ) as server:
+    script = [ScriptedReply("", fault=Fault(stall_after=-1)), ScriptedReply("free")]
+    with PracticeServer(script=script) as server:
         program = Program(tmp_path, server)
         running = program.start_asking("first")
         server.wait_for_stall()

@@ -197,10 +197,8 @@ def test_a_written_procedure_is_read_as_a_reader_would():
     skill = "1. `./ops freeze ITEM`\n2. `./ops shipit ITEM flag=--quorum host=cedar`\n"
     wrong = "- Fails: `./ops shipit billing 4711 flag=--ack` → “refused: no”\n"
     assert find_claims(skill + wrong) == [FLAG, ORDER]
-    assert find_claims("`./ops freeze ITEM` worked; `./ops shipit ITEM flag=--quorum` worked") == [
-        FLAG,
-        ORDER,
-    ]
+    note = "`./ops freeze ITEM` worked; `./ops shipit ITEM flag=--quorum` worked"
+    assert find_claims(note) == [FLAG, ORDER]
 
 
 def test_commands_to_look_at_are_run_in_one_step_before_the_work():

@@ -168,9 +168,8 @@ def test_headers():
 def test_thinking_that_came_with_calls_must_come_back():
     enabled = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     lost = body(user(), uses("a"), user(result("a")), **enabled)
-    with pytest.raises(
-        VendorRefusal, match="Expected `thinking` or `redacted_thinking`, but found `tool_use`"
-    ):
+    complaint = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+    with pytest.raises(VendorRefusal, match=complaint):
         check_lost_thinking(lost, {"a": None})
     check_lost_thinking(lost, {"b": None})
     check_lost_thinking(body(*lost["messages"]), {"a": None})

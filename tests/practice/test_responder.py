@@ -136,9 +136,8 @@ def test_echo_and_thinking():
 
 def test_steps_prefer_harmless_tools_and_fill_what_is_required():
     def call(offers, text="go"):
-        (made,) = answer(
-            ask(RequestMessage("user", text), model="practice-steps-2", offers=offers)
-        ).tool_calls
+        request = ask(RequestMessage("user", text), model="practice-steps-2", offers=offers)
+        (made,) = answer(request).tool_calls
         return made.name, json.loads(made.arguments)
 
     string = {"type": "string"}

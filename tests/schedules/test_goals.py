@@ -24,9 +24,8 @@ def _chat(bench: Bench) -> int:
 
 
 def _sent(bench: Bench) -> list[str]:
-    rows = bench.database.read_now(
-        lambda db: db.execute("SELECT body FROM gateway_outbox ORDER BY id").fetchall()
-    )
+    sql = "SELECT body FROM gateway_outbox ORDER BY id"
+    rows = bench.database.read_now(lambda db: db.execute(sql).fetchall())
     return [json.loads(body)["text"] for (body,) in rows]
 
 
@@ -97,9 +96,8 @@ def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench, server):
     ],
 )
 def test_quiet_hours_go_over_midnight(now, until):
-    found = quiet.find_end(
-        quiet.parse_span("22:00-7:00"), "UTC", datetime.fromisoformat(now).replace(tzinfo=UTC)
-    )
+    at = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    found = quiet.find_end(quiet.parse_span("22:00-7:00"), "UTC", at)
     assert (found.strftime("%Y-%m-%dT%H:%M") if found else "") == until
 
 
@@ -110,9 +108,8 @@ def test_quiet_hours_that_are_none_are_refused():
 
 
 def test_a_digest_names_each_result_and_cuts_long_ones():
-    text = quiet.format_digest(
-        [HeldAnswer("a", "answered", "", "x" * 5_000), HeldAnswer("b", "failed", "why", "")]
-    )
+    answers = [HeldAnswer("a", "answered", "", "x" * 5_000), HeldAnswer("b", "failed", "why", "")]
+    text = quiet.format_digest(answers)
     assert "a (answered)" in text and "b (failed)\nwhy" in text and len(text) < 1_000
 
 

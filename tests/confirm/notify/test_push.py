@@ -124,7 +124,7 @@ def test_a_small_request_is_approved_on_the_notification_and_its_delivery_is_kno
     assert deliveries(server, request_id) == {"phone": "seen"}
     shown(push, phone, request_id, is_open=None)  # the outcome takes the place of the request
     assert server.agent.get(f"/confirm/{request_id}").json()["resolved_by"] == "ann"
-    kinds = [event.kind for event in server.service.log.history(request_id=request_id)]
+    kinds = server.kinds(request_id)
     assert kinds.count("delivered") == kinds.count("seen") == kinds.count("decided") == 1
     assert push.headers[0]["topic"] == request_id and push.headers[0]["urgency"] == "high"
 
@@ -202,7 +202,7 @@ def test_a_revoked_token_a_removed_device_and_an_ended_subscription_get_nothing_
     push.wait(lambda: not server.rows("SELECT 1 FROM devices WHERE label = 'gone'"), "that it was removed")
     assert "answered 410" in server.rows("SELECT data FROM events WHERE kind = 'device_removed'")[-1][0]
     token_id = server.rows("SELECT account_key FROM devices WHERE label = 'kept'")[0][0]
-    server.run(server.service.change(lambda tx: tokens.revoke(tx, token_id, by="admin")))
+    server.change(lambda tx: tokens.revoke(tx, token_id, by="admin"))
     server.signed_in("carol")
     second = ask(server)
     push.wait(lambda: server.rows("SELECT 1 FROM deliveries WHERE request_id = ?", second), "the log")

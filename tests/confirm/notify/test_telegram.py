@@ -242,12 +242,3 @@ base_url = "{server.url}"
                 assert answer.endswith(": not on a friday")
             assert not server.conflicts
     desk.close()
-
-
-async def test_buttons_fit_into_telegrams_64_bytes(desk):
-    async with notifying(desk) as (server, _notifier):
-        await desk.submit()
-        message = await off(server.message)
-        sent = [b.get("callback_data", "") for row in message["reply_markup"]["inline_keyboard"] for b in row]
-        assert max(len(data.encode()) for data in sent) <= 64
-        assert json.dumps(server.calls).count("callback_query") > 0
