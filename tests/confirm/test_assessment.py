@@ -9,20 +9,14 @@ from typing import Any
 import pytest
 
 from tests import forked
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.running import Running, field_of
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet_confirm.commands.risk import read_risk
 
 POLICY = """
-[groups]
-ops = ["ann", "ben"]
-security = ["cat"]
-[[rules]]
-name = "two"
-action = "deploy"
-effect = "ask"
-quorum = "1 of ops and 1 of security"
+groups = {ops = ["ann", "ben"], security = ["cat"]}
+rules = [{name = "two", action = "deploy", effect = "ask", quorum = "1 of ops and 1 of security"}]
 """
 DEADLY = {"action": "tool:Bash", "description": "Tidy", "details": {"command": "rm -rf / --no-preserve-root"}}
 MILD = {"action": "tool:Bash", "description": "Look", "details": {"command": "ls"}}
@@ -133,11 +127,7 @@ def test_the_list_tells_held_calls_apart_at_80_columns(server, tmp_path):
     ]
     for action, details in held:
         ask(server, {"action": action, "description": text, "details": details})
-    env = {
-        "WHET_CONFIRM_URL": server.url,
-        "CONFIRMATION_TOKEN": server.token("approve", "ben"),
-        "COLUMNS": "80",
-    }
+    env = server.access("approve", "ben") | {"COLUMNS": "80"}
     rows = whet(tmp_path, "list", **env).splitlines()[1:]
     for row, start in zip(rows, ("An ag", "An ag", "http:", "/srv", "make"), strict=True):
         assert f"  {start}" in row and len(row) <= 80
@@ -147,11 +137,7 @@ def test_the_list_tells_held_calls_apart_at_80_columns(server, tmp_path):
 def test_the_command_line_shows_votes_and_danger(server, tmp_path):
     request_id, deadly = ask(server), ask(server, DEADLY)
     server.client("approve", "ann").post(f"/confirm/{request_id}/approve")
-    env = {
-        "WHET_CONFIRM_URL": server.url,
-        "CONFIRMATION_TOKEN": server.token("approve", "ben"),
-        "COLUMNS": "160",
-    }
+    env = server.access("approve", "ben") | {"COLUMNS": "160"}
     listed = whet(tmp_path, "list", **env)
     assert "DANGEROUS" in listed and "missing 1 of security" in listed
     shown = whet(tmp_path, "show", deadly, **env)
@@ -176,16 +162,8 @@ def test_a_first_vote_is_seen_in_the_chat(tmp_path):
 
     async def play() -> None:
         with TelegramServer() as telegram:
-            file = f"""
-[people.ann]
-telegram = 7
-[people.cat]
-telegram = 8
-[[channel]]
-kind = "telegram"
-chat = -1001
-base_url = "{telegram.url}"
-"""
+            file = "[people]\nann.telegram = 7\ncat.telegram = 8\n"
+            file += channel("telegram", chat=-1001, base_url=telegram.url)
             async with desk.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
                 await desk.submit("deploy")
                 message = await off(telegram.message)

@@ -37,25 +37,13 @@ from whet_confirm.web.provider import ProviderPages
 pytestmark = pytest.mark.service(upkeep=False, private_callbacks=True)
 
 POLICY = """
-[groups]
-finance = ["alice", "bob"]
-[[rules]]
-name = "never"
-action = "pay"
-effect = "deny"
-details = { "$.amount" = { gt = 1000 } }
-[[rules]]
-name = "much"
-action = "pay"
-effect = "ask"
-quorum = "2 of finance"
-details = { "$.amount" = { gt = 100, le = 1000 } }
-[[rules]]
-name = "little"
-action = "pay"
-effect = "ask"
-quorum = "1 of finance"
-details = { "$.amount" = { le = 100 } }
+groups = {finance = ["alice", "bob"]}
+rules = [
+  {name = "never", action = "pay", effect = "deny", details = {"$.amount" = {gt = 1000}}},
+  {name = "more", action = "pay", effect = "ask", quorum = "2 of finance", \
+    details.amount = {gt = 100, le = 1000}},
+  {name = "little", action = "pay", effect = "ask", quorum = "1 of finance", details.amount = {le = 100}},
+]
 """
 APPROVED = "UPDATE requests SET status = 'approved', resolved_by = 'alice', resolved_at = created_at"
 

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from tests.confirm.provider import CLIENT, SECRET, Provider
-from tests.confirm.running import ManualClock, Running, touch
+from tests.confirm.running import Running, touch
 from tests.confirm.test_attacks import Authenticator, ask
 from tests.confirm.test_factors import POLICY as WITH_CODE
 from tests.confirm.test_factors import Guarded
@@ -33,13 +33,11 @@ from whet_confirm.records import RequestOutcome
 
 
 @pytest.fixture
-def guarded(tmp_path):
-    (tmp_path / "p.toml").write_text(WITH_CODE)
-    clock = ManualClock()
-    with Running(tmp_path, policy=tmp_path / "p.toml", clock=clock, rate=1000) as server:
-        yield Guarded(server, clock)
+def guarded(server, clock):
+    return Guarded(server, clock)
 
 
+with_code = pytest.mark.service(policy=WITH_CODE)
 SPELLED: dict[str, Callable[[str], str]] = {
     "wide": lambda code: "".join(chr(ord(digit) + 0xFEE0) for digit in code),
     "a digit before it": lambda code: f"0{code}", "a digit after it": lambda code: f"{code}0",
@@ -49,6 +47,7 @@ SPELLED: dict[str, Callable[[str], str]] = {
 }  # fmt: skip
 
 
+@with_code
 @pytest.mark.parametrize("way", SPELLED)
 def test_no_spelling_of_a_code_but_its_own_counts(guarded, way):
     request, code = guarded.ask(), guarded.code()
@@ -56,6 +55,7 @@ def test_no_spelling_of_a_code_but_its_own_counts(guarded, way):
     assert guarded.approve(request, code).status_code == 200
 
 
+@with_code
 def test_anothers_code_and_one_of_an_hour_ago_count_for_nothing(guarded):
     bob, theirs, request = guarded.server.client("approve", "bob"), guarded.code(), guarded.ask()
     answer = bob.post(request["approve_url"], json={"code": theirs})  # he has no factor of his own
@@ -64,6 +64,7 @@ def test_anothers_code_and_one_of_an_hour_ago_count_for_nothing(guarded):
     assert guarded.approve(guarded.ask(), theirs).status_code == 403
 
 
+@with_code
 def test_one_code_sent_for_two_requests_at_once_counts_once(guarded):
     first, second = guarded.ask(), guarded.ask()
     service, code = guarded.server.service, guarded.code()
@@ -77,6 +78,7 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded):
     assert sorted(one.kind for one in guarded.server.run(both())) == ["code", "decided"]
 
 
+@with_code
 @pytest.mark.slow
 def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(guarded):
     submitted, code = guarded.ask(), guarded.code()
@@ -94,12 +96,15 @@ def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(
     assert tried < 40
 
 
+PAGE: dict[str, Any] = {"origin": "http://localhost:8766", "via_web": True}
+
+
 @pytest.fixture
 def signing(tmp_path):
     pytest.importorskip("webauthn")
     policy = '[groups]\nops = ["alice", "bob"]\n[[rules]]\neffect = "ask"\nrequire_passkey = true\n'
-    (tmp_path / "policy.toml").write_text(policy + 'quorum = "2 of ops"\ndeny_threshold = 2\n')
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+    policy += 'quorum = "2 of ops"\ndeny_threshold = 2\n'
+    with Running(tmp_path, policy=policy, upkeep=False) as server:
         yield server
 
 
@@ -142,14 +147,12 @@ def test_a_signature_counts_once_however_it_is_spelled(signing, way):
     hers.enrol(signing, "alice")
 
     def vote(verdict: Any, signed: str = "") -> str:
-        ballot = DecisionInput(
-            request["id"], verdict, passkey=signed, origin="http://localhost:8766", via_web=True
-        )
+        ballot = DecisionInput(request["id"], verdict, passkey=signed, **PAGE)
         return signing.run(signing.service.decide(ballot, alice)).kind
 
     touch(signing.paths, "SELECT 1")
     signed = hers.sign(request["digest"], count=0)  # as synced passkeys do, whose counter says nothing
-    signing.change(lambda tx: tx.connection.execute("UPDATE passkeys SET sign_count = 0").fetchall())
+    signing.write("UPDATE passkeys SET sign_count = 0")
     assert vote("approve", signed) == "voted"
     assert vote("deny") == "voted"  # she thought better of it
     assert vote("approve", _respelled(signed, RESPELLED[way])) == "passkey"
@@ -166,9 +169,7 @@ def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing
     hers.enrol(signing, "alice")
 
     def vote(signed: str) -> str:
-        ballot = DecisionInput(
-            request["id"], "approve", passkey=signed, origin="http://localhost:8766", via_web=True
-        )
+        ballot = DecisionInput(request["id"], "approve", passkey=signed, **PAGE)
         return signing.run(signing.service.decide(ballot, alice)).kind
 
     assert vote(hers.sign(request["digest"], count=9)) == "voted"
@@ -187,10 +188,10 @@ def provider():
 @pytest.fixture
 def company(provider, tmp_path):
     provider.user, provider.lies, provider.head, provider.signs_with = dict(ANN), {}, {}, provider.key
-    (tmp_path / "policy.toml").write_text('[groups]\nrelease = ["oidc:release"]\n')
+    policy = '[groups]\nrelease = ["oidc:release"]\n'
     oidc = OidcSettings(provider.issuer, CLIENT, approve_groups=("release",), name_claim="email")
     secrets = {"CONFIRMATION_OIDC_SECRET": SECRET}
-    with Running(tmp_path, policy=tmp_path / "policy.toml", oidc=oidc, secrets=secrets) as running:
+    with Running(tmp_path, policy=policy, oidc=oidc, secrets=secrets) as running:
         yield running
 
 
@@ -274,8 +275,7 @@ def _desk(server: Running, names: dict[str, str]) -> tuple[Presses, Buttons, But
 
 def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothing(tmp_path):
     policy = '[groups]\nops = ["alice", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "1 of ops"\n'
-    (tmp_path / "policy.toml").write_text(policy)
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+    with Running(tmp_path, policy=policy, upkeep=False) as server:
         request, second = ask(server, accepts_edits=True), ask(server, action="restart")
         for name in ("alice", "bob", "carol"):
             server.token("approve", name)
@@ -316,17 +316,13 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
             assert server.stored(request["id"]).is_pending and server.stored(second["id"]).is_pending, why
             assert server.service.votes(request["id"]) == [], why
         refused = server.rows("SELECT principal, data FROM events WHERE kind = 'press_refused'")
-        assert [(by, json.loads(data)) for by, data in refused if "999" in by] == [
-            (
-                f"telegram:{'9' * 71}",
-                {"channel": "chat", "user": "9" * 64, "why": "not a person who may decide"},
-            )
-        ]
+        noted = {"channel": "chat", "user": "9" * 64, "why": "not a person who may decide"}
+        long = [(by, json.loads(data)) for by, data in refused if "999" in by]
+        assert long == [(f"telegram:{'9' * 71}", noted)]
         # A button from before a change, a delegation and a revoked token.
         alice = server.client("approve", "alice")
-        changed = alice.post(
-            f"/confirm/{request['id']}/amend", json={"details": {"version": "2"}, "digest": request["digest"]}
-        )
+        change = {"details": {"version": "2"}, "digest": request["digest"]}
+        changed = alice.post(f"/confirm/{request['id']}/amend", json=change)
         assert changed.status_code == 200, changed.text
         assert "another version" in press(good)
         away = {"stand_in": "bob", "until": time.time() + 600}

@@ -20,13 +20,8 @@ from whet_confirm.service import CallerLimits
 from whet_confirm.submit import Submission
 
 POLICY = """
-[groups]
-ops = ["alice", "bob"]
-[[rules]]
-name = "two"
-action = "restart"
-effect = "ask"
-quorum = "2 of ops"
+groups = {ops = ["alice", "bob"]}
+rules = [{name = "two", action = "restart", effect = "ask", quorum = "2 of ops"}]
 """
 RIGHT, WRONG = "@right@", "0" * 64  # `@right@` becomes the request's digest
 BIG = "9" * 5000

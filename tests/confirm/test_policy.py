@@ -236,32 +236,14 @@ def test_a_file_is_read_again_when_it_has_changed(tmp_path):
 
 
 RULES = """
-[groups]
-ops = ["alice", "bob"]
-security = ["carol"]
-[[rules]]
-name = "prod"
-action = "deploy"
-effect = "ask"
-quorum = "1 of ops and 1 of security"
-deny_threshold = 2
-timeout_s = 7200
-max_timeout_s = 86400
-[[rules]]
-name = "slow"
-action = "slow"
-effect = "ask"
-approvers = ["alice"]
-min_review_s = 5
-[[rules]]
-name = "never"
-action = "never"
-effect = "deny"
-[[rules]]
-name = "up"
-action = "up"
-effect = "ask"
-escalate_to = "security"
+groups = {ops = ["alice", "bob"], security = ["carol"]}
+rules = [
+  {name="prod", action="deploy", effect="ask", quorum="1 of ops and 1 of security", \
+    deny_threshold=2, timeout_s=7200, max_timeout_s=86400},
+  {name = "slow", action = "slow", effect = "ask", approvers = ["alice"], min_review_s = 5},
+  {name = "never", action = "never", effect = "deny"},
+  {name = "up", action = "up", effect = "ask", escalate_to = "security"},
+]
 """
 
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.running import ManualClock, Running, field_of
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from tests.support import each
@@ -21,22 +21,13 @@ from whet_confirm.policy_file import parse_policy
 from whet_confirm.running_grants import shared_host
 
 POLICY = """
-[groups]
-ops = ["ann", "bob"]
-[[rules]]
-action = ["tool:*", "wipe_database"]
-effect = "ask"
-grants = ["session", "hour", "host", "times"]
-grant_max_s = 7200
-grant_max_uses = 3
-[[rules]]
-action = "two"
-effect = "ask"
-quorum = "2 of ops"
-grants = ["hour"]
-[[rules]]
-action = "once"
-effect = "ask"
+groups = {ops = ["ann", "bob"]}
+rules = [
+  {action=["tool:*", "wipe_database"], effect="ask", grants=["session", "hour", "host", "times"], \
+    grant_max_s=7200, grant_max_uses=3},
+  {action = "two", effect = "ask", quorum = "2 of ops", grants = ["hour"]},
+  {action = "once", effect = "ask"},
+]
 """
 FETCH = {"action": "tool:fetch", "details": {"url": "https://example.org/a"}, "session_key": "s1"}
 
@@ -252,8 +243,7 @@ async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path):
     desk = Desk(tmp_path, POLICY)
     desk.token("ann")
     with TelegramServer() as server:
-        file = '[people.ann]\ntelegram = 7\n[[channel]]\nkind = "telegram"\nchat = -1001\n'
-        file += f'base_url = "{server.url}"\n'
+        file = "[people.ann]\ntelegram = 7\n" + channel("telegram", chat=-1001, base_url=server.url)
         async with desk.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
             details = {"url": "https://example.org/"}
             request = await desk.submit("tool:fetch", details=details, session_key="s")

@@ -12,16 +12,11 @@ from whet.contract.errors import ConfigError
 from whet_confirm.commands.people import away as away_command
 
 POLICY = """
-[groups]
-ops = ["alice", "carol"]
-[[rules]]
-action = "deploy"
-effect = "ask"
-quorum = "2 of ops"
-[[rules]]
-action = "named"
-effect = "ask"
-approvers = ["alice"]
+groups = {ops = ["alice", "carol"]}
+rules = [
+  {action = "deploy", effect = "ask", quorum = "2 of ops"},
+  {action = "named", effect = "ask", approvers = ["alice"]},
+]
 """
 
 

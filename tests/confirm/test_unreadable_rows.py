@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
-from tests.confirm.people import off
+from tests.confirm.people import channel, off
 from tests.confirm.running import SUBMIT, field_of, touch
 from tests.confirm.test_sight import page_of
 from whet.contract.errors import StoreCorrupt
@@ -43,10 +43,6 @@ def told_of(caplog: pytest.LogCaptureFixture, words: str = "is left out") -> lis
     return [text for one in errors if words in (text := one.getMessage())]
 
 
-def hooked(hook: Receiver) -> str:
-    return f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n'
-
-
 def names(hook: Receiver, request: ConfirmRequest) -> int:
     return sum(request.id.encode() in body for _, body in hook.got)
 
@@ -56,7 +52,7 @@ async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(desk, c
     first, broken, last = [await desk.submit(f"action-{number}") for number in range(3)]
     spoil(desk.service.database.path, broken.id, change)
     with Receiver() as hook:
-        async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
+        async with desk.notifying(channel("webhook", url=hook.url), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
             await off(hook.wait, lambda: len(hook.got) >= 2, "the others")
             later = await desk.submit("later")
             await off(hook.wait, lambda: len(hook.got) >= 3, "a later one")
@@ -82,7 +78,7 @@ async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(desk, caplo
     spoil(path, broken.id, """plan = '{"quorum":[[{"count":2}]]}'""")
     touch(ServicePaths(path, path.parent), "INSERT INTO votes VALUES (?, 'x', 'junk', 1.0, '')", broken.id)
     with Receiver() as hook:
-        async with desk.notifying(hooked(hook), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
+        async with desk.notifying(channel("webhook", url=hook.url), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
             await off(hook.wait, lambda: names(hook, good), "the other")
             await desk.until(lambda: told_of(caplog), "the log")
     assert (await desk.decide(broken, desk.who(secret), "deny")).kind == "altered"

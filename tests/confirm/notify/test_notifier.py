@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tests.confirm.people import AGENT, Desk, off
+from tests.confirm.people import AGENT, Desk, channel, off
 from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.contract.errors import ConfigError
@@ -45,17 +45,8 @@ class Receiver(Host):
 
 
 def both(telegram: TelegramServer, hook: Receiver) -> str:
-    return f"""
-[people.ann]
-telegram = 7
-[[channel]]
-kind = "webhook"
-url = "{hook.url}/hook"
-[[channel]]
-kind = "telegram"
-chat = -1001
-base_url = "{telegram.url}"
-"""
+    own = channel("telegram", chat=-1001, base_url=telegram.url)
+    return f"[people.ann]\ntelegram = 7\n{channel('webhook', url=f'{hook.url}/hook')}{own}"
 
 
 @pytest.mark.slow
@@ -81,8 +72,7 @@ async def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk):
     secret = desk.token("ann")
     with Receiver() as hook:
         hook.fail_next("hook", "500")
-        file = f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n'
-        async with desk.notifying(file, {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
+        async with desk.notifying(channel("webhook", url=hook.url), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
             request = await desk.submit()
             await off(hook.wait, lambda: hook.got, "the request")
             await desk.decide(request, desk.who(secret), "deny", "no")
@@ -124,7 +114,7 @@ async def test_news_survive_a_crash_before_they_are_sent(tmp_path):
     desk.close()  # nobody was told yet
     again = Desk(tmp_path)
     with TelegramServer() as server:
-        file = f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{server.url}"\n'
+        file = channel("telegram", chat=-1001, base_url=server.url)
         async with again.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
             await off(server.message)
             await again.until(lambda: [d for d in again.deliveries(request) if d.status == "sent"])
@@ -135,7 +125,7 @@ async def test_news_survive_a_crash_before_they_are_sent(tmp_path):
 async def test_apprise_sends_one_way(desk):
     with Receiver() as hook:
         url = hook.url.replace("http://", "json://") + "/apprise"
-        async with desk.notifying('[[channel]]\nkind = "apprise"\n', {"APPRISE_URLS": url}):
+        async with desk.notifying(channel("apprise"), {"APPRISE_URLS": url}):
             request = await desk.submit(description="line\nRequest: forged")
             await off(hook.wait, lambda: hook.got, "the notification")
             text = hook.got[0][1].decode()
@@ -149,7 +139,7 @@ async def test_apprise_sends_one_way(desk):
 async def test_a_channel_without_its_extra_is_shown_and_its_requests_count_as_undelivered(desk, monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)  # to import it fails
     with Receiver() as hook:
-        file = f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n[[channel]]\nkind = "apprise"\n'
+        file = channel("webhook", url=hook.url) + channel("apprise")
         secrets = {"CONFIRMATION_WEBHOOK_SECRET": SECRET, "APPRISE_URLS": "json://127.0.0.1:9"}
         async with desk.notifying(file, secrets) as notifier:
             request = await desk.submit()
@@ -228,7 +218,7 @@ def test_a_channel_that_hangs_moves_submit_by_little(tmp_path):
             with TelegramServer() as server:
                 if hang:
                     server.fail_next("sendMessage", *["hang"] * 50)
-                file = f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{server.url}"\n'
+                file = channel("telegram", chat=-1001, base_url=server.url)
                 async with desk.notifying(file if hang else "", {"TELEGRAM_BOT_TOKEN": TOKEN}):
                     for number in range(2_000):
                         began = time.perf_counter()

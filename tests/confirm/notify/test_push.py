@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
+from tests.confirm.people import channel
 from tests.confirm.running import ManualClock, Running, field_of
 from tests.confirm.vendors.push import Phone, PushServer, acknowledge, decode, encode, press
 from tests.support import each, wait_until
@@ -214,7 +215,7 @@ def test_a_revoked_token_a_removed_device_and_an_ended_subscription_get_nothing_
 def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path, push):
     with Receiver() as hook:
         channels = tmp_path / "channels.toml"
-        channels.write_text(f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\nafter_s = 60\n')
+        channels.write_text(channel("webhook", url=hook.url, after_s=60))
         clock = ManualClock()
         push.clock = lambda: clock.wall_s
         secrets = {"CONFIRMATION_WEBHOOK_SECRET": SECRET}

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
 from whet.channels.slack import escape
 from whet_confirm import stand_ins
@@ -19,14 +19,7 @@ SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 
 
 def channels(server: SlackServer) -> str:
-    return f"""
-[people.ann]
-slack = "U0ANN"
-[[channel]]
-kind = "slack"
-chat = "{CHAT}"
-base_url = "{server.url}"
-"""
+    return '[people.ann]\nslack = "U0ANN"\n' + channel("slack", chat=CHAT, base_url=server.url)
 
 
 @asynccontextmanager
@@ -67,11 +60,8 @@ async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_i
         assert envelope in server.acknowledged
         got = await waiting
         assert got is not None and (got.status, got.resolved_by, got.reason) == ("denied", "ann", "not now")
-        await off(
-            server.wait,
-            lambda: server.message()["blocks"][0]["text"]["text"].startswith("Denied"),
-            "the edit",
-        )
+        head = lambda: server.message()["blocks"][0]["text"]["text"]  # noqa: E731
+        await off(server.wait, lambda: head().startswith("Denied"), "the edit")
         await off(server.press_data, message["ts"], actions[0]["value"])
         assert (await off(server.whisper, 1)).startswith("Too late.")
         await off(server.press_data, message["ts"], actions[0]["value"], "U0EVIL")
@@ -121,12 +111,8 @@ async def test_the_agents_text_is_never_parsed(desk):
 
 
 GROUPS = """
-[groups]
-release = ["slack:S0RELEASE"]
-[[rules]]
-action = "*"
-effect = "ask"
-quorum = "2 of release"
+groups = {release = ["slack:S0RELEASE"]}
+rules = [{action = "*", effect = "ask", quorum = "2 of release"}]
 """
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests import forked
 from tests.confirm.notify.test_notifier import SECRET, Receiver
+from tests.confirm.people import channel
 from tests.confirm.process import Served
 from tests.confirm.running import SUBMIT
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
@@ -28,7 +29,7 @@ def telegram():
 def write_channels(folder: Path, telegram: TelegramServer, *chats: int, more: str = "") -> None:
     (folder / "confirm").mkdir(parents=True)
     entries = [
-        f'[[channel]]\nkind = "telegram"\nname = "chat{number}"\nchat = {chat}\nbase_url = "{telegram.url}"\n'
+        channel("telegram", name=f"chat{number}", chat=chat, base_url=telegram.url)
         for number, chat in enumerate(chats)
     ]
     (folder / "confirm/channels.toml").write_text("".join(entries) + more)
@@ -42,9 +43,7 @@ def try_channels(folder: Path, *options: str) -> forked.Done:
 @pytest.mark.slow
 def test_a_trial_message_arrives_in_every_channel_and_decides_nothing(tmp_path, telegram):
     with Receiver() as hook:
-        write_channels(
-            tmp_path, telegram, -1001, more=f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/hook"\n'
-        )
+        write_channels(tmp_path, telegram, -1001, more=channel("webhook", url=f"{hook.url}/hook"))
         done = try_channels(tmp_path)
         assert done.code == 0 and done.err == ""
         assert "arrived, message -1001/1" in done.out and "webhook" in done.out
@@ -82,8 +81,7 @@ def run_without_extras(folder: Path, *arguments: str) -> subprocess.CompletedPro
 
 @pytest.mark.slow
 def test_channels_without_their_extra_are_named_and_the_others_work(tmp_path, telegram):
-    more = '[[channel]]\nkind = "discord"\nchat = 1\n[[channel]]\nkind = "apprise"\n'
-    write_channels(tmp_path, telegram, -1001, more=more)
+    write_channels(tmp_path, telegram, -1001, more=channel("discord", chat=1) + channel("apprise"))
     done = run_without_extras(tmp_path, "confirm", "try-channels", "--json")
     assert done.returncode == 1, done.stderr
     problems = {trial["channel"]: trial["problem"] for trial in json.loads(done.stdout)["channels"]}
