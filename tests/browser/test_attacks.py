@@ -32,12 +32,8 @@ def test_no_field_of_a_request_becomes_markup(page, daemon):
     sign_in(page, daemon, f"/r/{request_id}")
     page.eval("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert page.eval("window.owned") is None
-    assert (
-        page.eval(
-            "document.querySelectorAll('#detail script, #detail img, #detail a[href^=javascript]').length"
-        )
-        == 0
-    )
+    markup = "#detail script, #detail img, #detail a[href^=javascript]"
+    assert page.eval(f"document.querySelectorAll('{markup}').length") == 0
     text = page.text()
     assert "<script>window.owned=1</script>" in text and "{{7*7}}" in text
     assert "\u202e" not in text and "\u200b" not in text and "<U+202E>" in text
@@ -198,15 +194,12 @@ def test_signing_in_is_guarded(daemon, person):
         for target in (
             "//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/%0d%0ax",
         ):  # fmt: skip
-            answer = client.post(
-                "/login", params={"next": target}, data={"token": daemon.token()}, headers=person.origin
-            )
+            query, data = {"next": target}, {"token": daemon.token()}
+            answer = client.post("/login", params=query, data=data, headers=person.origin)
             assert answer.status_code == 303 and answer.headers["location"].startswith("/")
             assert not answer.headers["location"].startswith(("//", "/\\"))
-        statuses = [
-            client.post("/login", data={"token": f"wct_{n}"}, headers=person.origin).status_code
-            for n in range(12)
-        ]
+        tries = [{"token": f"wct_{n}"} for n in range(12)]
+        statuses = [client.post("/login", data=data, headers=person.origin).status_code for data in tries]
         assert statuses[0] == 403 and statuses[-1] == 429
 
 

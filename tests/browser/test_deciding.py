@@ -29,11 +29,8 @@ def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(pa
             page.key("Enter")
         assert "Denied by owner" in page.text()
         got = waiting.result(30)
-    assert (got["status"], got["resolved_by"], got["reason"]) == (
-        "denied",
-        "owner",
-        "wrong database; use staging",
-    )
+    assert (got["status"], got["resolved_by"]) == ("denied", "owner")
+    assert got["reason"] == "wrong database; use staging"
     assert page.problems() == []
 
 
@@ -56,11 +53,8 @@ def test_a_decision_elsewhere_shows_at_once_and_a_stale_press_is_told(page, daem
     request_id = daemon.submit(action="send_mail")
     sign_in(page, daemon, f"/r/{request_id}")
     stale = page.eval("new URLSearchParams(new FormData(document.querySelector('form.decide'))).toString()")
-    answer = daemon.agent.post(
-        f"/confirm/{request_id}/deny",
-        json={"reason": "from the phone"},
-        headers={"authorization": f"Bearer {daemon.token()}"},
-    )
+    headers, body = {"authorization": f"Bearer {daemon.token()}"}, {"reason": "from the phone"}
+    answer = daemon.agent.post(f"/confirm/{request_id}/deny", json=body, headers=headers)
     assert answer.status_code == 200
     page.until("document.querySelector('#detail').dataset.status === 'denied'")
     assert "from the phone" in page.text()
@@ -108,9 +102,8 @@ def test_keys_move_between_requests_and_help_is_there(page, daemon):
 def test_edits_are_shown_as_a_diff(page, daemon):
     request_id = daemon.submit(action="edit", details={"before": "a\nmax = 100\n", "after": "a\nmax = 400\n"})
     sign_in(page, daemon, f"/r/{request_id}")
-    lines = page.eval(
-        "[...document.querySelectorAll('.diff > div')].map(e => e.className + '|' + e.innerText.trim())"
-    )
+    code = "[...document.querySelectorAll('.diff > div')].map(e => e.className + '|' + e.innerText.trim())"
+    lines = page.eval(code)
     assert any(line.startswith("removed|") and "max = 100" in line for line in lines)
     assert any(line.startswith("added|") and "max = 400" in line for line in lines)
 

@@ -47,12 +47,8 @@ class Installed:
         self.page, self.daemon, self.push = page, daemon, push
         page.shape(390, 844, is_phone=True)
         context = page.call("Target.getTargetInfo")["targetInfo"]["browserContextId"]
-        page.call(
-            "Browser.grantPermissions",
-            permissions=["notifications"],
-            origin=daemon.url,
-            browserContextId=context,
-        )
+        grant = {"permissions": ["notifications"], "origin": daemon.url, "browserContextId": context}
+        page.call("Browser.grantPermissions", **grant)
         sign_in(page, daemon, "/devices")
         key = page.eval("document.querySelector('#subscribe').dataset.key")
         self.phone: Phone = push.subscribe(key)
@@ -72,12 +68,8 @@ class Installed:
             return message if message and expected.items() <= message.items() else None
 
         message = self.push.wait(find, "the message")
-        self.page.call(
-            "ServiceWorker.deliverPushMessage",
-            origin=self.daemon.url,
-            registrationId=self._version()["registrationId"],
-            data=json.dumps(message),
-        )
+        target = {"origin": self.daemon.url, "registrationId": self._version()["registrationId"]}
+        self.page.call("ServiceWorker.deliverPushMessage", **target, data=json.dumps(message))
 
     def shown(self, code: str) -> dict[str, Any]:
         """Wait until a notification fits the code, in which `n` is its name."""
@@ -111,9 +103,8 @@ class Installed:
         return str(rows["deliveries"][0]["state"])
 
     def _version(self) -> dict[str, Any]:
-        updates = [
-            e["params"] for e in self.page.events if e["method"] == "ServiceWorker.workerVersionUpdated"
-        ]
+        updated = "ServiceWorker.workerVersionUpdated"
+        updates = [event["params"] for event in self.page.events if event["method"] == updated]
         return [version for update in updates for version in update["versions"]][-1]
 
 
@@ -179,9 +170,7 @@ def test_the_risk_rating_stays_within_a_phone(page, phone_daemon):
     assert page.eval(f"{wide}.map((it) => it.className)") == []
 
 
-def test_a_subscription_that_the_browser_replaces_goes_on_getting_requests(
-    page, chromium, phone_daemon, push
-):
+def test_a_subscription_that_is_replaced_goes_on_getting_requests(page, chromium, phone_daemon, push):
     phone = Installed(page, phone_daemon, push)
     old = phone.phone
     phone.replace_subscription(chromium)

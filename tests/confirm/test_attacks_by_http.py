@@ -18,7 +18,7 @@ pytestmark = pytest.mark.service(upkeep=False)
 
 HOSTS = ["[::1].evil.example", "localhost.evil.example", "127.0.0.1:80:evil", "localhost@evil.example",
          "[::1", "::1", "127.0.0.1.", "0x7f.1", "2130706433", "127.1", "localhost:999999",
-         "[::ffff:7f00:1]"]  # fmt: skip
+         "[::ffff:7f00:1]", "evil.example"]  # fmt: skip
 
 
 def test_a_host_that_only_looks_like_ours_is_refused(server):

@@ -78,8 +78,7 @@ async def test_a_number_that_some_systems_read_as_an_inner_address_is_not_called
 
 def test_a_ring_of_three_lends_three_seats_and_no_fourth(tmp_path):
     policy = '[groups]\nops = ["alice", "bob", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "3 of ops"\n'
-    (tmp_path / "policy.toml").write_text(policy)
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+    with Running(tmp_path, policy=policy, upkeep=False) as server:
         request = ask(server)
         everyone = {name: server.client("approve", name) for name in ("alice", "bob", "carol", "dora")}
         for giver, stand_in in (("alice", "bob"), ("bob", "carol"), ("carol", "alice")):

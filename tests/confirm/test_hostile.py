@@ -138,17 +138,10 @@ def test_roles_do_not_reach_into_each_other(server):
     path = f"/confirm/{request['id']}"
     audit, other = server.client("audit", "auditor"), server.client("submit", "other")
     calls = [("POST", f"{path}/{verb}") for verb in VERBS]
-    calls += [
-        ("POST", "/whitelist"),
-        ("DELETE", "/whitelist/1"),
-        ("POST", "/decisions"),
-        ("POST", "/callbacks/1/retry"),
-    ]
-    bodies = {
-        "consume": {"digest": request["digest"]},
-        "report": {"result": "executed"},
-        "amend": {"details": {}, "digest": request["digest"]},
-    }
+    calls += [("POST", "/whitelist"), ("DELETE", "/whitelist/1"), ("POST", "/decisions")]
+    calls += [("POST", "/callbacks/1/retry"), ("POST", "/delegations")]
+    digest = {"digest": request["digest"]}
+    bodies = {"consume": digest, "report": {"result": "executed"}, "amend": {"details": {}, **digest}}
     for who in (audit, other):
         for method, where in calls:
             sent = bodies.get(where.rpartition("/")[2], {})
@@ -158,13 +151,10 @@ def test_roles_do_not_reach_into_each_other(server):
         (other, path), (other, f"{path}/grant"), (server.agent, "/audit"), (other, "/whitelist"),
     ):  # fmt: skip
         assert who.get(where).status_code in (403, 404), where
-    assert server.people["alice"].post(f"{path}/consume", json={"digest": request["digest"]}).status_code in (
-        403,
-        404,
-    )
-    assert (
-        server.stored(request["id"]).is_pending and server.stored(request["id"]).digest == request["digest"]
-    )
+    used = server.people["alice"].post(f"{path}/consume", json={"digest": request["digest"]})
+    assert used.status_code in (403, 404)
+    stored = server.stored(request["id"])
+    assert stored.is_pending and stored.digest == request["digest"]
 
 
 @pytest.mark.slow
@@ -173,9 +163,7 @@ def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(serve
         request = ask(server)
         path, gate, found = f"/confirm/{request['id']}", threading.Barrier(5), {}
 
-        def go(
-            name: str, who: Any, where: str, body: dict[str, str], gate: Any = gate, found: Any = found
-        ) -> None:
+        def go(name: str, who: Any, where: str, body: dict[str, str], gate=gate, found=found) -> None:
             gate.wait(20)
             found[name] = who.post(where, json=body).status_code
 

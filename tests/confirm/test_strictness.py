@@ -24,16 +24,21 @@ AMBIGUOUS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with Running(tmp_path_factory.mktemp("shared")) as running:
+        yield running
+
+
 @pytest.mark.parametrize("text", AMBIGUOUS)
-def test_a_head_that_can_be_read_in_two_ways_is_400(server, text):
-    raw = server.raw(text.format(port=server.port).encode())
+def test_a_head_that_can_be_read_in_two_ways_is_400(shared, text):
+    raw = shared.raw(text.format(port=shared.port).encode())
     assert raw.count(b"HTTP/1.1 4") == 1 and answered(raw)[0] == 400
 
 
-def test_an_absolute_address_of_this_service_is_answered(server):
-    text = ("GET http://127.0.0.1:{port}/health HTTP/1.1\r\n" + HEAD).format(port=server.port)
-    raw = server.raw(text.encode())
-    assert answered(raw)[0] == 200
+def test_an_absolute_address_of_this_service_is_answered(shared):
+    text = "GET http://127.0.0.1:{port}/health HTTP/1.1\r\n" + HEAD
+    assert answered(shared.raw(text.format(port=shared.port).encode()))[0] == 200
 
 
 @pytest.mark.parametrize("name", ["Agent", "AGENT", "agenT"])
@@ -47,7 +52,8 @@ def test_a_name_spelled_differently_is_the_same_person(server, agent, name):
     other = server.client("approve", "carol")
     secret = server.token("approve", "bob")
     server.write("UPDATE tokens SET name = ? WHERE name = 'bob'", name)
-    answer = other.post(f"/confirm/{request['id']}/approve", headers={"authorization": f"Bearer {secret}"})
+    headers = {"authorization": f"Bearer {secret}"}
+    answer = other.post(f"/confirm/{request['id']}/approve", headers=headers)
     assert answer.status_code == 403 and answer.json()["reason"] == "own_request"
 
 
@@ -71,8 +77,7 @@ def test_one_person_with_two_spellings_is_no_quorum_of_two(server):
     "more", ["quorum = 2", "second_factor = true", 'approvers = ["bob"]', "web_only = true"]
 )
 def test_the_whitelist_does_not_stand_for_several_people(tmp_path, more):
-    policy = tmp_path / "policy.toml"
-    policy.write_text(f'[[rules]]\naction = "deploy"\neffect = "ask"\n{more}\n')
+    policy = f'[[rules]]\naction = "deploy"\neffect = "ask"\n{more}\n'
     with Running(tmp_path, policy=policy) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         admin.post("/whitelist", json={"action": "deploy", "principal": "*", "seconds": 60})

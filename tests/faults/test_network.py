@@ -79,14 +79,8 @@ def server():
 
 def at(root: Path, base_url: str) -> Program:
     """A program whose model server is at any address."""
-    return Program(
-        root,
-        environ={
-            "WHET_MODEL_PROVIDER": "far",
-            "WHET_MODEL_BASE_URL": base_url,
-            "WHET_MODEL_MODEL": "practice",
-        },
-    )
+    far = {"PROVIDER": "far", "BASE_URL": base_url, "MODEL": "practice"}
+    return Program(root, environ={f"WHET_MODEL_{name}": value for name, value in far.items()})
 
 
 def test_a_name_that_no_one_knows_is_named(tmp_path):

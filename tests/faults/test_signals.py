@@ -31,16 +31,14 @@ STEPS = 6
 
 def script(left: int = STEPS) -> list[ScriptedReply]:
     """One line into a file per step, with a result that the model could not know before."""
-    steps = [
-        does(use("terminal", command=f"echo step {n} >> trace; echo did step {n}"), text=f"Step {n}.")
-        for n in range(left)
-    ]
+    command = "echo step {0} >> trace; echo did step {0}"
+    calls = [use("terminal", command=command.format(n)) for n in range(left)]
+    steps = [does(call, text=f"Step {n}.") for n, call in enumerate(calls)]
     return [*steps, ScriptedReply("all done", pieces=5)]
 
 
 def stop_at(program: Program, running: Running, number: int, moment: float) -> None:
     """Send a signal a random while after the process has asked the model for the n-th time."""
-    assert program.server is not None
     step = int(moment * (STEPS + 1))
     program.server.wait_for_request(step + 1, timeout=30)
     time.sleep((moment * (STEPS + 1) - step) * 0.05)
@@ -51,7 +49,6 @@ def stop_at(program: Program, running: Running, number: int, moment: float) -> N
 def assert_goes_on(program: Program, root: Path) -> None:
     """The session is whole: what was asked is there, every call has one result, no effect came twice."""
     server = program.server
-    assert server is not None
     # The stopped process's last request may still be on its way to the server and take one.
     server.install([ScriptedReply("I am back")] * 2)
     done = program.ask("go on", "--continue")
@@ -64,9 +61,8 @@ def assert_goes_on(program: Program, root: Path) -> None:
     assert trace == [f"step {n}" for n in range(len(trace))], "an effect came twice or was left out"
     told = [text for role, text in rows if role == "tool"]
     unknown = [text for text in told if "unknown" in text or "not started" in text or "Not run" in text]
-    whole = [
-        text for text in told if text not in unknown
-    ]  # a stopped call's result holds what it had printed
+    # A stopped call's result holds what it had printed.
+    whole = [text for text in told if text not in unknown]
     known = [n for n in range(STEPS) if any(f"did step {n}" in text for text in whole)]
     assert len(known) + len(unknown) == len(told)
     assert len(trace) - len(known) in (0, 1), "a finished effect whose result was lost is at most the last"
@@ -142,14 +138,10 @@ def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(tmp_pa
     with PracticeServer(script=[ScriptedReply("never asked for")]) as server:
         settings = {"WHET_HOME": str(tmp_path / "home"), "WHET_MODEL_BASE_URL": server.base_url}
         done = subprocess.run(
-            [sys.executable, "-c", _SWALLOWS.format(number=int(number))],
-            cwd=tmp_path,
-            env={**os.environ, **settings},
-            capture_output=True,
-            text=True,
-            timeout=60,
+            [sys.executable, "-c", _SWALLOWS.format(number=int(number))], cwd=tmp_path,
+            env={**os.environ, **settings}, capture_output=True, text=True, timeout=60,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
+        )  # fmt: skip
         assert (done.returncode, done.stderr) == (code, ""), done
         assert not server.requests
 

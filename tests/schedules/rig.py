@@ -56,6 +56,11 @@ class Bench:
         asyncio.run((worker or self.worker()).drain())
         return [finished.run for finished in self.told[before:]]
 
+    def after(self, seconds: float = 10 * MINUTE_S) -> list[ScheduleRun]:
+        """Do what is due when some time has passed."""
+        self.clock.advance(seconds)
+        return self.drain()
+
     def runs(self, schedule: Schedule) -> list[ScheduleRun]:
         return self.database.read_now(lambda db: schedules.list_runs(db, schedule.id))
 

@@ -34,13 +34,11 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench, server):
     aim = schedules.ScheduleGoal("test -f done.txt", steps=3, until_achieved=True)
     made = bench.add(goal=aim, prompt="make the build green")
     server.install([says("all done, believe me")] * 3)
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result in ("budget", "failed") and "make the build green" in run.text
     assert bench.next(made), "it comes again"
     server.install([does("terminal", command=_ECHO), says("done")])
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert (run.result, run.note) == ("answered", "goal achieved")
     assert "did: done.txt" in run.text
     assert bench.next(made) == "", "it is reached: no further time comes"
@@ -52,8 +50,7 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench, server):
 def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench, server):
     made = bench.add(goal=schedules.ScheduleGoal("test -f done.txt"), prompt="make it")
     server.install([does("terminal", command=_ECHO), says("done")])
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     job = run.job_id
 
     def as_a_kill_leaves_it(db: object) -> None:
@@ -62,8 +59,7 @@ def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench, server):
         db.execute("UPDATE schedule_runs SET result = '', finished = '' WHERE job = ?", (job,))  # type: ignore[attr-defined]
 
     bench.database.write_now(as_a_kill_leaves_it)
-    bench.clock.advance(MINUTE_S)
-    [again] = bench.drain()
+    [again] = bench.after(MINUTE_S)
     assert (again.job_id, again.result, again.session_id) == (job, "answered", run.session_id)
     assert server.count == 2, "the model is not asked again"
     assert len(bench.database.read_now(goals.list_goals)) == 1
@@ -77,11 +73,9 @@ def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench, server):
     bench.add(target="telegram:77", quiet=hours)
     bench.add("*/20 * * * *", name="news", target="telegram:77", quiet=hours)
     server.install([says("first"), says("second"), says("third")])
-    bench.clock.advance(20 * MINUTE_S)
-    assert len(bench.drain()) == 2
+    assert len(bench.after(20 * MINUTE_S)) == 2
     assert _sent(bench) == []
-    bench.clock.advance(40 * MINUTE_S)
-    bench.drain()
+    bench.after(40 * MINUTE_S)
     digest, *rest = _sent(bench)
     assert digest.startswith("While it was quiet: 2 results.") and "first" in digest and "second" in digest
     assert all("While it was quiet" not in text for text in rest)

@@ -131,11 +131,8 @@ def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing
     assert (ran["run"]["result"], ran["run"]["text"]) == ("answered", "Logged.")
     assert (program.work / "log.txt").read_text() == "ran\n"
     assert len(parsed(program.run("cron", "show", "log", "--json"))["runs"]) == 1
-    assert [row["role"] for row in server.requests[-1].json_body["messages"]][1:] == [
-        "user",
-        "assistant",
-        "tool",
-    ]
+    roles = [row["role"] for row in server.requests[-1].json_body["messages"]]
+    assert roles[1:] == ["user", "assistant", "tool"]
     assert parsed(program.run("worker", "--drain", "--json")) == {"reviews": [], "runs": []}
 
 
@@ -167,10 +164,8 @@ def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(program, ser
 def test_a_worker_killed_at_random_moments_runs_each_firing_once(program, server):
     """Kills spread over a run's life: each firing ends in one result, and its command ran at most once."""
     pick = random.Random(7)
-    replies = [
-        ScriptedReply("done", when='"role":"tool"'),
-        does(use("terminal", command="echo ran >> log.txt")),
-    ]
+    call = use("terminal", command="echo ran >> log.txt")
+    replies = [ScriptedReply("done", when='"role":"tool"'), does(call)]
     add(program, "@yearly", "--prompt", "log it", "--name", "log")
     for number in range(12):
         due_now(program)

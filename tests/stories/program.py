@@ -35,7 +35,7 @@ class Program:
     """`whet` with a home, a work folder and a model server."""
 
     root: Path
-    server: PracticeServer | None = None
+    server: Any = None  # a PracticeServer, if the test has one
     model: str = "practice"
     wire: str = ""
     environ: dict[str, str] = field(default_factory=dict)

@@ -215,9 +215,7 @@ def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(program, ser
 @pytest.mark.slow
 @pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages", "responses"])
 def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(tmp_path, server, wire, monkeypatch):
-    monkeypatch.setenv(
-        "WHET_SANDBOX_MODE", "off"
-    )  # its command kills the program, which a confined one can't
+    monkeypatch.setenv("WHET_SANDBOX_MODE", "off")  # its command kills the program, which a confined can't
     program = Program(tmp_path, server, wire=wire)
     server.install(
         [
@@ -247,15 +245,12 @@ def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(tmp_path
 
 def test_a_fallback_model_takes_over_and_the_person_is_told(program, server):
     server.install([ScriptedReply("from the second")])
+    near = {"PROVIDER": "near", "BASE_URL": server.base_url, "MODEL": "practice"}
     with PracticeServer(script=[server_error(503, "down for repair")] * 3) as broken:
         done = program.start(
             *["chat", "-q", "hi", "--stream-json", "--provider", "far", "--base-url", broken.base_url],
             *["--model", "practice"],
-            environ={
-                "WHET_FALLBACK_PROVIDER": "near",
-                "WHET_FALLBACK_BASE_URL": server.base_url,
-                "WHET_FALLBACK_MODEL": "practice",
-            },
+            environ={f"WHET_FALLBACK_{name}": value for name, value in near.items()},
         ).done()
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert (done.code, rows[-1]["text"]) == (0, "from the second"), done
@@ -264,9 +259,8 @@ def test_a_fallback_model_takes_over_and_the_person_is_told(program, server):
 
 def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path):
     good = "sk-good-0123456789abcdef"
-    with PracticeServer(
-        script=[ScriptedReply("hello"), rate_limit_reply()], options=Options(api_key=good)
-    ) as server:
+    script = [ScriptedReply("hello"), rate_limit_reply()]
+    with PracticeServer(script=script, options=Options(api_key=good)) as server:
         program = Program(tmp_path)
         flags = ["--provider", "far", "--base-url", server.base_url, "--model", "practice"]
         keys = {"BAD_KEY": "sk-bad-0123456789abcdef", "GOOD_KEY": good}
@@ -275,20 +269,14 @@ def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path):
         ).done()
         assert done.code == 0, done
         assert json.loads(done.out.splitlines()[-1])["text"] == "hello"
-        assert [request.headers["authorization"] for request in server.requests] == [
-            f"Bearer {keys['BAD_KEY']}",
-            f"Bearer {good}",
-        ]
+        sent = [request.headers["authorization"] for request in server.requests]
+        assert sent == [f"Bearer {keys['BAD_KEY']}", f"Bearer {good}"]
         assert "notice" in done.out
         assert_requests_are_sound(server, refused=True)
     for secret in keys.values():
         assert secret not in done.out + done.err
-        held = [
-            path
-            for path in program.home.rglob("*")
-            if path.is_file() and secret.encode() in path.read_bytes()
-        ]
-        assert held == []
+        files = [path for path in program.home.rglob("*") if path.is_file()]
+        assert [path for path in files if secret.encode() in path.read_bytes()] == []
 
 
 def test_the_default_tools_fit_the_promised_budget(program, server):
