@@ -27,26 +27,14 @@ PROGRAM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
 )
 _FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--disable-extensions",
-    "--mute-audio",
-    "--hide-scrollbars",
-    "--password-store=basic",
-    "--use-mock-keychain",
-    "--disable-breakpad",
-    "--disable-features=Translate,MediaRouter,OptimizationHints",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+    "--disable-extensions", "--mute-audio", "--hide-scrollbars", "--password-store=basic",
+    "--use-mock-keychain", "--disable-breakpad", "--disable-features=Translate,MediaRouter,OptimizationHints",
     "--remote-debugging-port=0",
     # Names other than loopback lead to this machine or nowhere: nothing leaves it.
     "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
-)
+)  # fmt: skip
 # No answer of a Chromium that works takes longer, on the slowest machine.
 _ANSWER_S = 30.0
 _START_S = 60.0
@@ -109,9 +97,8 @@ class Page:
 
     def eval(self, code: str, limit_s: float = _ANSWER_S) -> Any:
         """Run JavaScript in the page, promises awaited, and give its value."""
-        result = self.call(
-            "Runtime.evaluate", limit_s, expression=code, awaitPromise=True, returnByValue=True
-        )
+        how = {"expression": code, "awaitPromise": True, "returnByValue": True}
+        result = self.call("Runtime.evaluate", limit_s, **how)
         if "exceptionDetails" in result:
             raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", "failed"))
         return result["result"].get("value")
@@ -162,22 +149,16 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             extra: dict[str, Any] = {"text": text} if text and kind == "keyDown" else {}
             self.call(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                windowsVirtualKeyCode=codes.get(key, code),
+                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=codes.get(key, code),
                 **extra,
-            )
+            )  # fmt: skip
 
     def shape(self, width: int, height: int, *, is_phone: bool = False, is_dark: bool = False) -> None:
         """Take the size and the colours of a device."""
         self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=2 if is_phone else 1,
-            mobile=is_phone,
-        )
+            "Emulation.setDeviceMetricsOverride", width=width, height=height,
+            deviceScaleFactor=2 if is_phone else 1, mobile=is_phone,
+        )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -241,9 +222,8 @@ class Browser:
         """Run JavaScript in a service worker and give its value."""
         with contextlib.ExitStack() as stack:
             client = stack.enter_context(httpx2.Client(timeout=_ANSWER_S))
-            session = _enter(
-                stack, client.websocket(f"ws://127.0.0.1:{self._port}/devtools/page/{target_id}")
-            )
+            url = f"ws://127.0.0.1:{self._port}/devtools/page/{target_id}"
+            session = _enter(stack, client.websocket(url))
             result = _ask(session, "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
             assert "exceptionDetails" not in result, result
             return result["result"].get("value")
@@ -269,9 +249,8 @@ class Browser:
             self._start()
             client = stack.enter_context(httpx2.Client(timeout=_ANSWER_S))
             version = client.get(f"http://127.0.0.1:{self._port}/json/version").json()
-            root = _enter(
-                stack, client.websocket(version["webSocketDebuggerUrl"], max_message_size_bytes=1 << 20)
-            )
+            url = version["webSocketDebuggerUrl"]
+            root = _enter(stack, client.websocket(url, max_message_size_bytes=1 << 20))
             context = _ask(root, "Target.createBrowserContext")["browserContextId"]
             stack.callback(_forget, root, context)
             made = _ask(root, "Target.createTarget", url="about:blank", browserContextId=context)
@@ -299,13 +278,8 @@ class Browser:
             "DBUS_SESSION_BUS_ADDRESS": "disabled:",
             "DBUS_SYSTEM_BUS_ADDRESS": "disabled:",
         }
-        self._process = subprocess.Popen(
-            [PROGRAM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environ,
-        )
+        command, none = [PROGRAM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"], subprocess.DEVNULL
+        self._process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, env=environ)
         self._port = _port(profile, self._process)
 
     def _stop(self) -> None:

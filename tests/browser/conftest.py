@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ class Daemon:
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def chromium(tmp_path_factory):
     """One Chromium for all tests; each gets a private page."""
     if not PROGRAM:
         pytest.skip("chromium is not installed (apt-get install chromium)")
@@ -93,7 +93,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def daemon(tmp_path_factory):
     """One service for the tests of a module."""
     made = Daemon(tmp_path_factory.mktemp("home"), "--rate-limit", "1000")
     yield made
@@ -101,7 +101,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
+def page(chromium):
     with chromium.page() as found:
         found.shape(1280, 860)
         yield found

@@ -11,7 +11,6 @@ import pytest
 
 from tests.browser.chromium import Page
 from tests.browser.test_dashboard import converse, enter
-from tests.serve.conftest import Api
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 
@@ -42,7 +41,7 @@ def drop(page: Page, data: bytes, name: str, kind: str) -> None:
     )
 
 
-def test_a_dropped_picture_is_shown_small_and_an_answer_is_copied(page: Page, board: Api) -> None:
+def test_a_dropped_picture_is_shown_small_and_an_answer_is_copied(page, board):
     board.say(ScriptedReply(ANSWER))
     enter(page, board)
     drop(page, png(60, 40), "screen.png", "image/png")
@@ -72,7 +71,7 @@ def test_a_dropped_picture_is_shown_small_and_an_answer_is_copied(page: Page, bo
     assert page.problems() == []
 
 
-def test_keys_search_the_list_and_lead_through_it(page: Page, board: Api) -> None:
+def test_keys_search_the_list_and_lead_through_it(page, board):
     for words in ("plum pudding", "apple pie"):
         converse(board, words, ScriptedReply("Baked."))
     enter(page, board)
@@ -96,7 +95,7 @@ def test_keys_search_the_list_and_lead_through_it(page: Page, board: Api) -> Non
     assert page.eval("document.activeElement.name") == "text"
 
 
-def test_what_was_written_stays_when_the_page_is_renewed(page: Page, board: Api) -> None:
+def test_what_was_written_stays_when_the_page_is_renewed(page, board):
     enter(page, board)
     page.until("!document.querySelector('#live').hidden")
     page.click("#main textarea")
@@ -107,7 +106,7 @@ def test_what_was_written_stays_when_the_page_is_renewed(page: Page, board: Api)
     assert page.eval("document.querySelector('#main textarea').value") == "half a thought"
 
 
-def test_a_digit_goes_to_an_answer_and_a_file_is_taken_back(page: Page, board: Api) -> None:
+def test_a_digit_goes_to_an_answer_and_a_file_is_taken_back(page, board):
     write = PracticeCall("write_file", json.dumps({"path": "made.txt", "content": "a\n"}))
     board.say(ScriptedReply(tool_calls=(write,)), ScriptedReply("Made."))
     enter(page, board)
@@ -131,7 +130,7 @@ def test_a_digit_goes_to_an_answer_and_a_file_is_taken_back(page: Page, board: A
     assert "has changed no file" in page.text() and not (board.workspace / "made.txt").exists()
 
 
-def test_on_a_phone_the_menu_is_whole_and_the_box_is_at_the_bottom(page: Page, board: Api) -> None:
+def test_on_a_phone_the_menu_is_whole_and_the_box_is_at_the_bottom(page, board):
     session_id = converse(board, "a long talk", *(ScriptedReply("word " * 400),))
     enter(page, board)
     page.shape(390, 844, is_phone=True)
@@ -150,7 +149,7 @@ def test_on_a_phone_the_menu_is_whole_and_the_box_is_at_the_bottom(page: Page, b
     assert page.eval("document.querySelector('#menu').textContent") == "Menu · Costs"
 
 
-def test_a_question_about_a_long_path_stays_on_a_phone_s_screen(page: Page, board: Api) -> None:
+def test_a_question_about_a_long_path_stays_on_a_phone_s_screen(page, board):
     path = "services/billing/adapters/a_very_long_name_of_a_module_in_python.py"
     write = PracticeCall("write_file", json.dumps({"path": path, "content": "a\n"}))
     board.say(ScriptedReply(tool_calls=(write,)), ScriptedReply("Made."))
@@ -170,9 +169,7 @@ def test_a_question_about_a_long_path_stays_on_a_phone_s_screen(page: Page, boar
     page.until("!document.querySelector('#dock.busy')")  # nothing of it is left for the next test
 
 
-def test_the_pages_of_a_session_with_a_long_word_as_its_title_stay_on_a_phone_s_screen(
-    page: Page, board: Api
-) -> None:
+def test_the_pages_of_a_session_with_a_long_word_as_its_title_stay_on_a_phone_s_screen(page, board):
     session_id = converse(board, "a/path/that_is_" + "long_" * 16, ScriptedReply("Done."))
     enter(page, board)
     page.shape(390, 844, is_phone=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.browser.chromium import Page
 from tests.browser.conftest import Daemon, sign_in
 
 XSS = (
@@ -21,29 +19,21 @@ XSS = (
 
 
 @pytest.mark.slow
-def test_no_field_of_a_request_becomes_markup(page: Page, daemon: Daemon) -> None:
+def test_no_field_of_a_request_becomes_markup(page, daemon):
     request_id = daemon.submit(
         action=XSS[:150],
         description=XSS * 3,
         requester=XSS,
         session_key=XSS,
         details={
-            XSS: XSS,
-            "before": XSS,
-            "after": XSS + "!",
-            "patch": f"--- {XSS}\n+++ {XSS}\n+{XSS}",
-            "n": [XSS],
+            XSS: XSS, "before": XSS, "after": XSS + "!", "patch": f"--- {XSS}\n+++ {XSS}\n+{XSS}", "n": [XSS],
         },
-    )
+    )  # fmt: skip
     sign_in(page, daemon, f"/r/{request_id}")
     page.eval("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert page.eval("window.owned") is None
-    assert (
-        page.eval(
-            "document.querySelectorAll('#detail script, #detail img, #detail a[href^=javascript]').length"
-        )
-        == 0
-    )
+    markup = "#detail script, #detail img, #detail a[href^=javascript]"
+    assert page.eval(f"document.querySelectorAll('{markup}').length") == 0
     text = page.text()
     assert "<script>window.owned=1</script>" in text and "{{7*7}}" in text
     assert "\u202e" not in text and "\u200b" not in text and "<U+202E>" in text
@@ -59,7 +49,7 @@ def test_no_field_of_a_request_becomes_markup(page: Page, daemon: Daemon) -> Non
 
 
 @pytest.mark.slow
-def test_the_policy_stops_script_even_if_markup_got_through(page: Page, daemon: Daemon) -> None:
+def test_the_policy_stops_script_even_if_markup_got_through(page, daemon):
     sign_in(page, daemon)
     page.eval("document.body.append(Object.assign(document.createElement('div'), {className: 'probe'}))")
     refused = page.eval(
@@ -76,7 +66,7 @@ def test_the_policy_stops_script_even_if_markup_got_through(page: Page, daemon: 
 
 
 @pytest.mark.slow
-def test_another_site_can_neither_send_the_form_nor_read_nor_frame(page: Page, daemon: Daemon) -> None:
+def test_another_site_can_neither_send_the_form_nor_read_nor_frame(page, daemon):
     request_id = daemon.submit(action="send_mail")
     sign_in(page, daemon, f"/r/{request_id}")
     csrf, digest = page.eval(
@@ -102,7 +92,7 @@ def test_another_site_can_neither_send_the_form_nor_read_nor_frame(page: Page, d
 
 
 @pytest.mark.slow
-def test_a_link_from_a_chat_arrives_signed_in(page: Page, daemon: Daemon) -> None:
+def test_a_link_from_a_chat_arrives_signed_in(page, daemon):
     request_id = daemon.submit(action="send_mail")
     sign_in(page, daemon)
     page.open(daemon.url.replace("127.0.0.1", "localhost") + "/login")
@@ -113,7 +103,7 @@ def test_a_link_from_a_chat_arrives_signed_in(page: Page, daemon: Daemon) -> Non
 
 
 @pytest.mark.slow
-def test_a_rebound_name_is_not_answered(page: Page, daemon: Daemon) -> None:
+def test_a_rebound_name_is_not_answered(page, daemon):
     port = daemon.url.rpartition(":")[2]
     page.open(f"http://evil.example:{port}/login")
     assert "does not answer under that host name" in page.text()
@@ -151,7 +141,7 @@ class Person:
 
 
 @pytest.fixture(scope="module")
-def person(daemon: Daemon) -> Iterator[Person]:
+def person(daemon):
     """Somebody signed in."""
     found = Person(daemon)
     yield found
@@ -159,18 +149,15 @@ def person(daemon: Daemon) -> Iterator[Person]:
 
 
 @pytest.mark.slow
-def test_forged_forms_decide_nothing(daemon: Daemon, person: Person) -> None:
+def test_forged_forms_decide_nothing(daemon, person):
     request_id, other = daemon.submit(action="send_mail"), daemon.submit(action="send_fax")
     good = {**person.form(request_id), "verdict": "approve"}
     assert person.decide(request_id, {**good, "csrf": "x" * 43}) == 403
     assert person.decide(request_id, {**good, "csrf": ""}) == 403
     assert person.decide(request_id, {k: v for k, v in good.items() if k != "csrf"}) == 403
     for headers in (
-        {},
-        {"origin": "null"},
-        {"origin": "http://evil.example"},
-        {"origin": "https://127.0.0.1"},
-    ):
+        {}, {"origin": "null"}, {"origin": "http://evil.example"}, {"origin": "https://127.0.0.1"},
+    ):  # fmt: skip
         assert person.decide(request_id, good, headers) == 403
     cross = {**person.origin, "sec-fetch-site": "cross-site"}
     assert person.decide(request_id, good, cross) == 403
@@ -195,7 +182,7 @@ def test_forged_forms_decide_nothing(daemon: Daemon, person: Person) -> None:
 
 
 @pytest.mark.slow
-def test_signing_in_is_guarded(daemon: Daemon, person: Person) -> None:
+def test_signing_in_is_guarded(daemon, person):
     with httpx2.Client(base_url=daemon.url, timeout=30) as client:
         assert client.get("/r/0000000000000000000000").status_code == 303
         assert client.get("/live").status_code == 403
@@ -205,26 +192,19 @@ def test_signing_in_is_guarded(daemon: Daemon, person: Person) -> None:
         assert submit.status_code == 403 and "can only submit" in submit.text
         assert client.post("/login", data={"token": daemon.token()}).status_code == 403
         for target in (
-            "//evil.example",
-            "https://evil.example",
-            "/\\evil.example",
-            "javascript:alert(1)",
-            "/%0d%0ax",
-        ):
-            answer = client.post(
-                "/login", params={"next": target}, data={"token": daemon.token()}, headers=person.origin
-            )
+            "//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/%0d%0ax",
+        ):  # fmt: skip
+            query, data = {"next": target}, {"token": daemon.token()}
+            answer = client.post("/login", params=query, data=data, headers=person.origin)
             assert answer.status_code == 303 and answer.headers["location"].startswith("/")
             assert not answer.headers["location"].startswith(("//", "/\\"))
-        statuses = [
-            client.post("/login", data={"token": f"wct_{n}"}, headers=person.origin).status_code
-            for n in range(12)
-        ]
+        tries = [{"token": f"wct_{n}"} for n in range(12)]
+        statuses = [client.post("/login", data=data, headers=person.origin).status_code for data in tries]
         assert statuses[0] == 403 and statuses[-1] == 429
 
 
 @pytest.mark.slow
-def test_signing_out_ends_the_session_also_for_a_copy_of_the_cookie(daemon: Daemon) -> None:
+def test_signing_out_ends_the_session_also_for_a_copy_of_the_cookie(daemon):
     request_id = daemon.submit(action="send_mail")
     one = Person(daemon)
     copy = dict(one.client.cookies)

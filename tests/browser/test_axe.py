@@ -8,9 +8,7 @@ from pathlib import Path
 import axe_core_python
 import pytest
 
-from tests.browser.chromium import Page
 from tests.browser.test_dashboard import enter
-from tests.serve.conftest import Api
 from tests.serve.test_board import PAGES, remember
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
@@ -25,7 +23,7 @@ LINKS = "See [the docs](https://docs.example/x) and https://example.org/a."
 MARKDOWN = "## Done\n\n- `one`\n\n```py\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
 
 
-def test_axe_finds_nothing(page: Page, board: Api) -> None:
+def test_axe_finds_nothing(page, board):
     row = remember(board, "We deploy on Tuesdays.")
     (board.workspace / "src").mkdir()
     (board.workspace / "src" / "net.py").write_text("def port(text):\n    return int(text)  # 1 to 65535\n")
@@ -54,16 +52,9 @@ def test_axe_finds_nothing(page: Page, board: Api) -> None:
     session = page.eval("location.pathname")
     found: dict[str, object] = {}
     for path in (
-        session,
-        f"{session}/time",
-        f"{session}?at=3",
-        f"{session}/changes",
-        f"{session}/files",
-        f"{session}/files?path=src/net.py",
-        "/learning/timeline",
-        f"/learning/{row.id}",
-        *PAGES,
-    ):
+        session, f"{session}/time", f"{session}?at=3", f"{session}/changes", f"{session}/files",
+        f"{session}/files?path=src/net.py", "/learning/timeline", f"/learning/{row.id}", *PAGES,
+    ):  # fmt: skip
         page.open(board.url + path)
         page.eval("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         page.eval(f"{AXE};1")

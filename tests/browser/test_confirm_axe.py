@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.browser.chromium import Page
@@ -16,7 +14,7 @@ _WIDTHS = (390, 820, 1280)
 
 
 @pytest.fixture
-def granted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def granted(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     (home / "policy.toml").write_text(_POLICY)
     made = Daemon(home, "--policy", str(home / "policy.toml"), "--allow-private-callbacks")
@@ -24,7 +22,7 @@ def granted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     made.stop()
 
 
-def test_axe_finds_nothing_on_the_confirmation_pages(page: Page, granted: Daemon) -> None:
+def test_axe_finds_nothing_on_the_confirmation_pages(page, granted):
     fetch = {"action": "tool:fetch", "details": {"url": "https://example.org/a"}, "session_key": "s"}
     bearer = {"authorization": f"Bearer {granted.token()}"}
     granted.agent.post(f"/confirm/{granted.submit(**fetch)}/approve", json={"grant": "hour"}, headers=bearer)

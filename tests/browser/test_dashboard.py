@@ -31,7 +31,7 @@ def converse(board: Api, text: str, *replies: ScriptedReply) -> str:
 
 
 @pytest.mark.slow
-def test_the_time_of_a_message_is_above_a_call_that_waits(page: Page, board: Api) -> None:
+def test_the_time_of_a_message_is_above_a_call_that_waits(page, board):
     write = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
     board.say(ScriptedReply(tool_calls=(write,)), ScriptedReply("Not written."))
     enter(page, board)
@@ -49,7 +49,7 @@ def test_the_time_of_a_message_is_above_a_call_that_waits(page: Page, board: Api
 
 
 @pytest.mark.slow
-def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
+def test_stored_text_never_becomes_markup(page, board):
     (board.workspace / "evil.txt").write_text(HOSTILE)
     session_id = converse(
         board,
@@ -64,16 +64,14 @@ def test_stored_text_never_becomes_markup(page: Page, board: Api) -> None:
         page.open(board.url + path)
         page.eval("document.querySelectorAll('details').forEach(e => { e.open = true; })")
         assert page.eval("window.owned") is None
-        assert (
-            page.eval("document.querySelectorAll('main script, main img, a[href^=javascript]').length") == 0
-        )
+        assert page.eval("document.querySelectorAll('main script,main img,a[href^=javascript]').length") == 0
     assert [problem for problem in page.problems() if "Content Security" in problem] == []
     page.open(f"{board.url}/sessions/{session_id}")
     assert "<script>window.owned=1</script>" in page.text() and "<U+202E>" in page.text()
 
 
 @pytest.mark.slow
-def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None:
+def test_every_page_fits_a_phone_in_both_colours(page, board):
     long = "a-name-without-any-space-" * 12
     session_id = converse(
         board,
@@ -92,7 +90,7 @@ def test_every_page_fits_a_phone_in_both_colours(page: Page, board: Api) -> None
 
 
 @pytest.mark.slow
-def test_a_change_is_undone_with_a_press(page: Page, board: Api) -> None:
+def test_a_change_is_undone_with_a_press(page, board):
     row = remember(board, "The staging server is called heron.")
     enter(page, board, f"/learning/{row.id}")
     assert "The staging server is called heron." in page.text()
@@ -103,7 +101,7 @@ def test_a_change_is_undone_with_a_press(page: Page, board: Api) -> None:
 
 
 @pytest.mark.slow
-def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: Api) -> None:
+def test_a_question_appears_by_itself_and_a_press_answers_it(page, board):
     enter(page, board)
     page.until("!document.querySelector('#live').hidden")
     board.say(
@@ -124,7 +122,7 @@ def test_a_question_appears_by_itself_and_a_press_answers_it(page: Page, board: 
 
 
 @pytest.mark.slow
-def test_what_changed_while_somebody_typed_is_shown_when_they_leave_the_field(page: Page, board: Api) -> None:
+def test_what_changed_while_somebody_typed_is_shown_when_they_leave_the_field(page, board):
     enter(page, board)
     page.until("!document.querySelector('#live').hidden")
     page.eval(
@@ -142,7 +140,7 @@ def test_what_changed_while_somebody_typed_is_shown_when_they_leave_the_field(pa
 
 
 @pytest.mark.slow
-def test_a_session_is_played_back_with_keys_and_with_play(page: Page, board: Api) -> None:
+def test_a_session_is_played_back_with_keys_and_with_play(page, board):
     session_id = converse(
         board,
         "two steps",

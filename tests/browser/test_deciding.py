@@ -6,16 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.browser.chromium import Page
-from tests.browser.conftest import Daemon, sign_in
+from tests.browser.conftest import sign_in
 from tests.browser.test_axe import AXE
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(
-    page: Page, daemon: Daemon
-) -> None:
+def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(page, daemon):
     sign_in(page, daemon)
     with ThreadPoolExecutor(1) as pool:
         request_id = daemon.submit(action="wipe_database", details={"database": "orders"})
@@ -32,15 +29,12 @@ def test_a_request_arrives_live_is_denied_with_a_reason_and_the_agent_gets_it(
             page.key("Enter")
         assert "Denied by owner" in page.text()
         got = waiting.result(30)
-    assert (got["status"], got["resolved_by"], got["reason"]) == (
-        "denied",
-        "owner",
-        "wrong database; use staging",
-    )
+    assert (got["status"], got["resolved_by"]) == ("denied", "owner")
+    assert got["reason"] == "wrong database; use staging"
     assert page.problems() == []
 
 
-def test_a_high_risk_approval_is_asked_for_once_more_and_counts_once(page: Page, daemon: Daemon) -> None:
+def test_a_high_risk_approval_is_asked_for_once_more_and_counts_once(page, daemon):
     request_id = daemon.submit(action="deploy_production", details={"version": "2.4"})
     sign_in(page, daemon, f"/r/{request_id}")
     page.key("a")
@@ -55,15 +49,12 @@ def test_a_high_risk_approval_is_asked_for_once_more_and_counts_once(page: Page,
     assert daemon.status(request_id)["status"] == "approved"
 
 
-def test_a_decision_elsewhere_shows_at_once_and_a_stale_press_is_told(page: Page, daemon: Daemon) -> None:
+def test_a_decision_elsewhere_shows_at_once_and_a_stale_press_is_told(page, daemon):
     request_id = daemon.submit(action="send_mail")
     sign_in(page, daemon, f"/r/{request_id}")
     stale = page.eval("new URLSearchParams(new FormData(document.querySelector('form.decide'))).toString()")
-    answer = daemon.agent.post(
-        f"/confirm/{request_id}/deny",
-        json={"reason": "from the phone"},
-        headers={"authorization": f"Bearer {daemon.token()}"},
-    )
+    headers, body = {"authorization": f"Bearer {daemon.token()}"}, {"reason": "from the phone"}
+    answer = daemon.agent.post(f"/confirm/{request_id}/deny", json=body, headers=headers)
     assert answer.status_code == 200
     page.until("document.querySelector('#detail').dataset.status === 'denied'")
     assert "from the phone" in page.text()
@@ -77,7 +68,7 @@ def test_a_decision_elsewhere_shows_at_once_and_a_stale_press_is_told(page: Page
     assert daemon.status(request_id)["status"] == "denied"
 
 
-def test_what_is_typed_and_unfolded_stays_while_others_arrive(page: Page, daemon: Daemon) -> None:
+def test_what_is_typed_and_unfolded_stays_while_others_arrive(page, daemon):
     request_id = daemon.submit(action="edit_file", details={"body": "line\n" * 100, "path": "/etc/hosts"})
     sign_in(page, daemon, f"/r/{request_id}")
     page.eval("document.querySelector('.arguments details').open = true")
@@ -91,7 +82,7 @@ def test_what_is_typed_and_unfolded_stays_while_others_arrive(page: Page, daemon
     assert page.eval("document.querySelector('#detail').dataset.id") == request_id
 
 
-def test_keys_move_between_requests_and_help_is_there(page: Page, daemon: Daemon) -> None:
+def test_keys_move_between_requests_and_help_is_there(page, daemon):
     first = daemon.submit(action="aaa", timeout_seconds=900)
     second = daemon.submit(action="bbb", timeout_seconds=905)
     sign_in(page, daemon, f"/r/{first}")
@@ -108,17 +99,16 @@ def test_keys_move_between_requests_and_help_is_there(page: Page, daemon: Daemon
     assert daemon.status(first)["status"] == "pending"
 
 
-def test_edits_are_shown_as_a_diff(page: Page, daemon: Daemon) -> None:
+def test_edits_are_shown_as_a_diff(page, daemon):
     request_id = daemon.submit(action="edit", details={"before": "a\nmax = 100\n", "after": "a\nmax = 400\n"})
     sign_in(page, daemon, f"/r/{request_id}")
-    lines = page.eval(
-        "[...document.querySelectorAll('.diff > div')].map(e => e.className + '|' + e.innerText.trim())"
-    )
+    code = "[...document.querySelectorAll('.diff > div')].map(e => e.className + '|' + e.innerText.trim())"
+    lines = page.eval(code)
     assert any(line.startswith("removed|") and "max = 100" in line for line in lines)
     assert any(line.startswith("added|") and "max = 400" in line for line in lines)
 
 
-def test_it_works_without_javascript(page: Page, daemon: Daemon) -> None:
+def test_it_works_without_javascript(page, daemon):
     request_id = daemon.submit(action="publish_package", details={"name": "left-pad"})
     page.call("Emulation.setScriptExecutionDisabled", value=True)
     page.open(daemon.url + f"/r/{request_id}")
@@ -141,7 +131,7 @@ def test_it_works_without_javascript(page: Page, daemon: Daemon) -> None:
     assert daemon.status(request_id)["status"] == "approved"
 
 
-def test_history_and_audit_state(page: Page, daemon: Daemon) -> None:
+def test_history_and_audit_state(page, daemon):
     request_id = daemon.submit(action="rotate_keys", description="quarterly zebra rotation")
     sign_in(page, daemon, "/history?q=zebra")
     assert page.eval("document.querySelectorAll('.records tbody tr').length") == 1
@@ -152,7 +142,7 @@ def test_history_and_audit_state(page: Page, daemon: Daemon) -> None:
     assert "Nothing fits" in page.text()
 
 
-def test_a_phone_shows_the_list_then_one_request_with_both_buttons(page: Page, daemon: Daemon) -> None:
+def test_a_phone_shows_the_list_then_one_request_with_both_buttons(page, daemon):
     request_id = daemon.submit(action="transfer_funds", details={"amount": "12,000 EUR", "to": "DE00 1234"})
     page.shape(390, 844, is_phone=True)
     sign_in(page, daemon)
@@ -167,9 +157,7 @@ def test_a_phone_shows_the_list_then_one_request_with_both_buttons(page: Page, d
     assert page.eval("document.documentElement.scrollWidth <= innerWidth") is True
 
 
-def test_what_comes_under_a_press_that_is_on_its_way_is_not_approved_by_it(
-    page: Page, daemon: Daemon
-) -> None:
+def test_what_comes_under_a_press_that_is_on_its_way_is_not_approved_by_it(page, daemon):
     request_id = daemon.submit(action="send_mail", details={"to": "ops"}, accepts_edits=True)
     sign_in(page, daemon, f"/r/{request_id}")
     seen = daemon.status(request_id)["digest"]
@@ -199,7 +187,7 @@ CUT = (
 NOTE = "document.querySelector('.same-user').getBoundingClientRect().bottom < innerHeight / 3"
 
 
-def test_a_phone_shows_the_whole_menu_and_every_page_begins_with_the_note(page: Page, daemon: Daemon) -> None:
+def test_a_phone_shows_the_whole_menu_and_every_page_begins_with_the_note(page, daemon):
     daemon.submit(action="tool:Bash", details={"command": "rm -rf /srv"})
     sign_in(page, daemon)
     for path in PAGES:
@@ -214,7 +202,7 @@ def test_a_phone_shows_the_whole_menu_and_every_page_begins_with_the_note(page: 
 
 
 @pytest.mark.soak
-def test_texts_of_the_page_have_enough_contrast(page: Page, daemon: Daemon) -> None:
+def test_texts_of_the_page_have_enough_contrast(page, daemon):
     daemon.submit(action="tool:Bash", details={"command": "rm -rf /srv"})
     sign_in(page, daemon)
     found: dict[str, object] = {}

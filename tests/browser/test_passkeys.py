@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import apsw
 import pytest
@@ -25,7 +23,7 @@ require_passkey = true
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def strict(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     policy = home / "policy.toml"
     policy.write_text(_POLICY)
@@ -39,13 +37,9 @@ def authenticator(page: Page) -> None:
     """Put a security key with a fingerprint reader into the browser."""
     page.call("WebAuthn.enable")
     options = {
-        "protocol": "ctap2",
-        "transport": "internal",
-        "hasResidentKey": True,
-        "hasUserVerification": True,
-        "isUserVerified": True,
-        "automaticPresenceSimulation": True,
-    }
+        "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
+        "isUserVerified": True, "automaticPresenceSimulation": True,
+    }  # fmt: skip
     page.call("WebAuthn.addVirtualAuthenticator", options=options)
 
 
@@ -73,7 +67,7 @@ def problems(daemon: Daemon, *changes: str) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page: Page, strict: Daemon) -> None:
+def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page, strict):
     authenticator(page)
     request_id = strict.submit(action="deploy_production", details={"version": "3.1"})
     bearer = {"authorization": f"Bearer {strict.token()}"}
@@ -105,7 +99,7 @@ def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page: Page,
 
 
 @pytest.mark.slow
-def test_a_signature_is_for_one_request_and_one_use(page: Page, strict: Daemon) -> None:
+def test_a_signature_is_for_one_request_and_one_use(page, strict):
     authenticator(page)
     first = strict.submit(action="deploy_docs", details={"version": "1"})
     signed_in(page, strict, "/passkeys")
@@ -131,7 +125,7 @@ def test_a_signature_is_for_one_request_and_one_use(page: Page, strict: Daemon) 
 
 
 @pytest.mark.slow
-def test_nothing_of_webauthn_is_loaded_before_it_is_used() -> None:
+def test_nothing_of_webauthn_is_loaded_before_it_is_used():
     import subprocess
     import sys
 
@@ -140,7 +134,7 @@ def test_nothing_of_webauthn_is_loaded_before_it_is_used() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_the_page_works_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_the_page_works_in_a_folder_of_its_own(tmp_path):
     from whet_confirm.passkeys import PasskeyOrigin, vote_challenge
 
     assert PasskeyOrigin("https://Confirm.Example:8443").host == "confirm.example"

@@ -9,7 +9,6 @@ import pytest
 from tests.browser.chromium import Page
 from tests.browser.test_all_day import drop, png
 from tests.browser.test_dashboard import enter
-from tests.serve.conftest import Api
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 
@@ -42,7 +41,7 @@ def menu(page: Page, path: str) -> None:
     tap(page, f".pages a[href='{path}']", leaves=True)
 
 
-def test_twelve_tasks_are_done_on_a_phone(page: Page, board: Api) -> None:
+def test_twelve_tasks_are_done_on_a_phone(page, board):
     call = PracticeCall("write_file", json.dumps({"path": "made.txt", "content": "a\n"}))
     board.say(
         ScriptedReply(tool_calls=(call,)),

@@ -9,7 +9,6 @@ import pytest
 from tests.browser.chromium import Page
 from tests.browser.test_axe import AXE, RUN
 from tests.browser.test_dashboard import enter
-from tests.serve.conftest import Api
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 
@@ -32,7 +31,7 @@ def _looks_right(page: Page) -> None:
             assert page.eval(RUN, 120.0) == [], (width, is_dark)
 
 
-def test_a_plan_is_changed_and_carried_out_on_the_page(page: Page, board: Api) -> None:
+def test_a_plan_is_changed_and_carried_out_on_the_page(page, board):
     board.say(
         ScriptedReply("Hello."),
         _listed(("look at the parser and at how its tests are run", "pending"), ("mend it", "pending")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,13 +28,13 @@ _SHOWN = (
 
 
 @pytest.fixture
-def push() -> Iterator[PushServer]:
+def push():
     with PushServer() as server:
         yield server
 
 
 @pytest.fixture
-def phone_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def phone_daemon(tmp_path_factory):
     made = Daemon(tmp_path_factory.mktemp("home"), "--rate-limit", "1000", "--allow-private-callbacks")
     yield made
     made.stop()
@@ -48,12 +47,8 @@ class Installed:
         self.page, self.daemon, self.push = page, daemon, push
         page.shape(390, 844, is_phone=True)
         context = page.call("Target.getTargetInfo")["targetInfo"]["browserContextId"]
-        page.call(
-            "Browser.grantPermissions",
-            permissions=["notifications"],
-            origin=daemon.url,
-            browserContextId=context,
-        )
+        grant = {"permissions": ["notifications"], "origin": daemon.url, "browserContextId": context}
+        page.call("Browser.grantPermissions", **grant)
         sign_in(page, daemon, "/devices")
         key = page.eval("document.querySelector('#subscribe').dataset.key")
         self.phone: Phone = push.subscribe(key)
@@ -73,12 +68,8 @@ class Installed:
             return message if message and expected.items() <= message.items() else None
 
         message = self.push.wait(find, "the message")
-        self.page.call(
-            "ServiceWorker.deliverPushMessage",
-            origin=self.daemon.url,
-            registrationId=self._version()["registrationId"],
-            data=json.dumps(message),
-        )
+        target = {"origin": self.daemon.url, "registrationId": self._version()["registrationId"]}
+        self.page.call("ServiceWorker.deliverPushMessage", **target, data=json.dumps(message))
 
     def shown(self, code: str) -> dict[str, Any]:
         """Wait until a notification fits the code, in which `n` is its name."""
@@ -112,13 +103,12 @@ class Installed:
         return str(rows["deliveries"][0]["state"])
 
     def _version(self) -> dict[str, Any]:
-        updates = [
-            e["params"] for e in self.page.events if e["method"] == "ServiceWorker.workerVersionUpdated"
-        ]
+        updated = "ServiceWorker.workerVersionUpdated"
+        updates = [event["params"] for event in self.page.events if event["method"] == updated]
         return [version for update in updates for version in update["versions"]][-1]
 
 
-def test_the_page_can_be_installed(page: Page, phone_daemon: Daemon) -> None:
+def test_the_page_can_be_installed(page, phone_daemon):
     sign_in(page, phone_daemon, "/devices")
     found = page.call("Page.getAppManifest")
     assert found["errors"] == [], found
@@ -135,9 +125,7 @@ def test_the_page_can_be_installed(page: Page, phone_daemon: Daemon) -> None:
     assert page.problems() == []
 
 
-def test_from_the_first_start_to_an_approval_on_a_notification(
-    page: Page, chromium: Browser, phone_daemon: Daemon, push: PushServer
-) -> None:
+def test_from_the_first_start_to_an_approval_on_a_notification(page, chromium, phone_daemon, push):
     began = time.monotonic()
     phone = Installed(page, phone_daemon, push)
     request_id = phone_daemon.submit(action="restart", description="Restart", details={"unit": "web"})
@@ -158,9 +146,7 @@ def test_from_the_first_start_to_an_approval_on_a_notification(
     assert "seen on the device" in page.text()
 
 
-def test_high_risk_opens_the_page_and_a_signed_out_press_decides_nothing(
-    page: Page, chromium: Browser, phone_daemon: Daemon, push: PushServer
-) -> None:
+def test_high_risk_opens_the_page_and_a_signed_out_press_decides_nothing(page, chromium, phone_daemon, push):
     phone = Installed(page, phone_daemon, push)
     risky = phone_daemon.submit(action="deploy_production")
     phone.deliver(risky)
@@ -175,7 +161,7 @@ def test_high_risk_opens_the_page_and_a_signed_out_press_decides_nothing(
     assert phone_daemon.status(small)["status"] == "pending"
 
 
-def test_the_risk_rating_stays_within_a_phone(page: Page, phone_daemon: Daemon) -> None:
+def test_the_risk_rating_stays_within_a_phone(page, phone_daemon):
     request_id = phone_daemon.submit(action="tool:Bash", details={"command": "touch ran"})
     page.shape(390, 844, is_phone=True)
     sign_in(page, phone_daemon, f"/r/{request_id}")
@@ -184,9 +170,7 @@ def test_the_risk_rating_stays_within_a_phone(page: Page, phone_daemon: Daemon) 
     assert page.eval(f"{wide}.map((it) => it.className)") == []
 
 
-def test_a_subscription_that_the_browser_replaces_goes_on_getting_requests(
-    page: Page, chromium: Browser, phone_daemon: Daemon, push: PushServer
-) -> None:
+def test_a_subscription_that_is_replaced_goes_on_getting_requests(page, chromium, phone_daemon, push):
     phone = Installed(page, phone_daemon, push)
     old = phone.phone
     phone.replace_subscription(chromium)

@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from tests.browser.chromium import Page
 from tests.browser.test_dashboard import enter
-from tests.serve.conftest import Api
 from tests.serve.test_board import HOSTILE
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -29,7 +27,7 @@ new MutationObserver((_, sent) => {
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.unconfined, pytest.mark.slow]
 
 
-def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
+def test_a_session_is_worked_in_from_the_page(page, board):
     call = PracticeCall("terminal", json.dumps({"command": "touch one"}))
     write = PracticeCall("write_file", json.dumps({"path": "new.txt", "content": "a\nb\n"}))
     board.say(
@@ -97,7 +95,7 @@ def test_a_session_is_worked_in_from_the_page(page: Page, board: Api) -> None:
     assert page.problems() == []
 
 
-def test_a_command_is_completed_in_the_box_and_its_output_is_on_the_page(page: Page, board: Api) -> None:
+def test_a_command_is_completed_in_the_box_and_its_output_is_on_the_page(page, board):
     board.say(ScriptedReply("Hello."))
     enter(page, board)
     page.eval("document.querySelector('.composer textarea').focus()")

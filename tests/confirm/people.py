@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,12 @@ from whet_confirm.submit import Submission
 T = TypeVar("T")
 AGENT = Caller("agent", "submit")
 PAGE = "https://confirm.example.org"
+
+
+def channel(kind: str, **fields: object) -> str:
+    """A channel of a channels file."""
+    rows = {"kind": kind, **fields}.items()
+    return "\n".join(["[[channel]]", *(f"{name} = {json.dumps(value)}" for name, value in rows), ""])
 
 
 class Desk:

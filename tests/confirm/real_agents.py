@@ -45,11 +45,8 @@ class AgentProgram(msgspec.Struct, frozen=True):
 def _provider(package: str) -> dict[str, object]:
     options = {"baseURL": "<model>/v1", "apiKey": "x"}
     practice = {
-        "npm": package,
-        "api": "<model>/v1",
-        "options": options,
-        "models": {"practice": {"name": "practice"}},
-    }
+        "npm": package, "api": "<model>/v1", "options": options, "models": {"practice": {"name": "practice"}},
+    }  # fmt: skip
     own_rules = {"external_directory": "allow"}  # of opencode itself, which would ask its user
     return {"model": "practice/practice", "provider": {"practice": practice}, "permission": own_rules}
 
@@ -94,8 +91,7 @@ PROGRAMS = {
         {".gemini/settings.json": _auth("gemini-api-key")},
     ),
     "qwen-code": AgentProgram(
-        "qwen",
-        "qwen -y -p go",
+        "qwen", "qwen -y -p go",
         {"OPENAI_BASE_URL": "<model>/v1", "OPENAI_API_KEY": "x", "OPENAI_MODEL": "practice"},
         {".qwen/settings.json": _auth("openai")},
     ),
@@ -108,13 +104,11 @@ PROGRAMS = {
         },
     ),
     "opencode": AgentProgram(
-        "opencode",
-        "opencode run go",
+        "opencode", "opencode run go",
         files={".config/opencode/opencode.json": _provider("@ai-sdk/openai-compatible")},
     ),
     "pi": AgentProgram(
-        "pi",
-        "pi --provider practice --model practice -p go",
+        "pi", "pi --provider practice --model practice -p go",
         files={".pi/agent/models.json": {"providers": {"practice": _PI_MODELS}}},
     ),
     "continue": AgentProgram(
@@ -158,7 +152,7 @@ def run_once(agent: str, values: dict[str, str], environ: dict[str, str]) -> str
 
 def find_fault(server: Running, agent: str, home: Path, path: str = "") -> str:
     """Return why a real program is not held, or an empty string."""
-    url, program = f"http://127.0.0.1:{server.port}", PROGRAMS[agent]
+    url, program = server.url, PROGRAMS[agent]
     base = {name: value for name, value in os.environ.items() if not name.startswith(("CLAUDE", "XDG_"))}
     base |= {"HOME": str(home), "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]}
     home.mkdir(exist_ok=True)
@@ -172,12 +166,8 @@ def find_fault(server: Running, agent: str, home: Path, path: str = "") -> str:
         command = str(work / "note") if program.tool else f"touch {work}/ran"
         with Person(server, verdict, reason="use staging"), ScriptedModel(command, program.tool) as model:
             values = {
-                "model": model.url,
-                "service": url,
-                "token": token,
-                "work": str(work),
-                "home": str(home),
-            }
+                "model": model.url, "service": url, "token": token, "work": str(work), "home": str(home),
+            }  # fmt: skip
             text = run_once(agent, values, base | {"CONFIRMATION_TOKEN": token})
         if (work / "ran").exists() is not (verdict == "approve"):
             return f"{verdict}: the call {'ran' if verdict == 'deny' else 'did not run'}; {text[-300:]}"
@@ -195,9 +185,7 @@ def adopt_by_command(agent: str, home: Path, url: str) -> None:
 def main() -> None:
     """Print a line for each agent; exit with 1 if one that is installed is not held."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--programs", default="", help="a folder with the programs, such as node_modules/.bin"
-    )
+    parser.add_argument("--programs", default="", help="their folder, such as node_modules/.bin")
     parser.add_argument("agents", nargs="*", default=list(PROGRAMS))
     asked = parser.parse_args()
     logging.disable()  # this service has no channels, and says so

@@ -9,11 +9,11 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import httpx2
@@ -27,6 +27,7 @@ from whet_confirm.serve import ListenSettings, serve
 from whet_confirm.service import CallerLimits
 from whet_confirm.timeline import Timeline
 
+T = TypeVar("T")
 SUBMIT = {"action": "deploy", "description": "Deploy 1.4.2", "details": {"version": "1.4.2"}}
 
 
@@ -46,8 +47,8 @@ class ManualClock:
 
 
 class Running:
-    """A service in `folder`; `clock` stands in for the machine's, `more` is of its settings. Use as a context
-    manager."""
+    """A service in `folder`; `policy` is a file or its text, `clock` stands in for the machine's, `more`
+    is of its settings. Use as a context manager."""
 
     people: dict[str, httpx2.Client]
     agent: httpx2.Client
@@ -58,7 +59,7 @@ class Running:
         folder: Path,
         *,
         rate: int = 10,
-        policy: Path | None = None,
+        policy: Path | str | None = None,
         is_open: bool = False,
         clock: ManualClock | None = None,
         upkeep: bool = True,
@@ -69,18 +70,17 @@ class Running:
         **more: Any,
     ) -> None:
         self.paths = ServicePaths(folder / "confirmations.db", folder / "confirm")
+        if isinstance(policy, str):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "policy.toml").write_text(policy)
+            policy = folder / "policy.toml"
         self.service = open_service(self.paths, policy=policy, limits=CallerLimits(rate, pending))
         if clock is not None:
             self.service.timeline = clock.timeline(self.service.timeline.now_s() if clock.wall_s < 0 else 0.0)
         self.settings = ListenSettings(
-            port=0,
-            web_port=0,
-            is_open=is_open,
-            allow_private_callbacks=private_callbacks,
-            socket=socket,
-            peers=peers or {},
-            **more,
-        )
+            port=0, web_port=0, is_open=is_open, allow_private_callbacks=private_callbacks, socket=socket,
+            peers=peers or {}, **more,
+        )  # fmt: skip
         self._upkeep = upkeep
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -101,7 +101,7 @@ class Running:
     def client(self, role: str = "", name: str = "") -> httpx2.Client:
         """A client with a token of `role` for the principal `name` (else the role's name); none for ""."""
         headers = {"authorization": f"Bearer {self.token(role, name or role)}"} if role else {}
-        client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
+        client = httpx2.Client(base_url=self.url, headers=headers, timeout=20)
         self.clients.append(client)
         return client
 
@@ -146,8 +146,30 @@ class Running:
                     raise
             return b"".join(parts)
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def access(self, role: str, name: str) -> dict[str, str]:
+        """What a program with a token of its own has in its environment."""
+        return {"WHET_CONFIRM_URL": self.url, "CONFIRMATION_TOKEN": self.token(role, name)}
+
+    def change(self, work: Callable[[Tx], Any]) -> Any:
+        return self.run(self.service.change(work))
+
+    def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        return self.service.database.read_now(work)
+
     def rows(self, sql: str, *values: apsw.SQLiteValue) -> list[tuple[Any, ...]]:
-        return self.service.database.read_now(lambda db: db.execute(sql, values).fetchall())
+        return self.read(lambda db: db.execute(sql, values).fetchall())
+
+    def write(self, sql: str, *values: apsw.SQLiteValue) -> None:
+        """Change rows as the service does it."""
+        self.service.database.write_now(lambda db: db.execute(sql, values).fetchall())
+
+    def kinds(self, request_id: str) -> list[str]:
+        """What the log has of a request."""
+        return [event.kind for event in self.service.log.history(request_id=request_id)]
 
     def stored(self, request_id: str) -> ConfirmRequest:
         found = self.service.get(request_id)

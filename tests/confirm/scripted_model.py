@@ -128,12 +128,8 @@ def _find_result(messages: Any) -> str:
 def _anthropic(step: tuple[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     name, arguments = step
     head: dict[str, Any] = {
-        "id": "m",
-        "type": "message",
-        "role": "assistant",
-        "model": "practice",
-        "content": [],
-    }
+        "id": "m", "type": "message", "role": "assistant", "model": "practice", "content": [],
+    }  # fmt: skip
     yield "message_start", {"type": "message_start", "message": head | {"usage": _USAGE}}
     block: dict[str, Any] = {"type": "text", "text": ""}
     delta = {"type": "text_delta", "text": "done"}
@@ -158,10 +154,8 @@ def _responses(step: tuple[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     usage = _USAGE | {"total_tokens": 2, "input_tokens_details": None, "output_tokens_details": None}
     response: dict[str, Any] = {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}
     yield "response.created", {"type": "response.created", "response": response}
-    yield (
-        "response.output_item.added",
-        {"type": "response.output_item.added", "output_index": 0, "item": item},
-    )
+    added = "response.output_item.added"
+    yield added, {"type": added, "output_index": 0, "item": item}
     yield "response.output_item.done", {"type": "response.output_item.done", "output_index": 0, "item": item}
     response |= {"status": "completed", "output": [item], "usage": usage}
     yield "response.completed", {"type": "response.completed", "response": response}
@@ -186,7 +180,5 @@ def _gemini(step: tuple[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     part = {"functionCall": {"name": name, "args": arguments}} if name else {"text": "done"}
     content = {"role": "model", "parts": [part]}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
-    yield (
-        "",
-        {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "usageMetadata": usage},
-    )
+    candidate = {"content": content, "finishReason": "STOP", "index": 0}
+    yield "", {"candidates": [candidate], "usageMetadata": usage}

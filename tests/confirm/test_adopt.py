@@ -14,22 +14,16 @@ import pytest
 
 from tests import forked
 from tests.confirm.real_agents import PROGRAMS, find_fault
-from tests.confirm.running import Running
 from tests.confirm.test_clients import Person
 from whet_confirm.adopt.agents import AGENTS, HookCommand
 from whet_confirm.adopt.json_insert import insert_item
 from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
 
 FILES = {
-    "claude-code": ".claude/settings.json",
-    "codex": ".codex/hooks.json",
-    "gemini": ".gemini/settings.json",
-    "qwen-code": ".qwen/settings.json",
-    "copilot": ".copilot/hooks/whet.json",
-    "cursor": ".cursor/hooks.json",
-    "opencode": ".config/opencode/plugins/whet.js",
-    "pi": ".pi/agent/extensions/whet.js",
-}
+    "claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json",
+    "qwen-code": ".qwen/settings.json", "copilot": ".copilot/hooks/whet.json", "cursor": ".cursor/hooks.json",
+    "opencode": ".config/opencode/plugins/whet.js", "pi": ".pi/agent/extensions/whet.js",
+}  # fmt: skip
 EVENTS: dict[str, dict[str, Any]] = {
     "codex": {"hook_event_name": "PreToolUse", "tool_use_id": "call_1", "session_id": "s"},
     "gemini": {"hook_event_name": "BeforeTool", "session_id": "s"},
@@ -56,7 +50,7 @@ def adopt(folder: Path, *arguments: str, **environ: str) -> forked.Done:
 
 
 @pytest.mark.parametrize("agent", HOOK_AGENTS)
-def test_a_setting_is_written_checked_and_removed(tmp_path: Path, agent: str) -> None:
+def test_a_setting_is_written_checked_and_removed(tmp_path, agent):
     file = tmp_path / FILES[agent]
     assert "does not have the setting" in adopt(tmp_path, agent, "--check").out
     assert adopt(tmp_path, agent).code == 0
@@ -83,7 +77,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("text", SETTINGS, ids=range(len(SETTINGS)))
-def test_an_insertion_changes_no_other_byte(text: str) -> None:
+def test_an_insertion_changes_no_other_byte(text):
     keys, item = ("hooks", "PreToolUse"), {"matcher": "*"}
     insertion = insert_item(text, keys, item)
     assert insertion.text.replace(insertion.piece, "", 1) == text
@@ -98,7 +92,7 @@ def test_an_insertion_changes_no_other_byte(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["[]", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}', "{} // comment", "x"]
 )
-def test_a_file_of_another_shape_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_shape_is_left_alone(tmp_path, text):
     file = tmp_path / FILES["claude-code"]
     file.parent.mkdir()
     file.write_text(text)
@@ -115,7 +109,7 @@ COMMENTED = [
 
 
 @pytest.mark.parametrize("before", COMMENTED, ids=range(len(COMMENTED)))
-def test_a_file_with_comments_is_extended_checked_and_restored(tmp_path: Path, before: str) -> None:
+def test_a_file_with_comments_is_extended_checked_and_restored(tmp_path, before):
     file = tmp_path / FILES["gemini"]
     file.parent.mkdir()
     file.write_bytes(before.encode())
@@ -131,7 +125,7 @@ def test_a_file_with_comments_is_extended_checked_and_restored(tmp_path: Path, b
     assert file.read_bytes().decode() == before
 
 
-def test_comments_stay_after_the_setting_was_edited(tmp_path: Path) -> None:
+def test_comments_stay_after_the_setting_was_edited(tmp_path):
     file = tmp_path / FILES["gemini"]
     file.parent.mkdir()
     file.write_text('{"hooks": {"BeforeTool": [ // mine\n {"matcher": "x"} // last\n]}}')
@@ -145,7 +139,7 @@ def test_comments_stay_after_the_setting_was_edited(tmp_path: Path) -> None:
     assert json.loads(plain) == {"hooks": {"BeforeTool": [{"matcher": "x"}, 1]}}
 
 
-def test_the_check_reads_a_setting_written_by_hand_and_names_a_file_it_can_not_read(tmp_path: Path) -> None:
+def test_the_check_reads_a_setting_written_by_hand_and_names_a_file_it_can_not_read(tmp_path):
     file = tmp_path / FILES["gemini"]
     file.parent.mkdir()
     file.write_text('{"theme": 1,}')
@@ -165,7 +159,7 @@ def test_the_check_reads_a_setting_written_by_hand_and_names_a_file_it_can_not_r
      b'{"hooks": {"PreToolUse": [], "BeforeTool": [{"matcher": "x"}]}}', None],
 )  # fmt: skip
 @pytest.mark.slow
-def test_removal_after_updates_restores_every_byte(tmp_path: Path, before: bytes | None) -> None:
+def test_removal_after_updates_restores_every_byte(tmp_path, before):
     agent = "gemini"
     file = tmp_path / FILES[agent]
     file.parent.mkdir()
@@ -184,7 +178,7 @@ def test_removal_after_updates_restores_every_byte(tmp_path: Path, before: bytes
     assert (file.read_bytes() if file.exists() else None) == before
 
 
-def test_an_update_after_the_agent_rewrote_its_file_leaves_one_hook(tmp_path: Path) -> None:
+def test_an_update_after_the_agent_rewrote_its_file_leaves_one_hook(tmp_path):
     file = tmp_path / FILES["claude-code"]
     file.parent.mkdir()
     file.write_text('{"model": "a", "hooks": {"PreToolUse": [{"matcher": "Read"}]}}')
@@ -196,7 +190,7 @@ def test_an_update_after_the_agent_rewrote_its_file_leaves_one_hook(tmp_path: Pa
     assert json.loads(file.read_text()) == {"model": "a", "hooks": {"PreToolUse": [{"matcher": "Read"}]}}
 
 
-def test_a_setting_without_a_record_or_in_another_folder_is_refused(tmp_path: Path) -> None:
+def test_a_setting_without_a_record_or_in_another_folder_is_refused(tmp_path):
     file = tmp_path / FILES["claude-code"]
     assert adopt(tmp_path, "claude-code").code == 0
     text = file.read_text()
@@ -208,7 +202,7 @@ def test_a_setting_without_a_record_or_in_another_folder_is_refused(tmp_path: Pa
     assert adopt(tmp_path, "claude-code", "--remove").code == 0 and not file.exists()
 
 
-def test_removal_keeps_what_the_owner_changed_since(tmp_path: Path) -> None:
+def test_removal_keeps_what_the_owner_changed_since(tmp_path):
     file = tmp_path / FILES["claude-code"]
     file.parent.mkdir()
     link = tmp_path / "dotfiles.json"
@@ -227,7 +221,7 @@ def test_removal_keeps_what_the_owner_changed_since(tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == {"model": "b", "hooks": {"PreToolUse": [{"matcher": "Read"}]}}
 
 
-def test_the_check_finds_hooks_that_are_turned_off_or_not_trusted(tmp_path: Path) -> None:
+def test_the_check_finds_hooks_that_are_turned_off_or_not_trusted(tmp_path):
     adopt(tmp_path, "claude-code")
     adopt(tmp_path, "codex")
     assert "does not trust the hook yet" in adopt(tmp_path, "codex", "--check").out
@@ -242,19 +236,17 @@ def test_the_check_finds_hooks_that_are_turned_off_or_not_trusted(tmp_path: Path
     assert "turns all hooks off (disableAllHooks)" in adopt(tmp_path, "claude-code", "--check").out
 
 
-def test_an_agent_with_a_folder_of_its_own_is_found_there(tmp_path: Path) -> None:
+def test_an_agent_with_a_folder_of_its_own_is_found_there(tmp_path):
     folder = tmp_path / "other"
     assert adopt(tmp_path, "codex", CODEX_HOME=str(folder)).code == 0
     assert (folder / "hooks.json").exists() and not (tmp_path / ".codex").exists()
 
 
 @pytest.mark.parametrize("agent", EVENTS)
-def test_each_agent_gets_an_answer_in_its_own_form(
-    server: Running, monkeypatch: pytest.MonkeyPatch, agent: str
-) -> None:
+def test_each_agent_gets_an_answer_in_its_own_form(server, monkeypatch, agent):
     monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))
     fields = {"tool_name": "bash", "tool_input": {"command": "make"}, "cwd": "/tmp"} | EVENTS[agent]
-    ask = HookAsk(f"http://127.0.0.1:{server.port}")
+    ask = HookAsk(server.url)
 
     def run(**changed: Any) -> dict[str, Any]:
         answer = json.loads(run_hook(json.dumps(fields | changed), agent, ask))
@@ -270,7 +262,7 @@ def test_each_agent_gets_an_answer_in_its_own_form(
     assert set(rows) == {("tool:bash", agent, "s", '{"command":"make"}')}
 
 
-def test_a_hook_that_can_not_run_blocks_the_tool(tmp_path: Path) -> None:
+def test_a_hook_that_can_not_run_blocks_the_tool(tmp_path):
     """Agents run the tool after any exit code but 2, and some after a 2 without words."""
     for program in ("/does/not/exist", "/bin/false"):
         line = HookCommand("codex", (program,), {"WHET_HOME": "/a b"}, ("Ba*",)).line
@@ -281,8 +273,8 @@ def test_a_hook_that_can_not_run_blocks_the_tool(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
 @pytest.mark.parametrize("agent", ["opencode", "pi"])
-def test_a_plugin_holds_the_tool_until_a_person_decides(server: Running, tmp_path: Path, agent: str) -> None:
-    environ = {"WHET_HOME": str(tmp_path / "home"), "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}"}
+def test_a_plugin_holds_the_tool_until_a_person_decides(server, tmp_path, agent):
+    environ = {"WHET_HOME": str(tmp_path / "home"), "WHET_CONFIRM_URL": server.url}
     command = HookCommand(agent, (sys.executable, "-m", "whet"), environ)
     (tmp_path / "whet.mjs").write_text(AGENTS[agent].make_content(command))
     (tmp_path / "try.mjs").write_text(DRIVERS[agent])
@@ -320,14 +312,14 @@ console.log((await handle(event, { cwd: "/tmp" }))?.reason ?? "ran")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", PROGRAMS)
-def test_the_real_program_is_held(server: Running, tmp_path: Path, agent: str) -> None:
+def test_the_real_program_is_held(server, tmp_path, agent):
     if shutil.which(PROGRAMS[agent].program) is None:
         pytest.skip(f"{PROGRAMS[agent].program} is not installed")
     assert find_fault(server, agent, tmp_path / "home") == ""
 
 
 @pytest.mark.parametrize("command", [("adopt", "claude-code"), ("gateway",)])
-def test_less_time_than_the_service_gives_people_is_refused(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_less_time_than_the_service_gives_people_is_refused(tmp_path, command):
     rest = ("--", "true") if command == ("gateway",) else ()
     home = {"HOME": str(tmp_path), "WHET_HOME": str(tmp_path / "whet")}
     done = forked.run(("confirm", *command, "--timeout", "29", *rest), tmp_path, environ=home)

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import forked
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.running import Running, field_of
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet_confirm.commands.risk import read_risk
 
 POLICY = """
-[groups]
-ops = ["ann", "ben"]
-security = ["cat"]
-[[rules]]
-name = "two"
-action = "deploy"
-effect = "ask"
-quorum = "1 of ops and 1 of security"
+groups = {ops = ["ann", "ben"], security = ["cat"]}
+rules = [{name = "two", action = "deploy", effect = "ask", quorum = "1 of ops and 1 of security"}]
 """
-DEADLY = {
-    "action": "tool:Bash",
-    "description": "Tidy up",
-    "details": {"command": "rm -rf / --no-preserve-root"},
-}
+DEADLY = {"action": "tool:Bash", "description": "Tidy", "details": {"command": "rm -rf / --no-preserve-root"}}
 MILD = {"action": "tool:Bash", "description": "Look", "details": {"command": "ls"}}
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
+def server(tmp_path):
     (tmp_path / "policy.toml").write_text(POLICY)
     with Running(tmp_path, policy=tmp_path / "policy.toml") as running:
         running.service.risks.reader = read_risk
@@ -52,7 +41,7 @@ def whet(folder: Path, *args: str, **env: str) -> str:
     return done.out
 
 
-def test_the_record_names_the_votes_and_what_is_missing(server: Running) -> None:
+def test_the_record_names_the_votes_and_what_is_missing(server):
     request_id = ask(server)
     ann = server.client("approve", "ann")
     before = ann.get(f"/confirm/{request_id}").json()
@@ -67,25 +56,25 @@ def test_the_record_names_the_votes_and_what_is_missing(server: Running) -> None
         (vote,) = record["votes"]
         assert (vote["by"], vote["verdict"], vote["reason"]) == ("ann", "approve", "tested")
         assert record["missing"] == "1 of security"
-    kinds = [event.kind for event in server.service.log.history(request_id=request_id)]
+    kinds = server.kinds(request_id)
     assert kinds.count("vote") == 1
     server.client("approve", "cat").post(f"/confirm/{request_id}/approve")
     ended = ann.get(f"/confirm/{request_id}").json()
     assert [vote["by"] for vote in ended["votes"]] == ["ann", "cat"] and "missing" not in ended
 
 
-def test_a_changed_vote_and_a_new_reason_are_counted_again(server: Running) -> None:
+def test_a_changed_vote_and_a_new_reason_are_counted_again(server):
     request_id = ask(server)
     ann = server.client("approve", "ann")
     for reason in ("", "later", "later"):
         ann.post(f"/confirm/{request_id}/approve", json={"reason": reason})
     votes = server.service.votes(request_id)
     assert [(vote.principal, vote.reason) for vote in votes] == [("ann", "later")]
-    kinds = [event.kind for event in server.service.log.history(request_id=request_id)]
+    kinds = server.kinds(request_id)
     assert kinds.count("vote") == 2
 
 
-def test_the_page_shows_votes_and_danger_in_its_lists(server: Running) -> None:
+def test_the_page_shows_votes_and_danger_in_its_lists(server):
     request_id, deadly = ask(server), ask(server, DEADLY)
     ann = server.signed_in("ann")
     page = ann.get(f"/r/{request_id}").text
@@ -101,7 +90,7 @@ def test_the_page_shows_votes_and_danger_in_its_lists(server: Running) -> None:
     assert '<b class="risk small">Dangerous</b>' in several and f'name="r.{deadly}"' not in several
 
 
-def test_a_dangerous_command_is_not_approved_among_others(server: Running) -> None:
+def test_a_dangerous_command_is_not_approved_among_others(server):
     ids = [ask(server, MILD), ask(server, DEADLY), ask(server, {**MILD, "details": {"text": "x" * 40_000}})]
     ann, browser = server.client("approve", "ann"), server.signed_in("ann")
     items = []
@@ -120,16 +109,14 @@ def test_a_dangerous_command_is_not_approved_among_others(server: Running) -> No
 
 
 @pytest.mark.parametrize(("body", "level"), [(DEADLY, "dangerous"), (MILD, "safe"), (None, None)])
-def test_the_record_holds_the_reading_of_danger(
-    server: Running, body: dict[str, Any] | None, level: str | None
-) -> None:
+def test_the_record_holds_the_reading_of_danger(server, body, level):
     request_id = ask(server, body)
     record = server.client("approve", "ann").get(f"/confirm/{request_id}").json()
     assert record.get("risk", {}).get("level") == level
 
 
 @pytest.mark.slow
-def test_the_list_tells_held_calls_apart_at_80_columns(server: Running, tmp_path: Path) -> None:
+def test_the_list_tells_held_calls_apart_at_80_columns(server, tmp_path):
     text = "An agent called by a long name wants to use its tool in /home/ann/work/service"
     held: list[tuple[str, dict[str, Any]]] = [
         ("tool:Bash", {"command": "make all"}),
@@ -140,25 +127,17 @@ def test_the_list_tells_held_calls_apart_at_80_columns(server: Running, tmp_path
     ]
     for action, details in held:
         ask(server, {"action": action, "description": text, "details": details})
-    env = {
-        "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
-        "CONFIRMATION_TOKEN": server.token("approve", "ben"),
-        "COLUMNS": "80",
-    }
+    env = server.access("approve", "ben") | {"COLUMNS": "80"}
     rows = whet(tmp_path, "list", **env).splitlines()[1:]
     for row, start in zip(rows, ("An ag", "An ag", "http:", "/srv", "make"), strict=True):
         assert f"  {start}" in row and len(row) <= 80
 
 
 @pytest.mark.slow
-def test_the_command_line_shows_votes_and_danger(server: Running, tmp_path: Path) -> None:
+def test_the_command_line_shows_votes_and_danger(server, tmp_path):
     request_id, deadly = ask(server), ask(server, DEADLY)
     server.client("approve", "ann").post(f"/confirm/{request_id}/approve")
-    env = {
-        "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
-        "CONFIRMATION_TOKEN": server.token("approve", "ben"),
-        "COLUMNS": "160",
-    }
+    env = server.access("approve", "ben") | {"COLUMNS": "160"}
     listed = whet(tmp_path, "list", **env)
     assert "DANGEROUS" in listed and "missing 1 of security" in listed
     shown = whet(tmp_path, "show", deadly, **env)
@@ -176,23 +155,15 @@ def test_the_command_line_shows_votes_and_danger(server: Running, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_first_vote_is_seen_in_the_chat(tmp_path: Path) -> None:
+def test_a_first_vote_is_seen_in_the_chat(tmp_path):
     desk = Desk(tmp_path, POLICY)
     for name in ("ann", "cat"):
         desk.token(name)
 
     async def play() -> None:
         with TelegramServer() as telegram:
-            file = f"""
-[people.ann]
-telegram = 7
-[people.cat]
-telegram = 8
-[[channel]]
-kind = "telegram"
-chat = -1001
-base_url = "{telegram.url}"
-"""
+            file = "[people]\nann.telegram = 7\ncat.telegram = 8\n"
+            file += channel("telegram", chat=-1001, base_url=telegram.url)
             async with desk.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
                 await desk.submit("deploy")
                 message = await off(telegram.message)

@@ -34,26 +34,16 @@ from whet_confirm.requests import revealed_digest
 from whet_confirm.web.keyring import request_origin
 from whet_confirm.web.provider import ProviderPages
 
+pytestmark = pytest.mark.service(upkeep=False, private_callbacks=True)
+
 POLICY = """
-[groups]
-finance = ["alice", "bob"]
-[[rules]]
-name = "never"
-action = "pay"
-effect = "deny"
-details = { "$.amount" = { gt = 1000 } }
-[[rules]]
-name = "much"
-action = "pay"
-effect = "ask"
-quorum = "2 of finance"
-details = { "$.amount" = { gt = 100, le = 1000 } }
-[[rules]]
-name = "little"
-action = "pay"
-effect = "ask"
-quorum = "1 of finance"
-details = { "$.amount" = { le = 100 } }
+groups = {finance = ["alice", "bob"]}
+rules = [
+  {name = "never", action = "pay", effect = "deny", details = {"$.amount" = {gt = 1000}}},
+  {name = "more", action = "pay", effect = "ask", quorum = "2 of finance", \
+    details.amount = {gt = 100, le = 1000}},
+  {name = "little", action = "pay", effect = "ask", quorum = "1 of finance", details.amount = {le = 100}},
+]
 """
 APPROVED = "UPDATE requests SET status = 'approved', resolved_by = 'alice', resolved_at = created_at"
 
@@ -62,84 +52,80 @@ def ask(server: Running, **more: object) -> dict[str, Any]:
     return server.client("submit", "agent").post("/confirm", json=SUBMIT | more).json()
 
 
-def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(tmp_path: Path) -> None:
-    with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
-        request = ask(server, callback_url="http://127.0.0.1:9/hook")
-        agent = server.client("submit", "agent")
-        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
-        touch(server.paths, APPROVED)
-        for path in ("", "/grant", "?wait=1"):
-            answer = agent.get(f"/confirm/{request['id']}{path}")
-            assert answer.status_code == 503 and "changed from outside" in answer.json()["error"], path
+def test_an_approval_that_somebody_wrote_gets_no_answer_grant_or_webhook(server):
+    request = ask(server, callback_url="http://127.0.0.1:9/hook")
+    agent = server.client("submit", "agent")
+    assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
+    touch(server.paths, APPROVED)
+    for path in ("", "/grant", "?wait=1"):
+        answer = agent.get(f"/confirm/{request['id']}{path}")
+        assert answer.status_code == 503 and "changed from outside" in answer.json()["error"], path
 
 
 @pytest.mark.parametrize("status", ["approved", "denied"])
-def test_a_webhook_that_somebody_wrote_is_not_signed(tmp_path: Path, status: str) -> None:
-    with Running(tmp_path, private_callbacks=True, upkeep=False) as server:
-        request = ask(server, callback_url="http://127.0.0.1:9/hook")
-        data = {name: request[name] for name in ("id", "action", "digest")} | {"status": status}
-        body = json.dumps({"type": f"confirmation.{status}", "timestamp": 1.0, "data": data})
-        touch(
-            server.paths,
-            "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
-            " VALUES (?, ?, 'http://127.0.0.1:9/hook', ?, 1.0, 1.0)",
-            f"msg_{request['id']}", request["id"], body,
-        )  # fmt: skip
-        callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
-        due: list[Any] = []
-        callbacks.start_due(due.append)
-        (item,) = due
-        sent = server.run(callbacks.post(cast("Any", None), item))
-        assert sent == ("it does not match the request's outcome", True)
+def test_a_webhook_that_somebody_wrote_is_not_signed(server, status):
+    request = ask(server, callback_url="http://127.0.0.1:9/hook")
+    data = {name: request[name] for name in ("id", "action", "digest")} | {"status": status}
+    body = json.dumps({"type": f"confirmation.{status}", "timestamp": 1.0, "data": data})
+    touch(
+        server.paths,
+        "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
+        " VALUES (?, ?, 'http://127.0.0.1:9/hook', ?, 1.0, 1.0)",
+        f"msg_{request['id']}", request["id"], body,
+    )  # fmt: skip
+    callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
+    due: list[Any] = []
+    callbacks.start_due(due.append)
+    (item,) = due
+    sent = server.run(callbacks.post(cast("Any", None), item))
+    assert sent == ("it does not match the request's outcome", True)
 
 
 @pytest.mark.slow
-def test_a_sign_in_that_somebody_wrote_is_none(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        request = ask(server)
-        person = server.signed_in("alice")
-        assert "Sign out" in person.get("/").text
-        cookie = next(iter(person.cookies.jar))
-        # A row of one's own, and one of somebody else's with another account in it.
-        number, until = "A" * 43, time.time() + 9e5
-        for hashed in (number, f"{number}@{os.getuid()}"):
-            touch(
-                server.paths,
-                "INSERT INTO web_sessions SELECT ?, account_key, csrf, created_at, ? FROM web_sessions"
-                " LIMIT 1",
-                hashlib.sha256(hashed.encode()).hexdigest(), until,
-            )  # fmt: skip
-        form = {"csrf": "C", "verdict": "approve", "digest": request["digest"]}
-        forged = server.page(f"{cookie.name}={number}")
-        assert forged.get(f"/r/{request['id']}").headers["location"].startswith("/login")
-        assert forged.post(f"/r/{request['id']}/decide", data=form).status_code == 403
-        server.token("approve", "bob")
-        (bob,) = server.rows("SELECT id FROM tokens WHERE name = 'bob'")
-        touch(server.paths, "UPDATE web_sessions SET account_key = ? || substr(account_key, 13)", str(bob[0]))
-        assert person.get("/").headers["location"].startswith("/login")
+def test_a_sign_in_that_somebody_wrote_is_none(server):
+    request = ask(server)
+    person = server.signed_in("alice")
+    assert "Sign out" in person.get("/").text
+    cookie = next(iter(person.cookies.jar))
+    # A row of one's own, and one of somebody else's with another account in it.
+    number, until = "A" * 43, time.time() + 9e5
+    for hashed in (number, f"{number}@{os.getuid()}"):
+        touch(
+            server.paths,
+            "INSERT INTO web_sessions SELECT ?, account_key, csrf, created_at, ? FROM web_sessions"
+            " LIMIT 1",
+            hashlib.sha256(hashed.encode()).hexdigest(), until,
+        )  # fmt: skip
+    form = {"csrf": "C", "verdict": "approve", "digest": request["digest"]}
+    forged = server.page(f"{cookie.name}={number}")
+    assert forged.get(f"/r/{request['id']}").headers["location"].startswith("/login")
+    assert forged.post(f"/r/{request['id']}/decide", data=form).status_code == 403
+    server.token("approve", "bob")
+    (bob,) = server.rows("SELECT id FROM tokens WHERE name = 'bob'")
+    touch(server.paths, "UPDATE web_sessions SET account_key = ? || substr(account_key, 13)", str(bob[0]))
+    assert person.get("/").headers["location"].startswith("/login")
 
 
-def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        request = ask(server, accepts_edits=True)
-        who = server.service.authenticate(server.token("approve", "alice"))
-        assert who is not None
-        server.run(server.service.change(lambda tx: tokens.revoke(tx, who.token_id, by="root")))
-        for caller in (who, Caller("ann", "approve", "oidc:ann")):
-            voted = server.run(server.service.decide(DecisionInput(request["id"], "approve"), caller))
-            amended = server.run(server.service.amend((request["id"], request["digest"]), caller, {}))
-            assert (voted.kind, amended.kind) == ("not_allowed", "not_allowed")
-        assert server.stored(request["id"]).is_pending
+def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(server):
+    request = ask(server, accepts_edits=True)
+    who = server.service.authenticate(server.token("approve", "alice"))
+    assert who is not None
+    server.change(lambda tx: tokens.revoke(tx, who.token_id, by="root"))
+    for caller in (who, Caller("ann", "approve", "oidc:ann")):
+        voted = server.run(server.service.decide(DecisionInput(request["id"], "approve"), caller))
+        amended = server.run(server.service.amend((request["id"], request["digest"]), caller, {}))
+        assert (voted.kind, amended.kind) == ("not_allowed", "not_allowed")
+    assert server.stored(request["id"]).is_pending
 
 
 @pytest.fixture
-def paying(tmp_path: Path) -> Any:
+def paying(tmp_path):
     (tmp_path / "policy.toml").write_text(POLICY)
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as running:
         yield running
 
 
-def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> None:
+def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying):
     request = ask(paying, action="pay", details={"amount": 5}, accepts_edits=True)
     alice, bob = paying.client("approve", "alice"), paying.client("approve", "bob")
     way = f"/confirm/{request['id']}"
@@ -157,58 +143,48 @@ def test_a_change_falls_under_the_rule_for_what_it_asks_now(paying: Running) -> 
 
 
 @pytest.mark.parametrize("verb", ["amend", "cancel"])
-def test_a_record_that_somebody_changed_is_not_made_the_logs_own(tmp_path: Path, verb: str) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        request = ask(server, accepts_edits=True)
-        touch(server.paths, "UPDATE requests SET requester = requester, description = 'harmless'")
-        who = server.client(
-            "approve" if verb == "amend" else "submit", "alice" if verb == "amend" else "agent"
-        )
-        body = {"details": {}, "digest": request["digest"]} if verb == "amend" else {}
-        answer = who.post(f"/confirm/{request['id']}/{verb}", json=body)
-        assert answer.status_code == 409 and "changed from outside" in answer.json()["error"]
+def test_a_record_that_somebody_changed_is_not_made_the_logs_own(server, verb):
+    request = ask(server, accepts_edits=True)
+    touch(server.paths, "UPDATE requests SET requester = requester, description = 'harmless'")
+    who = server.client("approve" if verb == "amend" else "submit", "alice" if verb == "amend" else "agent")
+    body = {"details": {}, "digest": request["digest"]} if verb == "amend" else {}
+    answer = who.post(f"/confirm/{request['id']}/{verb}", json=body)
+    assert answer.status_code == 409 and "changed from outside" in answer.json()["error"]
 
 
-def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text(
-        '[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
-    )
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        request = ask(server)
-        touch(server.paths, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
-        assert (
-            server.run(
-                server.service.change(lambda tx: decide.escalate(tx, 9, server.service.policy_file.policy))
-            )
-            == 1
-        )
-        answer = server.client("approve", "alice").post(f"/confirm/{request['id']}/approve")
-        assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
+@pytest.mark.service(
+    policy='[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'
+)
+def test_an_escalation_does_not_vouch_for_a_plan_that_somebody_wrote(server):
+    request = ask(server)
+    touch(server.paths, 'UPDATE requests SET plan = \'{"rule":"x"}\', escalates_at = 1.0')
+    assert server.change(lambda tx: decide.escalate(tx, 9, server.service.policy_file.policy)) == 1
+    answer = server.client("approve", "alice").post(f"/confirm/{request['id']}/approve")
+    assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
     os.name != "posix" or not Path("/proc/self/net/tcp").exists(), reason="needs Linux's /proc"
 )
-def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        person = server.signed_in("alice")
-        cookie = next(iter(person.cookies.jar))
-        copy = server.page(f"{cookie.name}={cookie.value}")
-        assert copy.get("/").status_code == 200  # the same user, in another program
-        if os.getuid() != 0:
-            pytest.skip("only root can connect as another user")
-        libc, thief = ctypes.CDLL(None), server.page(f"{cookie.name}={cookie.value}")
-        libc.setfsuid(65534)  # of this thread alone; a socket belongs to whom it says
-        try:
-            answer = thief.get("/")
-        finally:
-            libc.setfsuid(0)
-        assert answer.status_code == 303 and answer.headers["location"].startswith("/login")
+def test_a_cookie_that_another_user_of_the_machine_was_shown_is_worth_nothing(server):
+    person = server.signed_in("alice")
+    cookie = next(iter(person.cookies.jar))
+    copy = server.page(f"{cookie.name}={cookie.value}")
+    assert copy.get("/").status_code == 200  # the same user, in another program
+    if os.getuid() != 0:
+        pytest.skip("only root can connect as another user")
+    libc, thief = ctypes.CDLL(None), server.page(f"{cookie.name}={cookie.value}")
+    libc.setfsuid(65534)  # of this thread alone; a socket belongs to whom it says
+    try:
+        answer = thief.get("/")
+    finally:
+        libc.setfsuid(0)
+    assert answer.status_code == 303 and answer.headers["location"].startswith("/login")
 
 
 @pytest.mark.parametrize("client", [None, ("testclient", 1), ("192.0.2.7", 80), ("::1", 80)])
-def test_who_is_elsewhere_has_no_user_here(client: object) -> None:
+def test_who_is_elsewhere_has_no_user_here(client):
     assert find_client_user({"type": "http", "client": client, "server": ("127.0.0.1", 80)}) == ""
 
 
@@ -222,36 +198,33 @@ def test_who_is_elsewhere_has_no_user_here(client: object) -> None:
         ("null", True),  # no host: fits no passkey
     ],
 )
-def test_what_a_passkey_signed_at_another_port_of_this_machine_is_none_of_ours(
-    origin: str, is_ours: bool
-) -> None:
+def test_what_a_passkey_signed_at_another_port_of_this_machine_is_none_of_ours(origin, is_ours):
     scope = {"type": "http", "headers": [(b"origin", origin.encode())], "server": ("127.0.0.1", 8766)}
     assert (request_origin(Request(scope)).origin == origin) is is_ours
 
 
-def test_a_providers_account_does_not_take_the_name_that_a_token_has(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        server.token("approve", "alice")
+def test_a_providers_account_does_not_take_the_name_that_a_token_has(server):
+    server.token("approve", "alice")
 
-        def enter(name: str) -> str:
-            person = OidcPerson("https://idp.example", f"u-{name}", name, "approve", ())
-            return server.run(server.service.change(lambda tx: people.record_login(tx, person, 60.0)))
+    def enter(name: str) -> str:
+        person = OidcPerson("https://idp.example", f"u-{name}", name, "approve", ())
+        return server.change(lambda tx: people.record_login(tx, person, 60.0))
 
-        assert "has a token here" in enter("alice") and enter("ann") == ""
-        server.token("approve", "ann")  # an admin says that they are one
-        assert enter("ann") == ""
+    assert "has a token here" in enter("alice") and enter("ann") == ""
+    server.token("approve", "ann")  # an admin says that they are one
+    assert enter("ann") == ""
 
 
 @pytest.mark.slow
-def test_a_forged_approval_stops_no_news_of_others(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        first = ask(server)
-        touch(server.paths, "UPDATE requests SET plan = '{'")
-        assert server.client("submit", "agent").get(f"/confirm/{first['id']}").status_code == 503
-        touch(server.paths, "UPDATE requests SET plan = '{}'")
-        touch(server.paths, APPROVED)
-        assert ask(server)["status"] == "pending"
-        assert server.client().get("/health").status_code == 200
+@pytest.mark.service(upkeep=True)
+def test_a_forged_approval_stops_no_news_of_others(server):
+    first = ask(server)
+    touch(server.paths, "UPDATE requests SET plan = '{'")
+    assert server.client("submit", "agent").get(f"/confirm/{first['id']}").status_code == 503
+    touch(server.paths, "UPDATE requests SET plan = '{}'")
+    touch(server.paths, APPROVED)
+    assert ask(server)["status"] == "pending"
+    assert server.client().get("/health").status_code == 200
 
 
 class Authenticator:
@@ -267,7 +240,7 @@ class Authenticator:
         key = b"\xa5\x01\x02\x03\x26\x20\x01\x21\x58\x20" + x + b"\x22\x58\x20" + y
         values = (self.id, name, base64url(key), "localhost", 5, 1.0)
         sql = "INSERT INTO passkeys VALUES (?, ?, ?, ?, ?, ?, NULL)"
-        server.run(server.service.change(lambda tx: tx.connection.execute(sql, values).fetchall()))
+        server.change(lambda tx: tx.connection.execute(sql, values).fetchall())
 
     def sign(self, digest: str, *, verdict: str = "approve", **odd: Any) -> str:
         said = {
@@ -285,7 +258,7 @@ class Authenticator:
 
 
 @pytest.mark.slow  # for the import of webauthn
-def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts(tmp_path: Path) -> None:
+def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts(tmp_path):
     pytest.importorskip("webauthn")
     (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
@@ -324,7 +297,7 @@ def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts
         assert server.service.votes(request["id"])[0].principal == "alice"
 
 
-async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out() -> None:
+async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobody_in_or_out():
     class Begins:
         settings = OidcSettings("https://idp.example", "c", approve_groups=("x",))
         states: ClassVar[list[str]] = []
@@ -353,23 +326,22 @@ async def test_an_answer_of_another_provider_and_a_flood_of_beginnings_let_nobod
         assert mixed.status_code == 403 and answer in bytes(mixed.body)
 
 
-def test_seats_go_round_in_a_ring_and_give_no_more_votes(tmp_path: Path) -> None:
-    (tmp_path / "policy.toml").write_text(
-        '[groups]\nops = ["alice", "bob"]\n[[rules]]\neffect = "ask"\nquorum = "2 of ops"\n'
-    )
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
-        request, until = ask(server), time.time() + 3600
-        alice, bob, dave = (server.client("approve", name) for name in ("alice", "bob", "dave"))
-        way = f"/confirm/{request['id']}/approve"
-        assert alice.post(way).status_code == 202
-        for giver in (alice, bob):  # dave has both seats now, and alice's vote has none
-            assert giver.post("/delegations", json={"stand_in": "dave", "until": until}).status_code == 201
-        assert dave.post("/delegations", json={"stand_in": "alice", "until": until}).status_code == 400
-        assert dave.post(way).status_code == 202 and bob.post(way).status_code == 403
-        assert server.stored(request["id"]).is_pending
+@pytest.mark.service(
+    policy='[groups]\nops = ["alice", "bob"]\n[[rules]]\neffect = "ask"\nquorum = "2 of ops"\n'
+)
+def test_seats_go_round_in_a_ring_and_give_no_more_votes(server):
+    request, until = ask(server), time.time() + 3600
+    alice, bob, dave = (server.client("approve", name) for name in ("alice", "bob", "dave"))
+    way = f"/confirm/{request['id']}/approve"
+    assert alice.post(way).status_code == 202
+    for giver in (alice, bob):  # dave has both seats now, and alice's vote has none
+        assert giver.post("/delegations", json={"stand_in": "dave", "until": until}).status_code == 201
+    assert dave.post("/delegations", json={"stand_in": "alice", "until": until}).status_code == 400
+    assert dave.post(way).status_code == 202 and bob.post(way).status_code == 403
+    assert server.stored(request["id"]).is_pending
 
 
-def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_ours(tmp_path: Path) -> None:
+def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_ours(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         agent, request = server.client("submit", "agent"), ask(server)
         older = server.paths.database.with_suffix(".older")
@@ -380,10 +352,10 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
         assert agent.post("/confirm", json=SUBMIT).status_code == 503
 
         def read_beside(outer: apsw.Connection) -> None:  # while the readers of before are in use
-            server.service.database.read_now(read_beside)
+            server.read(read_beside)
 
         with pytest.raises(StoreCorrupt, match="replaced"):
-            server.service.database.read_now(read_beside)
+            server.read(read_beside)
         aside.replace(server.paths.database)
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
         assert server.stored(request["id"]).status == "denied"
@@ -395,21 +367,20 @@ def test_nothing_is_written_to_or_read_from_a_database_that_was_put_in_place_of_
     ['{"a": 1, "a": 2}', '{"a": ' + "[" * 70 + "]" * 70 + "}", '{"a": ' + "[" * 5000 + "]" * 5000 + "}",
      '{"a": "\\ud800"}', '{"a": 1e999}', "[]", "{"],
 )  # fmt: skip
-def test_the_page_reads_changed_details_as_strictly_as_the_api(tmp_path: Path, details: str) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        request = ask(server, accepts_edits=True)
-        alice = server.signed_in("alice")
-        csrf = field_of(alice.get(f"/r/{request['id']}").text, "csrf")
-        form = {"csrf": csrf, "digest": request["digest"], "details": details}
-        assert alice.post(f"/r/{request['id']}/amend", data=form).status_code == 400
-        assert server.stored(request["id"]).digest == request["digest"]
-        form["details"] = '{"version": "1.4.3"}'
-        assert alice.post(f"/r/{request['id']}/amend", data=form).status_code == 303
-        assert json.loads(server.stored(request["id"]).details_json) == {"version": "1.4.3"}
+def test_the_page_reads_changed_details_as_strictly_as_the_api(server, details):
+    request = ask(server, accepts_edits=True)
+    alice = server.signed_in("alice")
+    csrf = field_of(alice.get(f"/r/{request['id']}").text, "csrf")
+    form = {"csrf": csrf, "digest": request["digest"], "details": details}
+    assert alice.post(f"/r/{request['id']}/amend", data=form).status_code == 400
+    assert server.stored(request["id"]).digest == request["digest"]
+    form["details"] = '{"version": "1.4.3"}'
+    assert alice.post(f"/r/{request['id']}/amend", data=form).status_code == 303
+    assert json.loads(server.stored(request["id"]).details_json) == {"version": "1.4.3"}
 
 
 @pytest.mark.slow  # for the import of webauthn
-def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
+def test_no_decision_reads_the_whole_log(tmp_path):
     pytest.importorskip("webauthn")
     (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
@@ -418,12 +389,9 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
         assert alice is not None
         hers.enrol(server, "alice")
         ballot = DecisionInput(
-            request["id"],
-            "approve",
-            passkey=hers.sign(request["digest"]),
-            origin="http://localhost:8766",
+            request["id"], "approve", passkey=hers.sign(request["digest"]), origin="http://localhost:8766",
             via_web=True,
-        )
+        )  # fmt: skip
         asked: list[str] = []
 
         def work(tx: Tx) -> object:
@@ -441,7 +409,7 @@ def test_no_decision_reads_the_whole_log(tmp_path: Path) -> None:
             finally:
                 traced.set_exec_trace(None)
 
-        outcome = server.run(server.service.change(work))
+        outcome = server.change(work)
         assert outcome.kind == "decided"
         reads = [sql for sql in asked if sql.startswith("SELECT") and "FROM events" in sql]
         assert len(reads) >= 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import threading
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -15,16 +14,17 @@ from tests.confirm.test_attacks import ask
 from whet.http1.client import HttpClient, Limits
 from whet_confirm.callbacks import Callbacks
 
+pytestmark = pytest.mark.service(upkeep=False)
+
 HOSTS = ["[::1].evil.example", "localhost.evil.example", "127.0.0.1:80:evil", "localhost@evil.example",
          "[::1", "::1", "127.0.0.1.", "0x7f.1", "2130706433", "127.1", "localhost:999999",
-         "[::ffff:7f00:1]"]  # fmt: skip
+         "[::ffff:7f00:1]", "evil.example"]  # fmt: skip
 
 
-def test_a_host_that_only_looks_like_ours_is_refused(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        for host in HOSTS:
-            raw = server.raw(f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-            assert answered(raw)[0] in (400, 403), host
+def test_a_host_that_only_looks_like_ours_is_refused(server):
+    for host in HOSTS:
+        raw = server.raw(f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert answered(raw)[0] in (400, 403), host
 
 
 FRAMES = [
@@ -49,13 +49,12 @@ FRAMES = [
 ]
 
 
-def test_no_request_hides_behind_another(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        host = f"Host: 127.0.0.1:{server.port}\r\n"
-        for frame in FRAMES:
-            hidden = f"GET /health HTTP/1.1\r\n{host}\r\n"
-            raw = server.raw(f"POST /confirm HTTP/1.1\r\n{host}{frame}{hidden}".encode())
-            assert raw.count(b"HTTP/1.1 ") == 1 and answered(raw)[0] in (400, 401, 413), frame
+def test_no_request_hides_behind_another(server):
+    host = f"Host: 127.0.0.1:{server.port}\r\n"
+    for frame in FRAMES:
+        hidden = f"GET /health HTTP/1.1\r\n{host}\r\n"
+        raw = server.raw(f"POST /confirm HTTP/1.1\r\n{host}{frame}{hidden}".encode())
+        assert raw.count(b"HTTP/1.1 ") == 1 and answered(raw)[0] in (400, 401, 413), frame
 
 
 class Elsewhere(http.server.BaseHTTPRequestHandler):
@@ -75,7 +74,7 @@ class Elsewhere(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path: Path) -> None:
+def test_a_webhook_goes_nowhere_else_because_its_receiver_says_so(tmp_path):
     receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
     receiver.daemon_threads = True
     threading.Thread(target=receiver.serve_forever, args=(0.02,), daemon=True).start()

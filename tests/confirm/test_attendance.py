@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -20,16 +19,13 @@ from tests.confirm.test_gateway import until
 from whet_confirm.attendance import ServiceProcess
 
 CALL = {
-    "hook_event_name": "PreToolUse",
-    "tool_name": "Bash",
-    "tool_input": {"command": "make"},
-    "cwd": "/tmp",
-}
+    "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "make"}, "cwd": "/tmp",
+}  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("returns", [False, True])
-def test_a_restarted_service_cancels_requests_whose_agents_have_gone(tmp_path: Path, returns: bool) -> None:
+def test_a_restarted_service_cancels_requests_whose_agents_have_gone(tmp_path, returns):
     with Running(tmp_path) as server:
         server.agent = server.client("submit", "agent")
         attended, other = ask(server), ask(server)
@@ -62,13 +58,13 @@ def test_a_restarted_service_cancels_requests_whose_agents_have_gone(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", ["pipe", "socket"])
-def test_a_request_ends_with_an_agent_that_was_killed_and_left_its_hook(tmp_path: Path, channel: str) -> None:
+def test_a_request_ends_with_an_agent_that_was_killed_and_left_its_hook(tmp_path, channel):
     # Node.js connects to its children by sockets. A shell stands between the agent and its hook.
     ours, theirs = socket.socketpair() if channel == "socket" else (None, None)
     line = f"{sys.executable} -m whet confirm hook || exit 2"
     with Running(tmp_path) as server:
         environ = os.environ | {
-            "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+            "WHET_CONFIRM_URL": server.url,
             "CONFIRMATION_TOKEN": server.token("submit", "agent"),
             "WHET_HOME": str(tmp_path),
         }
@@ -85,7 +81,7 @@ def test_a_request_ends_with_an_agent_that_was_killed_and_left_its_hook(tmp_path
         hook.wait(20)
 
 
-def test_only_a_process_of_this_machine_can_be_known_to_have_ended() -> None:
+def test_only_a_process_of_this_machine_can_be_known_to_have_ended():
     now = ServiceProcess.current()
     ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
     ended.wait()

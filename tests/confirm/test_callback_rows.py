@@ -7,13 +7,11 @@ import base64
 import hashlib
 import hmac
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.confirm.people import Desk
 from whet.contract.errors import ConfigError
 from whet.web.beat import aligned_delay
 from whet_confirm.callbacks import (
@@ -30,7 +28,7 @@ from whet_confirm.http.reading import read_before, read_limit, read_wait_s
 from whet_confirm.http.wire import HttpRefusal, header, parse_object, query, read_as
 
 
-def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free() -> None:
+def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free():
     slots = CallbackSlots()
     assert slots.take(1, ("a", "ann")) and slots.take(2, ("a", "ann"))
     assert not slots.take(3, ("a", "ben")), "the receiver has two"
@@ -46,7 +44,7 @@ def test_each_receiver_has_two_at_once_and_nobody_more_than_half_of_what_is_free
 
 
 @pytest.mark.parametrize("left_over", [True, False])
-async def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over: bool) -> None:
+async def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_over):
     slots = CallbackSlots()
     slots.take(1, ("a", "ann"))
     if not left_over:
@@ -61,7 +59,7 @@ async def test_a_look_waits_for_a_slot_only_where_something_is_left_over(left_ov
 
 
 @pytest.mark.parametrize("steps", range(4))
-async def test_who_waits_for_slots_again_and_again_ends_even_if_one_is_freed_just_then(steps: int) -> None:
+async def test_who_waits_for_slots_again_and_again_ends_even_if_one_is_freed_just_then(steps):
     slots = CallbackSlots()
 
     async def wait_for_ever() -> None:
@@ -89,11 +87,11 @@ async def test_who_waits_for_slots_again_and_again_ends_even_if_one_is_freed_jus
         ("nonsense", ""),
     ],
 )
-def test_a_receiver_is_a_host_and_its_port(url: str, name: str) -> None:
+def test_a_receiver_is_a_host_and_its_port(url, name):
     assert receiver_of(url) == name
 
 
-def test_a_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+def test_a_secret_is_made_once_and_is_nobody_elses(tmp_path):
     path = tmp_path / "secret"
     secret = load_secret(path)
     assert secret.startswith("whsec_") and len(base64.b64decode(secret.removeprefix("whsec_"))) == 32
@@ -120,8 +118,8 @@ DAY_S = 24 * 3600.0
     ],
 )
 def test_a_webhook_is_tried_for_a_day_at_longer_and_longer_intervals(
-    desk: Desk, attempts: int, age_s: float, problem: str, is_final: bool, row: tuple[Any, ...]
-) -> None:
+    desk, attempts, age_s, problem, is_final, row
+):
     now_s, columns = 2_000_000_000.0, "status, attempts, run_after, error"
     callbacks = Callbacks(desk.service, "", allow_private=False)
 
@@ -146,7 +144,7 @@ def test_a_webhook_is_tried_for_a_day_at_longer_and_longer_intervals(
         assert after == (*found, now_s - age_s)
 
 
-async def test_only_what_became_of_a_request_is_signed(desk: Desk) -> None:
+async def test_only_what_became_of_a_request_is_signed(desk):
     secret = desk.token("ann")
     url = "https://x.example/hook"
     request = await desk.submit(callback_url=url)
@@ -159,14 +157,9 @@ async def test_only_what_became_of_a_request_is_signed(desk: Desk) -> None:
     assert callbacks.is_ours(item)
     other = json.dumps({"data": {**json.loads(body)["data"], "status": "denied"}})
     for change in (
-        {"message_id": "msg_2"},
-        {"request_id": "r" * 22},
-        {"url": "https://y.example"},
-        {"body": other},
-        {"body": "no json"},
-        {"body": "{}"},
-        {"body": "[]"},
-    ):
+        {"message_id": "msg_2"}, {"request_id": "r" * 22}, {"url": "https://y.example"}, {"body": other},
+        {"body": "no json"}, {"body": "{}"}, {"body": "[]"},
+    ):  # fmt: skip
         assert not callbacks.is_ours(msgspec.structs.replace(item, **change)), change
 
 
@@ -178,7 +171,7 @@ class Shape(msgspec.Struct):
     count: int = 0
 
 
-def test_json_is_read_as_deep_as_it_may_be() -> None:
+def test_json_is_read_as_deep_as_it_may_be():
     deep = b'{"a":' + b"[" * 63 + b"]" * 63 + b"}"
     assert parse_object(deep).keys() == {"a"}
     wide = b'{"a":[' + b",".join([b"{}"] * 100) + b"]}"
@@ -196,17 +189,17 @@ def test_json_is_read_as_deep_as_it_may_be() -> None:
         ({"user_name": "\ud800"}, "user_name is not valid Unicode: a lone surrogate"),
     ],
 )
-def test_a_field_that_is_none_of_ours_is_named(fields: dict[str, Any], said: str) -> None:
+def test_a_field_that_is_none_of_ours_is_named(fields, said):
     with pytest.raises(HttpRefusal) as caught:
         read_as(fields, Shape)
     assert (caught.value.status, caught.value.message) == (400, said)
 
 
-def test_what_else_a_body_holds_is_left_alone() -> None:
+def test_what_else_a_body_holds_is_left_alone():
     assert read_as({"user_name": "ä", "other": 1, "count": 2}, Shape) == Shape("ä", 2)
 
 
-def test_numbers_of_a_query_are_read_within_their_bounds() -> None:
+def test_numbers_of_a_query_are_read_within_their_bounds():
     waits = {"0.5": 0.5, "300": 300.0, "301": 300.0, "inf": 300.0, "0": 0.0, "-1": 0.0, "nan": 0.0, "x": 0.0}
     assert {text: read_wait_s({"wait": text}) for text in waits} == waits and read_wait_s({}) == 0.0
     limits = {"1": 1, "0": 1, "-7": 1, "500": 500, "501": 500, "x": 50, "1.5": 50}
@@ -214,13 +207,13 @@ def test_numbers_of_a_query_are_read_within_their_bounds() -> None:
     assert [read_before({"before": text}) for text in ("7", "x", "-1")] == [7, 0, 0] and read_before({}) == 0
 
 
-def test_the_first_header_and_the_last_parameter_count() -> None:
+def test_the_first_header_and_the_last_parameter_count():
     scope = {"headers": [(b"a", b"1"), (b"a", b"\xe4"), (b"b", b"3")], "query_string": b"x=1&x=2&y="}
     assert (header(scope, b"a"), header(scope, b"b"), header(scope, b"c")) == ("1", "3", "")
     assert query(scope) == {"x": "2", "y": ""} and query({"query_string": b""}) == {}
 
 
-def test_a_webhook_is_signed_by_the_secret_and_the_key(desk: Desk) -> None:
+def test_a_webhook_is_signed_by_the_secret_and_the_key(desk):
     secret, key = "whsec_" + base64.b64encode(b"k" * 32).decode(), desk.service.key
     shared, own = signatures(secret, key, "msg_1", 7, "{}").split(" ")
     mac = hmac.new(b"k" * 32, b"msg_1.7.{}", hashlib.sha256).digest()
@@ -241,7 +234,7 @@ def test_a_webhook_is_signed_by_the_secret_and_the_key(desk: Desk) -> None:
         (b'{"a":' + b"[" * 100_000, "Invalid JSON body: nested deeper than 64"),
     ],
 )
-def test_json_that_has_more_than_one_meaning_is_refused(body: bytes, said: str) -> None:
+def test_json_that_has_more_than_one_meaning_is_refused(body, said):
     with pytest.raises(HttpRefusal) as caught:
         parse_object(body)
     assert (caught.value.status, caught.value.message) == (400, said)

@@ -46,7 +46,7 @@ def token(server):
 
 @pytest.fixture
 def url(server):
-    return f"http://127.0.0.1:{server.port}"
+    return server.url
 
 
 class Person:
@@ -104,7 +104,7 @@ def test_a_cancelled_call_leaves_no_request_behind_even_while_it_is_submitted(tm
                 await confirm_and_cancel(client, passes)
 
     with Running(tmp_path, rate=1000) as server:
-        asyncio.run(go(f"http://127.0.0.1:{server.port}", server.token("submit", "agent")))
+        asyncio.run(go(server.url, server.token("submit", "agent")))
         statuses = {row[0] for row in server.rows("SELECT status FROM requests")}
     assert statuses == {"cancelled"}
 
@@ -182,13 +182,6 @@ def test_a_hook_that_is_ended_takes_its_request_back_unless_it_is_kept(server, t
     assert rows == [("pending" if options else "cancelled",)]
 
 
-def test_a_wait_that_ends_undecided_takes_the_request_back(server, token, url):
-    with BlockingClient(url, token) as client, pytest.raises(ConfirmationRefused) as caught:
-        client.confirm("toolate", "Deploy", ask=ConfirmOptions(timeout_s=-10))  # the service waits 30 s
-    assert caught.value.status == "cancelled"
-    assert server.rows("SELECT status FROM requests WHERE action = 'toolate'") == [("cancelled",)]
-
-
 def test_the_decorator_guards_plain_and_async_functions(server, token, url):
     ran = []
 
@@ -215,11 +208,11 @@ def test_the_decorator_guards_plain_and_async_functions(server, token, url):
     assert rows[2][2] == "failed"
 
 
-def event(name="PreToolUse", tool="Bash"):
+def event(name="PreToolUse", tool="Bash", call=""):
+    fields = {"hook_event_name": name, "tool_name": tool, "tool_input": {"command": "rm -rf build"}}
     return json.dumps(
-        {"hook_event_name": name, "tool_name": tool, "tool_input": {"command": "rm -rf build"},
-         "session_id": "s1", "tool_use_id": f"t{time.monotonic_ns()}", "cwd": "/tmp"}
-    )  # fmt: skip
+        {**fields, "session_id": "s1", "tool_use_id": call or f"t{time.monotonic_ns()}", "cwd": "/tmp"}
+    )
 
 
 def hooked(text, url, **more):
@@ -232,9 +225,8 @@ def test_the_hook_allows_what_was_approved_and_denies_the_rest(server, token, ur
     with Person(server, "approve"):
         specific = hooked(event(), url)["hookSpecificOutput"]
         assert specific["permissionDecision"] == "allow" and "alice" in specific["permissionDecisionReason"]
-        assert hooked(event("PermissionRequest"), url)["hookSpecificOutput"]["decision"] == {
-            "behavior": "allow"
-        }
+        decision = hooked(event("PermissionRequest"), url)["hookSpecificOutput"]["decision"]
+        assert decision == {"behavior": "allow"}
     with Person(server, "deny", reason="no"):
         assert hooked(event(), url)["hookSpecificOutput"]["permissionDecision"] == "deny"
         decision = hooked(event("PermissionRequest"), url)["hookSpecificOutput"]["decision"]
@@ -245,18 +237,16 @@ def test_the_hook_allows_what_was_approved_and_denies_the_rest(server, token, ur
 
 def test_two_hooks_of_one_call_are_two_requests(server, token, url, monkeypatch):
     monkeypatch.setenv("CONFIRMATION_TOKEN", token)
-    both = [
-        json.loads(event(name)) | {"tool_use_id": "call 1"} for name in ("PreToolUse", "PermissionRequest")
-    ]
+    texts = (event(name, call="call 1") for name in ("PreToolUse", "PermissionRequest"))
     with Person(server, "approve"):
-        before, permission = (hooked(json.dumps(one), url)["hookSpecificOutput"] for one in both)
+        before, permission = (hooked(text, url)["hookSpecificOutput"] for text in texts)
     assert before["permissionDecision"] == "allow"
     assert permission["decision"] == {"behavior": "allow"}
 
 
 def test_the_hook_asks_about_the_eleventh_call_of_an_hour_too(tmp_path, monkeypatch):
     with Running(tmp_path) as server:
-        agent, url = server.client("submit", "agent"), f"http://127.0.0.1:{server.port}"
+        agent, url = server.client("submit", "agent"), server.url
         monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))
         with Person(server, "deny", reason="no"):
             answers = [hooked(event(), url) for _ in range(12)]
@@ -264,11 +254,6 @@ def test_the_hook_asks_about_the_eleventh_call_of_an_hour_too(tmp_path, monkeypa
         assert reasons == {"not confirmed: denied by alice: no"}
         body = {"action": "deploy", "description": "d"}  # a caller that only submits keeps its limit
         assert [agent.post("/confirm", json=body).status_code for _ in range(11)] == [202] * 10 + [429]
-
-
-@pytest.mark.parametrize("text", ["", "junk", "[]", "{}", '{"hook_event_name":"Stop","tool_name":"x"}'])
-def test_the_hook_denies_what_it_can_not_read(text, url):
-    assert hooked(text, url)["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
 def test_the_hook_denies_when_nobody_is_there():
@@ -333,43 +318,33 @@ def mcp_answer(url, token, method, params):
     return asyncio.run(go())
 
 
+def call_tool(url, token, name, **arguments):
+    return mcp_answer(url, token, "tools/call", {"name": name, "arguments": arguments})
+
+
 @pytest.mark.parametrize(("method", "params", "said"), NOT_CALLS)
 def test_the_mcp_server_says_what_is_no_call(method, params, said):
     with pytest.raises(BadCall, match=said):
         mcp_answer("http://127.0.0.1:9", "x", method, params)
 
 
-def test_the_mcp_server_asks_and_waits(server, token, url):
+def test_the_mcp_server_asks_waits_and_says_approved_once(server, token, url):
     given = {"action": "deploy", "description": "d", "details": {"v": 1}, "timeout_seconds": 60}
-    answer = mcp_answer(url, token, "tools/call", {"name": "request_confirmation", "arguments": given})
+    answer = call_tool(url, token, "request_confirmation", **given)
     asked = answer["structuredContent"]
     assert not answer["isError"]
     assert asked["status"] == "pending" and asked.keys() == {"id", "status", "digest"}
     stored = server.stored(asked["id"])
     assert (stored.timeout_seconds, stored.details_json, stored.requester) == (60, '{"v":1}', "mcp")
-    wait = {"name": "wait_for_confirmation", "arguments": {"id": asked["id"], "seconds": -1}}
-    assert mcp_answer(url, token, "tools/call", wait)["structuredContent"] == {
-        "id": asked["id"],
-        "action": "deploy",
-        "status": "pending",
-        "digest": asked["digest"],
-        "details": {"v": 1},
-    }
-    gone = {"name": "wait_for_confirmation", "arguments": {"id": "r" * 22, "seconds": 0}}
-    refused = mcp_answer(url, token, "tools/call", gone)
+    waiting = call_tool(url, token, "wait_for_confirmation", id=asked["id"], seconds=-1)
+    assert waiting["structuredContent"] == asked | {"action": "deploy", "details": {"v": 1}}
+    refused = call_tool(url, token, "wait_for_confirmation", id="r" * 22, seconds=0)
     assert refused["isError"] and "Do not do it" in refused["structuredContent"]["message"]
-
-
-def test_the_mcp_server_says_approved_once(server, token, url):
-    given = {"action": "deploy", "description": "d", "details": {"v": 1}}
-    asked = mcp_answer(url, token, "tools/call", {"name": "request_confirmation", "arguments": given})
-    request_id = asked["structuredContent"]["id"]
-    assert server.client("approve", "alice").post(f"/confirm/{request_id}/approve").status_code == 200
-    wait = {"name": "wait_for_confirmation", "arguments": {"id": request_id, "seconds": 5}}
-    first, again = (mcp_answer(url, token, "tools/call", wait) for _ in range(2))
+    server.client("approve", "alice").post(f"/confirm/{asked['id']}/approve")
+    first, again = (call_tool(url, token, "wait_for_confirmation", id=asked["id"], seconds=5) for _ in "ab")
     assert first["structuredContent"]["status"] == "approved" and not first["isError"]
     assert again["isError"] and "used before" in again["structuredContent"]["message"]
-    assert server.stored(request_id).consumed_at is not None
+    assert server.stored(asked["id"]).consumed_at is not None
 
 
 @pytest.mark.slow
@@ -389,10 +364,8 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     run = agent.post("/confirm", json={"action": "run", "description": "d", "details": {}}).json()
     assert whet(folder, "approve", run["id"], "--digest", run["digest"], **person).code == 0
     assert agent.post(f"/confirm/{run['id']}/consume", json={"digest": run["digest"]}).status_code == 200
-    assert (
-        agent.post(f"/confirm/{run['id']}/report", json={"result": "failed", "note": "full"}).status_code
-        == 200
-    )
+    report = {"result": "failed", "note": "full"}
+    assert agent.post(f"/confirm/{run['id']}/report", json=report).status_code == 200
     shown = whet(folder, "show", run["id"], **person).out
     assert "used by      agent, " in shown and "result       failed " in shown and ": full" in shown
     enrolled = json.loads(whet(folder, "token", "enrol", "--name", "bob", "--json").out)
@@ -403,8 +376,6 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     assert verified.code == 0 and json.loads(verified.out)["ok"] is True
     exported = whet(folder, "audit", "export").out.splitlines()
     assert [json.loads(line)["id"] for line in exported][:3] == [1, 2, 3]
-    nobody = whet(folder, "list", WHET_CONFIRM_URL="http://127.0.0.1:9")
-    assert nobody.code == 1 and "whet confirm serve" in nobody.err
 
 
 @pytest.mark.slow
@@ -449,7 +420,7 @@ def test_a_taken_port_names_its_own_option(tmp_path, option):
         arguments = [text for pair in ports.items() for text in pair]
         done = whet(tmp_path, "serve", *arguments)
         done.assert_error(f"port {taken} on 127.0.0.1 is taken")
-        assert f"or choose another {option}\n" in done.err
+        assert f"or choose another {option}\n" in done.err and "ss -ltnp" in done.err
 
 
 @pytest.mark.slow
@@ -460,7 +431,7 @@ def test_policy_commands(tmp_path):
     tried = whet(tmp_path, "policy", "test", str(path), "--action", "Deploy_X", "--json")
     assert json.loads(tried.out)["effect"] == "deny"
     path.write_text(
-        '[[rules]]\naction="wipe*"\neffect="allow"\n[[rules]]\naction="Rotate-Keys"\neffect="allow"\n'
+        '[[rules]]\naction="wipe*"\neffect="allow"\n[[rules]]\naction="Rotate-Keys"\neffect="allow"'
     )
     noted = whet(tmp_path, "policy", "check", str(path)).out.splitlines()
     assert "2 rules" in noted[0]
@@ -473,12 +444,6 @@ def test_policy_commands(tmp_path):
     path.write_text('[[rules]]\neffect="perhaps"\n')
     broken = whet(tmp_path, "policy", "check", str(path))
     assert broken.code == 1 and "perhaps" in broken.err
-
-
-@pytest.mark.slow
-def test_a_taken_port_says_how_to_find_who_has_it(server, tmp_path):
-    done = whet(tmp_path, "serve", "--port", str(server.port), "--web-port", "-1")
-    assert done.code == 1 and f"port {server.port}" in done.err and "ss -ltnp" in done.err
 
 
 def test_a_rotated_first_token_is_replaced_in_the_file_that_agents_read(tmp_path):

@@ -14,7 +14,7 @@ from whet_confirm.commands.confirm import serve
 FOLDER = Path(__file__).parents[2] / "deploy" / "confirm"
 
 
-def test_the_recipe_starts_the_service_as_a_user_of_its_own() -> None:
+def test_the_recipe_starts_the_service_as_a_user_of_its_own():
     text = (FOLDER / "Containerfile").read_text()
     entry = json.loads(re.search(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)[1])  # type: ignore[index]
     assert entry[:3] == ["whet", "confirm", "serve"]
@@ -27,7 +27,7 @@ def test_the_recipe_starts_the_service_as_a_user_of_its_own() -> None:
     assert home is not None and f"VOLUME {home[1]}\n" in text
 
 
-def test_the_service_in_the_container_has_no_rights_and_listens_on_this_machine() -> None:
+def test_the_service_in_the_container_has_no_rights_and_listens_on_this_machine():
     service = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]["confirm"]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]

@@ -82,11 +82,7 @@ def test_a_submission_is_accepted_with_defaults(sides):
     answer = sides.agent.post("/confirm", json={"action": "  deploy ", "description": " do it\n"})
     submitted = answer.json()
     assert answer.status_code == 202 and submitted.keys() >= PENDING_KEYS
-    assert (submitted["action"], submitted["status"], submitted["timeout_seconds"]) == (
-        "deploy",
-        "pending",
-        300,
-    )
+    assert submitted.items() >= {"action": "deploy", "status": "pending", "timeout_seconds": 300}.items()
     assert submitted["approve_url"] == f"/confirm/{submitted['id']}/approve"
     assert submitted["deny_url"] == f"/confirm/{submitted['id']}/deny"
     record = sides.agent.get(f"/confirm/{submitted['id']}").json()
@@ -212,17 +208,15 @@ def test_approved_requests_use_up_no_limit_and_all_others_do(tmp_path):
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
 
 
-def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(tmp_path):
-    with Running(tmp_path, rate=1) as server:
-        agent, admin = server.client("submit", "agent"), server.client("admin", "root")
-        entry = {"action": "deploy", "principal": "agent", "seconds": 60}
-        assert admin.post("/whitelist", json=entry).status_code == 201
-        for _ in range(3):
-            answer = agent.post("/confirm", json=SUBMIT)
-            assert answer.status_code == 200 and answer.json()["status"] == "auto_approved"
-            assert answer.json().keys() >= {"id", "action", "message"}
-        assert agent.post("/confirm", json=SUBMIT | {"details": []}).status_code == 200
-        assert agent.post("/confirm", json={"action": "deploy"}).status_code == 400  # fields come first
+def test_whitelisted_calls_pass_without_a_person_and_use_up_no_limit(server, agent, admin):
+    entry = {"action": "deploy", "principal": "agent", "seconds": 60}
+    assert admin.post("/whitelist", json=entry).status_code == 201
+    for _ in range(3):
+        answer = agent.post("/confirm", json=SUBMIT)
+        assert answer.status_code == 200 and answer.json()["status"] == "auto_approved"
+        assert answer.json().keys() >= {"id", "action", "message"}
+    assert agent.post("/confirm", json=SUBMIT | {"details": []}).status_code == 200
+    assert agent.post("/confirm", json={"action": "deploy"}).status_code == 400  # fields come first
 
 
 def test_audit_pages_go_through_everything_once(fresh):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import apsw
 import httpx2
 import pytest
 
-from tests.confirm.running import SUBMIT, ManualClock, Running, touch
+from tests.confirm.running import SUBMIT, ManualClock, Running, alter, touch
 from whet.contract.errors import ConfigError, SchemaTooNew, StoreBusy, StoreCorrupt
+from whet_confirm import tokens
 from whet_confirm.canonical import request_digest
 from whet_confirm.grants import GrantRefused, check_grant
 from whet_confirm.keys import PublicKey, SigningKey, load_key
@@ -29,10 +28,8 @@ def test_order_of_keys_does_not_matter_and_every_field_does():
     base = ("id", "act", {"a": 1, "b": [1, 2]}, "agent", "s", 1.5)
     same = request_digest("id", "act", {"b": [1, 2], "a": 1}, "agent", "s", 1.5)
     assert request_digest(*base) == same
-    for place, other in enumerate(["x", "x", {"a": 1}, "x", "x", 1.6]):
-        changed = [*base]
-        changed[place] = other
-        assert request_digest(*changed) != same  # type: ignore[arg-type]
+    for at, other in enumerate(["x", "x", {"a": 1}, "x", "x", 1.6]):
+        assert request_digest(*base[:at], other, *base[at + 1 :]) != same  # type: ignore[arg-type]
 
 
 def test_time_never_goes_back():
@@ -60,24 +57,20 @@ def test_a_grant_is_checked_offline(tmp_path):
         jwk = agent.get("/keys").json()["keys"][0]
         now_s = server.service.timeline.now_s()
     key = PublicKey.parse(jwk["x"])
-    digest = request_digest(
-        request["id"], SUBMIT["action"], SUBMIT["details"], "agent", "", request["expires_at"]
-    )
+    digest = request_digest(request["id"], "deploy", SUBMIT["details"], "agent", "", request["expires_at"])
     assert digest == request["digest"]
     checked = check_grant(grant, key, digest=digest, now_s=now_s)
     assert (checked.sub, checked.approved_by) == (request["id"], "alice")
     head, body, signature = grant.split(".")
-    bad = [f"{head}.{body[:-2]}AA.{signature}", f"{head}.{body}.{signature[:-4]}AAAA", "x", "a.b.c", ""]
-    for text in bad:
-        with pytest.raises(GrantRefused):
-            check_grant(text, key, digest=digest, now_s=now_s)
-    with pytest.raises(GrantRefused, match="another action"):
-        check_grant(grant, key, digest="0" * 64, now_s=now_s)
-    with pytest.raises(GrantRefused, match="too old"):
-        check_grant(grant, key, digest=digest, now_s=now_s + 90_000)
     other = load_key(tmp_path / "other.key", may_make=True).public
-    with pytest.raises(GrantRefused, match="not signed"):
-        check_grant(grant, other, digest=digest, now_s=now_s)
+    bad = [f"{head}.{body[:-2]}AA.{signature}", f"{head}.{body}.{signature[:-4]}AAAA", "x", "a.b.c", ""]
+    for text, by, of, at_s, why in (
+        *((text, key, digest, now_s, None) for text in bad),
+        (grant, key, "0" * 64, now_s, "another action"),
+        (grant, key, digest, now_s + 90_000, "too old"), (grant, other, digest, now_s, "not signed"),
+    ):  # fmt: skip
+        with pytest.raises(GrantRefused, match=why):
+            check_grant(text, by, digest=of, now_s=at_s)
 
 
 def test_a_key_is_called_by_the_first_sixteen_digits_of_its_hash():
@@ -88,8 +81,12 @@ def test_a_key_is_called_by_the_first_sixteen_digits_of_its_hash():
         PublicKey.parse(key.text[:-1])
 
 
-def service_paths(tmp_path):
-    return ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
+@pytest.fixture
+def paths(tmp_path):
+    """Of a service that was started once."""
+    paths = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
+    start(paths)
+    return paths
 
 
 def start(paths, **more):
@@ -97,17 +94,14 @@ def start(paths, **more):
     service.database.close()
 
 
-def test_a_key_that_others_can_read_stops_the_start(tmp_path):
-    paths = service_paths(tmp_path)
-    start(paths)
+def test_a_key_that_others_can_read_stops_the_start(paths):
     paths.key.chmod(0o640)
     with pytest.raises(ConfigError, match="read by others") as caught:
         start(paths)
     assert "chmod 600" in caught.value.hint
 
 
-def test_a_missing_key_stops_the_start_once_something_was_signed(tmp_path):
-    paths = service_paths(tmp_path)
+def test_a_missing_key_stops_the_start_once_something_was_signed(paths):
     service = open_service(paths, policy=None, limits=CallerLimits())
     service.database.write_now(
         lambda db: db.execute("INSERT INTO checkpoints VALUES (1, 'x', 1.0, 'k', 's')")
@@ -121,9 +115,8 @@ def test_a_missing_key_stops_the_start_once_something_was_signed(tmp_path):
     assert len(paths.public_key.read_text().split()) == 2
 
 
-def test_a_start_with_a_new_key_that_fails_leaves_the_old_one_where_it_was(tmp_path):
-    paths, older = service_paths(tmp_path), tmp_path / "older.db"
-    start(paths)
+def test_a_start_with_a_new_key_that_fails_leaves_the_old_one_where_it_was(paths, tmp_path):
+    older = tmp_path / "older.db"
     first = paths.key.read_bytes()
     shutil.copy(paths.database, older)
     start(paths)
@@ -141,9 +134,7 @@ def test_a_start_with_a_new_key_that_fails_leaves_the_old_one_where_it_was(tmp_p
     assert (paths.folder / "signing.2.old").read_bytes() == second
 
 
-def test_a_start_with_a_new_key_that_was_killed_is_settled_by_the_next(tmp_path):
-    paths = service_paths(tmp_path)
-    start(paths)
+def test_a_start_with_a_new_key_that_was_killed_is_settled_by_the_next(paths):
     first = paths.key.read_bytes()
     SigningKey.generate().write(paths.new_key)  # before it sealed anything
     start(paths)
@@ -157,9 +148,8 @@ def test_a_start_with_a_new_key_that_was_killed_is_settled_by_the_next(tmp_path)
     assert paths.key.read_bytes() == second and (paths.folder / "signing.old").read_bytes() == first
 
 
-def test_a_start_that_fails_forgets_no_mark_of_a_longer_log(tmp_path):
-    paths, older = service_paths(tmp_path), tmp_path / "older.db"
-    start(paths)
+def test_a_start_that_fails_forgets_no_mark_of_a_longer_log(paths, tmp_path):
+    older = tmp_path / "older.db"
     shutil.copy(paths.database, older)
     start(paths)
     shutil.copy(older, paths.database)
@@ -172,28 +162,20 @@ def test_a_start_that_fails_forgets_no_mark_of_a_longer_log(tmp_path):
         start(paths)
 
 
-def test_a_broken_database_is_not_served(tmp_path):
-    paths = service_paths(tmp_path)
-    start(paths)
+def test_a_broken_database_is_not_served(paths):
     paths.database.write_bytes(b"this is no database at all" * 100)
     with pytest.raises(StoreCorrupt) as caught:
         start(paths)
     assert "mv " in caught.value.hint
 
 
-def test_a_newer_database_is_left_alone(tmp_path):
-    paths = service_paths(tmp_path)
-    start(paths)
-    db = sqlite3.connect(paths.database)
-    db.execute("PRAGMA user_version = 99")
-    db.close()
+def test_a_newer_database_is_left_alone(paths):
+    alter(paths.database, "PRAGMA user_version = 99")
     with pytest.raises(SchemaTooNew):
         start(paths)
 
 
-def test_a_locked_database_is_not_served(tmp_path):
-    paths = service_paths(tmp_path)
-    start(paths)
+def test_a_locked_database_is_not_served(paths):
     db = apsw.Connection(str(paths.database))  # of the same library: file locks are the process's
     db.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy) as caught:
@@ -231,38 +213,28 @@ def test_a_full_disk_is_503_and_nothing_half_done(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_tokens_rotate_and_are_revoked_without_a_restart(tmp_path):
-    from whet_confirm import tokens
-    from whet_confirm.ledger import Tx
-
-    clock = ManualClock()
-    with Running(tmp_path, clock=clock) as server:
-        client = server.client("submit", "agent")
-        assert client.get("/confirm").status_code == 200
-        token_id = server.rows("SELECT id FROM tokens WHERE name = 'agent'")[0][0]
-        tx_of = lambda db: Tx(db, server.service.timeline.now_s(), server.service.key)  # noqa: E731
-        _, secret = server.service.database.write_now(
-            lambda db: tokens.rotate(tx_of(db), token_id, by="test", overlap_s=60)
-        )
-        fresh = {"authorization": f"Bearer {secret}"}
-        assert client.get("/confirm").status_code == 200
-        assert client.get("/confirm", headers=fresh).status_code == 200
-        clock.pass_by(61)
-        assert client.get("/confirm").status_code == 401
-        new_id = server.rows("SELECT id FROM tokens WHERE expires_at IS NULL AND name = 'agent'")[0][0]
-        server.service.database.write_now(lambda db: tokens.revoke(tx_of(db), new_id, by="test"))
-        assert client.get("/confirm", headers=fresh).status_code == 401
-        assert secret.encode() not in server.paths.database.read_bytes()
+def test_tokens_rotate_and_are_revoked_without_a_restart(server, agent, clock):
+    assert agent.get("/confirm").status_code == 200
+    token_id = server.rows("SELECT id FROM tokens WHERE name = 'agent'")[0][0]
+    _, secret = server.change(lambda tx: tokens.rotate(tx, token_id, by="test", overlap_s=60))
+    fresh = {"authorization": f"Bearer {secret}"}
+    assert agent.get("/confirm").status_code == 200
+    assert agent.get("/confirm", headers=fresh).status_code == 200
+    clock.pass_by(61)
+    assert agent.get("/confirm").status_code == 401
+    new_id = server.rows("SELECT id FROM tokens WHERE expires_at IS NULL AND name = 'agent'")[0][0]
+    server.change(lambda tx: tokens.revoke(tx, new_id, by="test"))
+    assert agent.get("/confirm", headers=fresh).status_code == 401
+    assert secret.encode() not in server.paths.database.read_bytes()
 
 
-def test_failed_logins_are_recorded_and_slowed_down_and_valid_ones_pass(tmp_path):
-    with Running(tmp_path) as server:
-        stranger, agent = server.client(), server.client("submit", "agent")
-        wrong = {"authorization": "Bearer wct_wrong"}
-        codes = [stranger.get("/confirm", headers=wrong).status_code for _ in range(12)]
-        assert codes == [401] * 10 + [429] * 2
-        assert agent.get("/confirm").status_code == 200
-        assert server.rows("SELECT count(*) FROM events WHERE kind = 'login_failed'") == [(10,)]
+def test_failed_logins_are_recorded_and_slowed_down_and_valid_ones_pass(server, agent):
+    stranger = server.client()
+    wrong = {"authorization": "Bearer wct_wrong"}
+    codes = [stranger.get("/confirm", headers=wrong).status_code for _ in range(12)]
+    assert codes == [401] * 10 + [429] * 2
+    assert agent.get("/confirm").status_code == 200
+    assert server.rows("SELECT count(*) FROM events WHERE kind = 'login_failed'") == [(10,)]
 
 
 @pytest.mark.parametrize(
@@ -293,9 +265,6 @@ def test_every_documented_answer_fits_its_schema(shared):
 
     agent, alice = shared.client("submit", "agent"), shared.client("approve", "alice")
     document = agent.get("/openapi.json").json()
-    assert {*document["paths"]["/confirm"]["post"]["responses"]} == {
-        "200", "202", "400", "401", "403", "405", "408", "413", "422", "429", "431", "503",
-    }  # fmt: skip
 
     def fits(answer, path, method):
         responses = document["paths"][path][method]["responses"]
@@ -306,29 +275,29 @@ def test_every_documented_answer_fits_its_schema(shared):
     fits(first, "/confirm", "post")
     request = first.json()
     fits(agent.get(f"/confirm/{request['id']}"), "/confirm/{id}", "get")
-    fits(alice.post(request["approve_url"]), "/confirm/{id}/approve", "post")
-    fits(alice.post(request["approve_url"]), "/confirm/{id}/approve", "post")
-    fits(
-        agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]}),
-        "/confirm/{id}/consume",
-        "post",
-    )
+    for _ in range(2):
+        fits(alice.post(request["approve_url"]), "/confirm/{id}/approve", "post")
+    used = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
+    fits(used, "/confirm/{id}/consume", "post")
     fits(agent.get(f"/confirm/{request['id']}"), "/confirm/{id}", "get")
-    fits(alice.get("/audit"), "/audit", "get")
-    fits(agent.get("/health"), "/health", "get")
-    fits(agent.get("/confirm"), "/confirm", "get")
+    for who, path in (
+        (alice, "/audit"),
+        (agent, "/health"),
+        (agent, "/confirm"),
+        (shared.client(), "/confirm"),
+    ):
+        fits(who.get(path), path, "get")
     fits(agent.post("/confirm", content=b"{"), "/confirm", "post")
-    fits(shared.client().get("/confirm"), "/confirm", "get")
 
 
 @pytest.mark.parametrize("kind", ["token", "socket", "open"])
-def test_a_status_is_of_the_newest_commit_however_the_caller_is_known(tmp_path: Path, kind: str) -> None:
+def test_a_status_is_of_the_newest_commit_however_the_caller_is_known(tmp_path, kind):
     peers: Peers = {os.getuid(): Caller("agent", "submit", f"uid:{os.getuid()}")} if kind == "socket" else {}
     with Running(
         tmp_path, is_open=kind == "open", peers=peers, socket=tmp_path / "api.sock", upkeep=False
     ) as server:
         transport = httpx2.HTTPTransport(uds=str(tmp_path / "api.sock")) if kind == "socket" else None
-        with httpx2.Client(base_url=f"http://127.0.0.1:{server.port}", transport=transport) as agent:
+        with httpx2.Client(base_url=server.url, transport=transport) as agent:
             if kind == "token":
                 agent.headers["authorization"] = f"Bearer {server.token('submit', 'agent')}"
             request_id = agent.post("/confirm", json=SUBMIT).json()["id"]

@@ -10,8 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,7 +57,7 @@ DETAILS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def server(tmp_path_factory):
     with Running(tmp_path_factory.mktemp("deceits"), rate=10_000, upkeep=False) as running:
         yield running
 
@@ -71,7 +69,7 @@ def seen(page: str) -> str:
 
 
 @pytest.mark.parametrize("way", DETAILS)
-def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server: Running, way: str) -> None:
+def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server, way):
     request_id = ask(server, DETAILS[way])
     with page_of(server, f"a{len(way)}") as browser:
         page = browser.get(f"/r/{request_id}").text
@@ -83,7 +81,7 @@ def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server: Running, way: 
 
 
 @pytest.mark.parametrize("field", ["action", "requester", "session_key", "description"])
-def test_the_harm_is_seen_in_every_other_field_that_runs_along(server: Running, field: str) -> None:
+def test_the_harm_is_seen_in_every_other_field_that_runs_along(server, field):
     request_id = ask(server, {"a": 1}, **{field: f"{'x' * 200} {HARM}"})
     with page_of(server, f"b{len(field)}") as browser:
         assert HARM in seen(browser.get(f"/r/{request_id}").text)
@@ -97,9 +95,7 @@ def test_the_harm_is_seen_in_every_other_field_that_runs_along(server: Running, 
         ("a \u05d0 b 5", False), ("\u05d0.\n\u05d1", False), ("rm /a/b", False),
     ],
 )  # fmt: skip
-def test_what_runs_in_another_order_than_it_is_shown_is_named(
-    server: Running, text: str, turned: bool
-) -> None:
+def test_what_runs_in_another_order_than_it_is_shown_is_named(server, text, turned):
     request = server.stored(ask(server, {"command": text, "more": ["\u05d0", "\u05d1"]}))
     assert any("right to left" in one for one in describe_unclear(request)) is turned
     assert ("JSON shows" in unclear_warning(request)) is turned
@@ -123,12 +119,12 @@ def deciding(server: Running, change: Any) -> threading.Thread:
 
 
 @pytest.mark.parametrize("what", ["a list", "a table", "nothing"])
-def test_arguments_that_change_while_a_person_decides_do_not_run(tmp_path: Path, what: str) -> None:
+def test_arguments_that_change_while_a_person_decides_do_not_run(tmp_path, what):
     paths, options = ["/tmp/a"], {"dry": True}
     ran: list[object] = []
     changes = {"a list": lambda: paths.append("/srv/shop"), "a table": options.clear, "nothing": lambda: None}
     with Running(tmp_path, upkeep=False) as server:
-        url, token = f"http://127.0.0.1:{server.port}", server.token("submit", "agent")
+        url, token = server.url, server.token("submit", "agent")
 
         @requires_confirmation("delete", url=url, token=token)
         def delete(paths: list[str], options: dict[str, bool]) -> None:
@@ -146,9 +142,9 @@ def test_arguments_that_change_while_a_person_decides_do_not_run(tmp_path: Path,
         assert request["execution"] == ("executed" if ran else "failed")
 
 
-def test_two_names_that_read_alike_are_both_shown(tmp_path: Path) -> None:
+def test_two_names_that_read_alike_are_both_shown(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
-        url, token = f"http://127.0.0.1:{server.port}", server.token("submit", "agent")
+        url, token = server.url, server.token("submit", "agent")
 
         @requires_confirmation("run", url=url, token=token)
         def run(commands: dict[Any, str]) -> None:
@@ -167,19 +163,20 @@ HOOKED = [
     '{"hook_event_name":"PreToolUse","tool_name":["Bash"],"tool_input":{}}',
     '{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":' + '{"a":' * 70 + "1" + "}" * 70 + "}",
     '{"hook_event_name":"pretooluse","tool_name":"Bash","tool_input":{}}',
-    '[{"hook_event_name":"PreToolUse"}]', "", "[" * 100_000,
+    '[{"hook_event_name":"PreToolUse"}]', "", "[" * 100_000, "junk", "{}",
+    '{"hook_event_name":"Stop","tool_name":"x"}',
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HOOKED, ids=range(len(HOOKED)))
-def test_a_hook_denies_what_nobody_could_judge(server: Running, text: str) -> None:
-    ask = HookAsk(f"http://127.0.0.1:{server.port}", timeout_s=30)
+def test_a_hook_denies_what_nobody_could_judge(server, text):
+    ask = HookAsk(server.url, timeout_s=30)
     for agent in HOOK_AGENTS:
         answer = run_hook(text, agent, ask)
         assert '"deny"' in answer and '"allow"' not in answer
 
 
-def test_a_yes_is_for_the_version_that_was_looked_at(server: Running) -> None:
+def test_a_yes_is_for_the_version_that_was_looked_at(server):
     """Nine ways to have what was seen changed under a decision, by somebody who may change it."""
     alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
     one, two = (server.stored(ask(server, {"n": n}, accepts_edits=True)) for n in (1, 2))
@@ -204,7 +201,7 @@ def test_a_yes_is_for_the_version_that_was_looked_at(server: Running) -> None:
     assert (now.status, now.details_json) == ("pending", '{"n":9}') and server.service.votes(one.id) == []
 
 
-def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
+def test_a_token_that_comes_where_none_belongs_is_none(server):
     """Trailers, lists, queries, other schemes and headers, and a connection that somebody else has used."""
     request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     token = server.token("approve", "alice")
@@ -243,7 +240,7 @@ def test_a_token_that_comes_where_none_belongs_is_none(server: Running) -> None:
     assert server.stored(request["id"]).is_pending
 
 
-def test_a_trailer_names_no_host_origin_or_key_either(server: Running) -> None:
+def test_a_trailer_names_no_host_origin_or_key_either(server):
     token = server.token("submit", "agent")
     head = (
         f"POST /confirm HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {token}\r\n"
@@ -256,7 +253,7 @@ def test_a_trailer_names_no_host_origin_or_key_either(server: Running) -> None:
     assert server.rows("SELECT count(*) FROM idempotency") == [(0,)]
 
 
-def test_who_may_both_ask_and_decide_does_not_do_both(server: Running) -> None:
+def test_who_may_both_ask_and_decide_does_not_do_both(server):
     root, alice = server.client("admin", "root"), server.client("approve", "alice")
     request = root.post("/confirm", json=SUBMIT).json()
     for verb in ("approve", "deny"):
@@ -272,7 +269,7 @@ def test_who_may_both_ask_and_decide_does_not_do_both(server: Running) -> None:
     assert server.stored(request["id"]).is_pending
 
 
-def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Running) -> None:
+def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server):
     request = server.stored(ask(server, {"a": 1}))
     server.client("approve", "alice").post(f"/confirm/{request.id}/approve")
     key, now_s = server.service.key, server.service.timeline.now_s()
@@ -280,9 +277,7 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Runn
     assert check_grant(grant, key.public, digest=request.digest, now_s=now_s)
     head, payload, signature = grant.split(".")
     last = signature[-1]
-    unused = [
-        one for one in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" if one != last
-    ]
+    unused = [a for a in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" if a != last]
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     spelled = [
         *(f"{head}.{payload}.{signature[:-1]}{letter}" for letter in unused), f"{grant}=",
@@ -297,7 +292,7 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server: Runn
 
 
 @pytest.mark.slow
-def test_a_hook_that_gets_no_text_denies(server: Running) -> None:
+def test_a_hook_that_gets_no_text_denies(server):
     """An exit code other than 0 would let the tool run."""
     event = b'{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"\xff"}}'
     environ = {**os.environ, "PYTHONUTF8": "1", "CONFIRMATION_TOKEN": server.token("submit", "robot")}

@@ -6,15 +6,17 @@ import json
 import socket
 import stat
 import subprocess
-import sys
 import threading
 
 import pytest
 
+from tests.confirm.process import SERVE, Served
 from tests.confirm.running import SUBMIT, ManualClock, Running, alter, answered, request
+from tests.confirm.test_waiting import later
 from tests.support import ended, wait_until
 from whet_confirm import audit
-from whet_confirm.records import Caller
+from whet_confirm.ledger import Tx
+from whet_confirm.rates import next_rate
 from whet_confirm.submit import WINDOW_S
 
 
@@ -64,10 +66,8 @@ def test_03_late_bodies_never_let_both_win(server, agent):
         pair = []
         for verb in ("approve", "deny"):
             sock = socket.create_connection(("127.0.0.1", server.port), timeout=20)
-            lines = (
-                f"POST /confirm/{submitted['id']}/{verb} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-            )
-            sock.sendall(f"{lines}Authorization: Bearer {token}\r\nContent-Length: 2\r\n\r\n".encode())
+            path = f"/confirm/{submitted['id']}/{verb}"
+            sock.sendall(request(server.port, "POST", path, b"{}", f"Authorization: Bearer {token}")[:-2])
             pair.append(sock)
         for sock in pair:
             sock.sendall(b"{}")
@@ -158,9 +158,8 @@ def test_07_08_requests_and_limits_outlive_the_process(tmp_path):
     with Running(tmp_path, rate=2) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 429
-        assert [agent.get(f"/confirm/{request['id']}").json()["status"] for request in requests] == [
-            "pending"
-        ] * 2
+        states = {agent.get(f"/confirm/{request['id']}").json()["status"] for request in requests}
+        assert states == {"pending"}
 
 
 def test_08_the_window_slides(tmp_path):
@@ -191,11 +190,7 @@ def test_09_a_principal_that_keeps_inventing_names_meets_the_cap(tmp_path):
         agent = server.client("submit", "agent")
         codes = [agent.post("/confirm", json=SUBMIT | {"action": f"a{n}"}).status_code for n in range(7)]
         assert codes == [202] * 5 + [429] * 2
-        server.service.database.write_now(
-            lambda db: db.execute(
-                "INSERT INTO idempotency SELECT 'agent', 'k', x'00', id, 0 FROM requests LIMIT 1"
-            )
-        )
+        server.write("INSERT INTO idempotency SELECT 'agent', 'k', x'00', id, 0 FROM requests LIMIT 1")
         assert agent.post("/confirm", json=SUBMIT, headers={"idempotency-key": "k"}).status_code == 422
         asked(server.client("submit", "other"))
 
@@ -255,7 +250,10 @@ def test_14_what_is_refused_leaves_no_ghost(server, agent):
         b'{"action":"a","description":"d","details":{"x":"\\ud800"}}',
         b'{"action":"a","description":"d","details":{"\\ud800":1}}',
         deep(64), deep(900), deep(20_000),
-        b'{"action":"a","description":"d","details":{"a":1,"a":2}}',
+        *(b'{"action":"a","description":"d","details":%s}' % details for details in (
+            b'{"a":1,"a":2}', b'{"a":{"b":1,"b":2}}', b'{"a":1,"\\u0061":2}', b'{"a":0x10}', b'{"a":01}',
+            b'{"a":+1}', b'{"a":.5}', b'{"a":%s}' % (b"9" * 5_000),
+        )),
         b'{"action":"a","action":"b","description":"d"}',
         b"\xff\xfe{\x00}\x00",
     ]  # fmt: skip
@@ -299,7 +297,7 @@ def test_18_history_keeps_every_event(server, agent, alice):
     alice.post(submitted["approve_url"])
     agent.post(f"/confirm/{submitted['id']}/consume", json={"digest": submitted["digest"]})
     agent.post(f"/confirm/{submitted['id']}/report", json={"result": "executed"})
-    kinds = [event.kind for event in server.service.log.history(request_id=submitted["id"])]
+    kinds = server.kinds(submitted["id"])
     assert kinds == ["submitted", "viewed", "vote", "decided", "consumed", "executed"]
 
 
@@ -313,7 +311,7 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
     alter(server.paths.database, "UPDATE requests SET status = 'denied', resolved_by = 'mallory'")
     with Running(tmp_path) as server:
         keys = audit.read_keys(server.paths.public_key) | {server.service.key.id: server.service.key}
-        report = server.service.database.read_now(lambda db: audit.verify(db, keys))
+        report = server.read(lambda db: audit.verify(db, keys))
     assert report.problems == (f"request {submitted['id']}: its status says denied, the log says approved",)
 
 
@@ -325,16 +323,10 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
 def test_20_other_sites_can_not_approve_even_in_open_mode(tmp_path, headers):
     with Running(tmp_path, is_open=True) as server:
         submitted = asked(server.client())
-        status, _ = answered(
-            server.raw(request(server.port, "POST", submitted["approve_url"], b"{}", *headers))
-        )
+        raw = request(server.port, "POST", submitted["approve_url"], b"{}", *headers)
+        status, _ = answered(server.raw(raw))
         assert status == 403
         assert server.client().get(f"/confirm/{submitted['id']}").json()["status"] == "pending"
-
-
-def test_20_a_foreign_host_is_refused(server):
-    raw = request(server.port, "GET", "/health").replace(b"Host: 127.0.0.1", b"Host: evil.example")
-    assert answered(server.raw(raw))[0] == 403
 
 
 def test_21_an_approval_is_bound_to_its_digest_and_used_once(server, agent, alice):
@@ -347,17 +339,10 @@ def test_21_an_approval_is_bound_to_its_digest_and_used_once(server, agent, alic
     first = agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "run 7"})
     assert first.status_code == 200
     assert agent.post(use, json={"digest": submitted["digest"]}).status_code == 409
-    assert (
-        agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "x"}).status_code
-        == 409
-    )
-    assert (
-        agent.post(
-            use, json={"digest": submitted["digest"]}, headers={"idempotency-key": "run 7"}
-        ).status_code
-        == 200
-    )
-    kinds = [event.kind for event in server.service.log.history(request_id=submitted["id"])]
+    for key, status in (("x", 409), ("run 7", 200)):
+        again = agent.post(use, json={"digest": submitted["digest"]}, headers={"idempotency-key": key})
+        assert again.status_code == status
+    kinds = server.kinds(submitted["id"])
     assert kinds.count("consumed") == 1 and kinds.count("consume_refused") == 3
     other = server.client("submit", "other")
     assert other.post(use, json={"digest": submitted["digest"]}).status_code == 404
@@ -425,20 +410,15 @@ def test_26_27_ids_are_long_and_sort_by_time(agent):
 @pytest.mark.slow
 def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
     with Running(tmp_path, rate=50_000) as server:
-        server.service.database.write_now(
-            lambda db: db.execute(
-                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)"
-                " INSERT INTO requests (id, action, action_key, description, details, requester,"
-                " session_key, principal, status, created_at, expires_at, timeout_seconds, digest, plan,"
-                " policy_version, is_high_risk, accepts_edits, rate_number)"
-                " SELECT 'r' || i, 'deploy', 'deploy', '', '{}', '', '', 'agent', 'denied', ?, 0, 30, '',"
-                " '{}', '', 0, 0, i FROM n",
-                (server.service.timeline.now_s() - 60,),
-            )
+        server.write(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000)"
+            " INSERT INTO requests (id, action, action_key, description, details, requester,"
+            " session_key, principal, status, created_at, expires_at, timeout_seconds, digest, plan,"
+            " policy_version, is_high_risk, accepts_edits, rate_number)"
+            " SELECT 'r' || i, 'deploy', 'deploy', '', '{}', '', '', 'agent', 'denied', ?, 0, 30, '',"
+            " '{}', '', 0, 0, i FROM n",
+            server.service.timeline.now_s() - 60,
         )
-        from whet_confirm.ledger import Tx
-        from whet_confirm.rates import next_rate
-
         steps = []
 
         def counted(db):
@@ -456,16 +436,10 @@ def test_28_a_limit_of_fifty_thousand_costs_two_index_lookups(tmp_path):
 
 @pytest.mark.slow
 def test_29_sigterm_ends_cleanly_and_answers_who_waits(tmp_path):
-    from tests.confirm.process import Served
-
     with Served(tmp_path) as served:
         submitted = served.call("POST", "/confirm", SUBMIT, role="submit")[1]
-        waiting: list[tuple[int, dict]] = []
         path = f"/confirm/{submitted['id']}?wait=60"
-        thread = threading.Thread(
-            target=lambda: waiting.append(served.call("GET", path, role="submit")), daemon=True
-        )
-        thread.start()
+        thread, waiting = later(lambda: served.call("GET", path, role="submit"))
         served.wait_for_metric("whet_confirm_waiting_clients 1")
         assert served.terminate() == 0
         ended(thread, "the answer")
@@ -488,12 +462,6 @@ def test_30_list_wait_cancel_and_no_version_in_the_server_header(server, agent, 
 
 @pytest.mark.slow
 def test_open_mode_is_for_this_machine_only(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "whet", "confirm", "serve", "--insecure-no-auth", "--host", "0.0.0.0"],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+    command = [*SERVE, "--insecure-no-auth", "--host", "0.0.0.0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 1 and "this machine only" in done.stderr
-
-
-def test_a_principal_is_an_identity_not_a_token():
-    assert Caller("a", "admin").may("approve") and not Caller("a", "submit").may("approve")

@@ -8,8 +8,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -70,7 +69,7 @@ def value_of(record: dict[str, Any], key: str) -> str:
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+def collector():
     server = Collector(refusals=1)
     yield server
     server.server.shutdown()
@@ -88,9 +87,7 @@ def stored(server: Running) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_a_collector_gets_every_event_and_goes_on_where_it_was_left(
-    tmp_path: Path, collector: Collector
-) -> None:
+def test_a_collector_gets_every_event_and_goes_on_where_it_was_left(tmp_path, collector):
     secrets = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20abc, x-tenant=1"}
     with Running(tmp_path, exports=(collector.address,), secrets=secrets) as server:
         decided(server)
@@ -132,7 +129,7 @@ def check(lines: list[bytes], server: Running) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["udp", "unix"])
-def test_syslog_gets_datagrams(tmp_path: Path, kind: str) -> None:
+def test_syslog_gets_datagrams(tmp_path, kind):
     with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "log") if kind == "unix" else ("127.0.0.1", 0))
         name = receiver.getsockname()
@@ -156,7 +153,7 @@ def framed(connection: socket.socket, count: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: Path) -> None:
+def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path):
     port = quiet_port()
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(60)
@@ -178,7 +175,7 @@ def test_syslog_gets_counted_messages_over_tcp_also_after_it_was_away(tmp_path: 
 @pytest.mark.parametrize(
     "address", ["otlp:ftp://x", "syslog://x", "syslog+tcp://", "syslog+udp://x:port", "x"]
 )
-def test_what_is_no_destination_is_said(address: str) -> None:
+def test_what_is_no_destination_is_said(address):
     with pytest.raises(ConfigError, match="not a destination"):
         parse_destination(address, {})
 
@@ -204,9 +201,7 @@ class Odd:
 
 
 @pytest.mark.parametrize("failures", [0, 1])
-async def test_the_first_failure_is_said_and_the_place_is_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, failures: int
-) -> None:
+async def test_the_first_failure_is_said_and_the_place_is_kept(tmp_path, caplog, failures):
     desk, sql = Desk(tmp_path), "SELECT value FROM facts WHERE name LIKE 'exported:%'"
     destination = Odd(failures)
     export = LogExport(desk.service, "somewhere", destination)

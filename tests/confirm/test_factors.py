@@ -16,6 +16,7 @@ from whet_confirm.notify.notice_text import build_notice
 from whet_confirm.tickets import Failed
 
 POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_factor = true\n'
+pytestmark = pytest.mark.service(policy=POLICY)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ POLICY = '[[rules]]\nname = "twice"\naction = "deploy"\neffect = "ask"\nsecond_f
         (2000000000, "279037"), (20000000000, "353130"),
     ],
 )  # fmt: skip
-def test_codes_are_those_of_the_rfc(at_s: int, code: str) -> None:
+def test_codes_are_those_of_the_rfc(at_s, code):
     assert code_at(b"12345678901234567890", at_s // STEP_S) == code
 
 
@@ -57,11 +58,8 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded(tmp_path):
-    (tmp_path / "p.toml").write_text(POLICY)
-    clock = ManualClock()
-    with Running(tmp_path, policy=tmp_path / "p.toml", clock=clock, rate=1000) as server:
-        yield Guarded(server, clock)
+def guarded(server, clock):
+    return Guarded(server, clock)
 
 
 def test_an_approval_takes_a_code_and_a_code_is_for_one_decision(guarded):
@@ -142,19 +140,17 @@ def test_the_page_asks_for_the_code_and_a_chat_has_no_button(guarded):
     assert not build_notice(request, link="").may_approve
 
 
-def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(tmp_path):
-    (tmp_path / "p.toml").write_text(POLICY)
-    with Running(tmp_path, policy=tmp_path / "p.toml", is_open=True) as server:
-        anybody = server.client()
-        request = anybody.post("/confirm", json=SUBMIT).json()
-        assert anybody.post(request["approve_url"], json={"code": "123456"}).status_code == 403
+@pytest.mark.service(is_open=True)
+def test_open_mode_can_not_meet_a_rule_that_wants_a_second_factor(server):
+    anybody = server.client()
+    request = anybody.post("/confirm", json=SUBMIT).json()
+    assert anybody.post(request["approve_url"], json={"code": "123456"}).status_code == 403
 
 
-def test_who_lacks_a_passkey_is_not_told_to_type_a_code(tmp_path):
-    (tmp_path / "p.toml").write_text(POLICY.replace("second_factor", "require_passkey"))
-    with Running(tmp_path, policy=tmp_path / "p.toml") as server:
-        request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
-        refused = server.client("approve", "alice").post(request["approve_url"], json={})
+@pytest.mark.service(policy=POLICY.replace("second_factor", "require_passkey"))
+def test_who_lacks_a_passkey_is_not_told_to_type_a_code(agent, alice):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    refused = alice.post(request["approve_url"], json={})
     assert (refused.status_code, refused.json()["reason"]) == (403, "passkey")
     told = explain_failure(Failed(refused.json()["error"], status=refused.status_code, body=refused.json()))
     assert "passkey" in told.hint and "--code" not in told.hint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
-from pathlib import Path
 
 import apsw
 import pytest
@@ -20,6 +19,8 @@ from whet_confirm.open import ServicePaths, StartTerms, open_service
 from whet_confirm.schema import STEPS
 from whet_confirm.service import CallerLimits, ConfirmService
 from whet_confirm.submit import Submission
+
+pytestmark = pytest.mark.service(upkeep=False)
 
 HASHES, IDS = "sqlite_autoindex_tokens_2", "sqlite_autoindex_tokens_1"
 FORGED = "wct_" + "x" * 43
@@ -43,12 +44,12 @@ def look(paths: ServicePaths) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> ServicePaths:
+def paths(tmp_path):
     return ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
 
 
 @pytest.fixture
-def forged(paths: ServicePaths) -> str:
+def forged(paths):
     """The hash of alice's token replaced in the index alone; gives her real secret."""
     service = opened(paths)
     _, secret = token(service, "alice")
@@ -57,7 +58,7 @@ def forged(paths: ServicePaths) -> str:
     return secret
 
 
-def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(paths: ServicePaths) -> None:
+def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(paths):
     service = opened(paths)
     _, secret = token(service, "alice")
     index_pages.overwrite(paths.database, HASHES, hash_secret(secret), hash_secret(FORGED))
@@ -71,7 +72,7 @@ def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(paths
     service.database.close()
 
 
-def test_an_id_forged_in_the_index_is_not_somebody_else(paths: ServicePaths) -> None:
+def test_an_id_forged_in_the_index_is_not_somebody_else(paths):
     service = opened(paths)
     alice, _ = token(service, "alice")
     db = service.database
@@ -81,7 +82,7 @@ def test_an_id_forged_in_the_index_is_not_somebody_else(paths: ServicePaths) -> 
     db.close()
 
 
-def test_a_start_and_the_audit_find_a_forged_hash(paths: ServicePaths, forged: str) -> None:
+def test_a_start_and_the_audit_find_a_forged_hash(paths, forged):
     (problem,) = look(paths)
     assert HASHES in problem and "\n" not in problem
     with pytest.raises(ConfigError, match=HASHES) as refused:
@@ -89,7 +90,7 @@ def test_a_start_and_the_audit_find_a_forged_hash(paths: ServicePaths, forged: s
     assert "--accept-state" in str(refused.value.hint)
 
 
-def test_a_state_that_is_accepted_has_its_indexes_made_anew(paths: ServicePaths, forged: str) -> None:
+def test_a_state_that_is_accepted_has_its_indexes_made_anew(paths, forged):
     service = opened(paths, why="restored by hand")
     assert service.authenticate(FORGED) is None
     who = service.authenticate(forged)
@@ -101,7 +102,7 @@ def test_a_state_that_is_accepted_has_its_indexes_made_anew(paths: ServicePaths,
 @pytest.mark.parametrize(
     "index", ["by_rate", "whitelisted", "events_by_request", "sqlite_autoindex_requests_1", HASHES]
 )
-def test_an_emptied_index_is_found(paths: ServicePaths, tmp_path: Path, index: str) -> None:
+def test_an_emptied_index_is_found(paths, tmp_path, index):
     with Running(tmp_path, upkeep=False) as server:
         change(
             server.service,
@@ -115,30 +116,26 @@ def test_an_emptied_index_is_found(paths: ServicePaths, tmp_path: Path, index: s
         opened(there)
 
 
-def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        change(
-            server.service,
-            lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping_it", "agent", "", 600), "root"),
-        )
-        agent = server.client("submit", "agent")
-        index_pages.overwrite(server.paths.database, "whitelisted", b"ping_it", b"pay_all")
-        answer = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
-        assert answer.json()["status"] == "pending"
+def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(server):
+    change(
+        server.service,
+        lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping_it", "agent", "", 600), "root"),
+    )
+    agent = server.client("submit", "agent")
+    index_pages.overwrite(server.paths.database, "whitelisted", b"ping_it", b"pay_all")
+    answer = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
+    assert answer.json()["status"] == "pending"
 
 
-def test_a_request_found_under_another_id_is_not_used(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        index_pages.overwrite(
-            server.paths.database, "sqlite_autoindex_requests_1", request["id"].encode(), b"0" * 22
-        )
-        assert alice.get(f"/confirm/{'0' * 22}").status_code == 404
-        assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404
+def test_a_request_found_under_another_id_is_not_used(server, agent, alice):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    own = request["id"].encode()
+    index_pages.overwrite(server.paths.database, "sqlite_autoindex_requests_1", own, b"0" * 22)
+    assert alice.get(f"/confirm/{'0' * 22}").status_code == 404
+    assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404
 
 
-def test_a_rate_forged_in_the_index_stores_nothing(paths: ServicePaths) -> None:
+def test_a_rate_forged_in_the_index_stores_nothing(paths):
     service = opened(paths)
     token(service, "agent", "submit")
     who = service.authenticate(token(service, "agent", "submit")[1])
@@ -154,7 +151,7 @@ def test_a_rate_forged_in_the_index_stores_nothing(paths: ServicePaths) -> None:
     again.database.close()
 
 
-def test_a_start_stops_looking_when_its_time_is_up() -> None:
+def test_a_start_stops_looking_when_its_time_is_up():
     db = apsw.Connection(":memory:")
     for step in STEPS:
         db.execute(step)
@@ -186,7 +183,7 @@ def unsealed(db: apsw.Connection) -> None:
         ("UPDATE requests SET details = '{}'", "does not fit its digest"),
     ],
 )
-def test_an_older_database_that_was_changed_is_not_sealed(tmp_path: Path, altered: str, said: str) -> None:
+def test_an_older_database_that_was_changed_is_not_sealed(tmp_path, altered, said):
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 202
@@ -202,7 +199,7 @@ def test_an_older_database_that_was_changed_is_not_sealed(tmp_path: Path, altere
         opened(there)
 
 
-def test_an_older_database_is_sealed(tmp_path: Path) -> None:
+def test_an_older_database_is_sealed(tmp_path):
     with Running(tmp_path, upkeep=False) as server:
         agent = server.client("submit", "agent")
         assert agent.post("/confirm", json=SUBMIT).status_code == 202

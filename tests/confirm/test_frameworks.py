@@ -27,25 +27,22 @@ pytestmark = [
 
 def drive(server: Running, name: str, argument: str, **environ: str) -> str:
     names = {
-        "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+        "WHET_CONFIRM_URL": server.url,
         "CONFIRMATION_TOKEN": server.token("submit", f"agent-{len(argument)}-{argument[-8:]}"),
         "PYTHONPATH": f"{ROOT}/src:{ROOT}/examples/approvals",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     program = Path(__file__).parent / "frameworks" / f"drive_{name}.py"
     done = subprocess.run(
-        [PYTHON, program, argument],
-        env=os.environ | names | environ,
-        capture_output=True,
-        text=True,
+        [PYTHON, program, argument], env=os.environ | names | environ, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
 
 
 @pytest.mark.parametrize("name", ["langgraph", "openai"])
-def test_a_call_waits_for_a_person(server: Running, name: str) -> None:
+def test_a_call_waits_for_a_person(server, name):
     with Person(server, "approve"):
         assert drive(server, name, "first") == "deleted /srv/old"
     with Person(server, "deny", reason="use staging"):
@@ -54,7 +51,7 @@ def test_a_call_waits_for_a_person(server: Running, name: str) -> None:
     assert rows == [('{"path":"/srv/old"}', "approved", 1), ('{"path":"/srv/old"}', "denied", 0)]
 
 
-def test_the_claude_agent_sdk_runs_what_was_approved(server: Running, tmp_path: Path) -> None:
+def test_the_claude_agent_sdk_runs_what_was_approved(server, tmp_path):
     for verdict in ("deny", "approve"):
         work = tmp_path / verdict
         work.mkdir()

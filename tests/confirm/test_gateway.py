@@ -55,7 +55,7 @@ class Gate:
             **env,
         }
         self.arguments = [
-            *("--url", url or f"http://127.0.0.1:{server.port}", "--rules", str(folder / "rules.toml")),
+            *("--url", url or server.url, "--rules", str(folder / "rules.toml")),
             *("--name", "notes", "--timeout", "30"),
             *(("--header", "X-Key: $TRIAL_KEY") if command and command[0].startswith("http") else ()),
             "--",
@@ -72,9 +72,8 @@ class Gate:
     def send(self, *messages: dict[str, Any] | bytes) -> None:
         assert self.process.stdin is not None
         for message in messages:
-            self.process.stdin.write(
-                message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
-            )
+            line = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+            self.process.stdin.write(line)
         self.process.stdin.flush()
 
     def read(self) -> bytes:
@@ -126,7 +125,7 @@ def pending(server: Running) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_calls_are_held_denied_passed_and_reported(server: Running, tmp_path: Path) -> None:
+def test_calls_are_held_denied_passed_and_reported(server, tmp_path):
     ann = server.client("approve", "ann")
     with Gate(server, tmp_path) as gate:
         gate.start()
@@ -161,9 +160,8 @@ def test_calls_are_held_denied_passed_and_reported(server: Running, tmp_path: Pa
 @contextlib.contextmanager
 def serve_http(folder: Path, kind: str) -> Generator[tuple[str, subprocess.Popen[bytes]]]:
     """Run the server over HTTP; yields its address and its process."""
-    process = subprocess.Popen(
-        [sys.executable, str(SERVER), str(folder / "notes"), kind], stdout=subprocess.PIPE
-    )
+    command = [sys.executable, str(SERVER), str(folder / "notes"), kind]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         port = int(within(process.stdout.readline, "the server's port", 120))
@@ -177,7 +175,7 @@ def serve_http(folder: Path, kind: str) -> Generator[tuple[str, subprocess.Popen
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["events", "json"])
-def test_calls_of_a_server_over_http_are_held(server: Running, tmp_path: Path, kind: str) -> None:
+def test_calls_of_a_server_over_http_are_held(server, tmp_path, kind):
     ann = server.client("approve", "ann")
     with serve_http(tmp_path, kind) as (url, process), Gate(server, tmp_path, url, TRIAL_KEY="k1") as gate:
         gate.start()
@@ -221,16 +219,14 @@ def test_calls_of_a_server_over_http_are_held(server: Running, tmp_path: Path, k
         (("--header", "A: b", "--", "cat"), "only for a URL; cat is a program"),
     ],
 )
-def test_a_url_or_header_that_can_not_be_used_is_refused(
-    tmp_path: Path, arguments: tuple[str, ...], why: str
-) -> None:
+def test_a_url_or_header_that_can_not_be_used_is_refused(tmp_path, arguments, why):
     environ = {"WHET_HOME": str(tmp_path), "EMPTY_X": ""}
     done = forked.run(("confirm", "gateway", *arguments), tmp_path, environ=environ)
     assert done.code != 0 and why in done.err
 
 
 @pytest.mark.slow
-def test_other_lines_pass_byte_for_byte(server: Running, tmp_path: Path) -> None:
+def test_other_lines_pass_byte_for_byte(server, tmp_path):
     lines = [
         b'{"jsonrpc": "2.0",  "id" : 1, "method":"ping", "x":"\\u00e9\xc3\xa9 \xe2\x80\xa8"}\n',
         b'{"jsonrpc":"2.0","id":"1","result":{"n":1.0e5,"deep":[[[]]]}}\r\n',
@@ -256,27 +252,20 @@ def test_other_lines_pass_byte_for_byte(server: Running, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"method":"ping","method":"tools/call"}',
-        b'{"Method":"tools/call","method":"ping"}',
-        b'[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]',
-        b'{"method":"ping"}\r{"method":"tools/call"}',
+        b'{"method":"ping","method":"tools/call"}', b'{"Method":"tools/call","method":"ping"}',
+        b'[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]', b'{"method":"ping"}\r{"method":"tools/call"}',
         b'{"method":"tools/call","params":{"name":"a","Name":"b"}}',
-        b'{"method":"tools/call","params":{"name":"a","arguments":[1]}}',
-        b'{"method":"tools/call"}',
-        b"\xef\xbb\xbf{}",
-        b'{"a":NaN}',
-        b"\xff",
+        b'{"method":"tools/call","params":{"name":"a","arguments":[1]}}', b'{"method":"tools/call"}',
+        b"\xef\xbb\xbf{}", b'{"a":NaN}', b"\xff",
     ],
-)
-def test_a_message_that_can_be_read_in_two_ways_is_refused(line: bytes) -> None:
+)  # fmt: skip
+def test_a_message_that_can_be_read_in_two_ways_is_refused(line):
     with pytest.raises(AmbiguousMessage):
         read_call(parse_line(line) or {})
 
 
 @pytest.mark.slow
-def test_a_cancelled_call_and_a_closed_client_withdraw_their_requests(
-    server: Running, tmp_path: Path
-) -> None:
+def test_a_cancelled_call_and_a_closed_client_withdraw_their_requests(server, tmp_path):
     with Gate(server, tmp_path) as gate:
         gate.start()
         gate.call(1, "delete_file", path="a")
@@ -294,9 +283,7 @@ def test_a_cancelled_call_and_a_closed_client_withdraw_their_requests(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("token", ["p1", 0])
-def test_a_client_that_follows_a_held_call_learns_that_it_waits(
-    server: Running, tmp_path: Path, token: str | int
-) -> None:
+def test_a_client_that_follows_a_held_call_learns_that_it_waits(server, tmp_path, token):
     with Gate(server, tmp_path) as gate:
         gate.start()
         params = {"name": "delete_file", "arguments": {"path": "a"}, "_meta": {"progressToken": token}}
@@ -311,13 +298,13 @@ def test_a_client_that_follows_a_held_call_learns_that_it_waits(
         assert json.loads(gate.read())["id"] == 1  # and nothing between
 
 
-def test_progress_of_a_held_call_increases_and_stays_below_the_servers() -> None:
+def test_progress_of_a_held_call_increases_and_stays_below_the_servers():
     values = [json.loads(encode_progress("p", number))["params"]["progress"] for number in range(1, 100)]
     assert values == sorted(set(values)) and values[-1] < 0
 
 
 @pytest.mark.slow
-def test_a_killed_gateway_runs_nothing_that_is_approved_later(server: Running, tmp_path: Path) -> None:
+def test_a_killed_gateway_runs_nothing_that_is_approved_later(server, tmp_path):
     with Gate(server, tmp_path) as gate:
         gate.start()
         gate.call(1, "delete_file", path="a")
@@ -334,9 +321,7 @@ def test_a_killed_gateway_runs_nothing_that_is_approved_later(server: Running, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("returns", [False, True])
-def test_a_request_whose_agent_was_killed_can_not_be_approved(
-    server: Running, tmp_path: Path, returns: bool
-) -> None:
+def test_a_request_whose_agent_was_killed_can_not_be_approved(server, tmp_path, returns):
     server.service.attendance.grace_s = 0.0 if not returns else 3600.0
     with Gate(server, tmp_path) as gate:
         gate.start().call(1, "delete_file", path="a")
@@ -356,7 +341,7 @@ def test_a_request_whose_agent_was_killed_can_not_be_approved(
 
 
 @pytest.mark.slow
-def test_without_the_service_held_calls_are_refused(server: Running, tmp_path: Path) -> None:
+def test_without_the_service_held_calls_are_refused(server, tmp_path):
     with Gate(server, tmp_path, url="http://127.0.0.1:9") as gate:
         gate.start().call(1, "delete_file", path="a")
         text = gate.answer(1)["result"]["content"][0]["text"]
@@ -364,7 +349,7 @@ def test_without_the_service_held_calls_are_refused(server: Running, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_tool_that_changed_is_held_until_a_person_accepts_it(server: Running, tmp_path: Path) -> None:
+def test_a_tool_that_changed_is_held_until_a_person_accepts_it(server, tmp_path):
     rules = '[[rules]]\ntool = "*"\neffect = "allow"\n'
     with Gate(server, tmp_path, rules=rules) as gate:
         gate.start().call(1, "delete_file", path="a")
@@ -387,7 +372,7 @@ def test_a_tool_that_changed_is_held_until_a_person_accepts_it(server: Running, 
 
 
 @pytest.mark.slow
-def test_a_definition_that_can_not_be_stored_refuses_the_call(server: Running, tmp_path: Path) -> None:
+def test_a_definition_that_can_not_be_stored_refuses_the_call(server, tmp_path):
     with Gate(server, tmp_path) as gate:
         gate.start()
     with Gate(server, tmp_path, DELETE_SAYS="Delete two files.") as gate:
@@ -402,9 +387,7 @@ def test_a_definition_that_can_not_be_stored_refuses_the_call(server: Running, t
 
 
 @pytest.mark.slow
-def test_a_message_of_endless_length_ends_the_gateway_with_its_reason(
-    server: Running, tmp_path: Path
-) -> None:
+def test_a_message_of_endless_length_ends_the_gateway_with_its_reason(server, tmp_path):
     with Gate(server, tmp_path, "cat") as gate:
         assert gate.process.stdin is not None and gate.process.stderr is not None
         with contextlib.suppress(BrokenPipeError):
@@ -414,7 +397,7 @@ def test_a_message_of_endless_length_ends_the_gateway_with_its_reason(
 
 
 @pytest.mark.slow
-def test_a_list_in_any_spelling_shows_no_text_that_was_not_accepted(server: Running, tmp_path: Path) -> None:
+def test_a_list_in_any_spelling_shows_no_text_that_was_not_accepted(server, tmp_path):
     listed = '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"a","description":"%s"}]}}'
     evil = listed % (1.0, "evil")
     lines = [
@@ -440,7 +423,7 @@ def test_a_list_in_any_spelling_shows_no_text_that_was_not_accepted(server: Runn
 
 
 @pytest.mark.slow
-def test_the_official_client_and_a_real_server_of_others(server: Running, tmp_path: Path) -> None:
+def test_the_official_client_and_a_real_server_of_others(server, tmp_path):
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -461,11 +444,9 @@ def test_the_official_client_and_a_real_server_of_others(server: Running, tmp_pa
         assert asyncio.run(go()) == (3, "did delete /srv/x")
 
 
-def test_rules_judge_by_the_strictest_that_matches(tmp_path: Path) -> None:
+def test_rules_judge_by_the_strictest_that_matches(tmp_path):
     path = tmp_path / "rules.toml"
-    path.write_text(
-        f'default = "allow"\n{RULES}[[rules]]\ntool = "run"\narguments = {{ "options.args" = "*rm*" }}\n'
-    )
+    path.write_text(f'default="allow"\n{RULES}[[rules]]\ntool="run"\narguments={{"options.args"="*rm*"}}\n')
     rules = read_rules(path)
     assert rules.judge("write", {}) == "allow" == rules.judge("read_x", {"path": "/srv"})
     assert rules.judge("read_x", {"path": "/etc/shadow"}) == "deny"
@@ -481,9 +462,7 @@ def test_rules_judge_by_the_strictest_that_matches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "code", "why"), [("os.abort()", 134, "by signal 6"), ("exit(3)", 3, "with exit code 3")]
 )
-def test_the_end_of_the_server_is_told_with_its_reason(
-    server: Running, tmp_path: Path, end: str, code: int, why: str
-) -> None:
+def test_the_end_of_the_server_is_told_with_its_reason(server, tmp_path, end, code, why):
     with Gate(server, tmp_path, sys.executable, "-c", f"import os; {end}") as gate:
         _, said = within(gate.process.communicate, "the end of the gateway", 60)
         assert gate.process.returncode == code

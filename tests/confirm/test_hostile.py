@@ -6,9 +6,7 @@ import http.client
 import json
 import re
 import threading
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +17,14 @@ from tests.confirm.test_sight import form, page_of
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def server(tmp_path_factory):
     with Running(tmp_path_factory.mktemp("hostile"), rate=100_000, private_callbacks=True) as running:
         running.agent = running.client("submit", "agent")
         running.people = {name: running.client("approve", name) for name in ("alice", "bob")}
         yield running
+
+
+VERBS = ("approve", "deny", "amend", "consume", "report", "cancel")
 
 
 def ask(server: Running, **more: object) -> dict[str, Any]:
@@ -74,7 +75,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_that_two_programs_read_differently_decides_nothing(server: Running, name: str) -> None:
+def test_a_head_that_two_programs_read_differently_decides_nothing(server, name):
     request = ask(server)
     agent, alice = tokens(server)
     text = HEADS[name]
@@ -109,7 +110,7 @@ CALLS: dict[str, tuple[str, str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_named_differently_is_no_approval(server: Running, name: str) -> None:
+def test_a_call_named_differently_is_no_approval(server, name):
     request = ask(server)
     method, path, headers = CALLS[name]
     fill = {key: value.replace("ID", request["id"]) for key, value in headers.items()}
@@ -120,26 +121,7 @@ def test_a_call_named_differently_is_no_approval(server: Running, name: str) -> 
     assert server.stored(request["id"]).is_pending
 
 
-DETAILS = [
-    '{"a": {"b": 1, "b": 2}}',
-    '{"a": 1, "\\u0061": 2}',
-    '{"a": 0x10}',
-    '{"a": 01}',
-    '{"a": +1}',
-    '{"a": .5}',
-    '{"a": ' + "9" * 5_000 + "}",
-]
-
-
-@pytest.mark.parametrize("details", DETAILS, ids=range(len(DETAILS)))
-def test_details_with_two_meanings_are_not_asked_for(server: Running, details: str) -> None:
-    before = server.rows("SELECT count(*) FROM requests")
-    body = f'{{"action": "deploy", "description": "d", "details": {details}}}'
-    assert server.agent.post("/confirm", content=body.encode()).status_code == 400
-    assert server.rows("SELECT count(*) FROM requests") == before
-
-
-def test_numbers_that_are_one_number_have_one_digest_and_others_have_not(server: Running) -> None:
+def test_numbers_that_are_one_number_have_one_digest_and_others_have_not(server):
     def text(number: str) -> str:
         body = f'{{"action": "pay", "description": "d", "details": {{"n": {number}}}}}'
         request = server.agent.post("/confirm", content=body.encode()).json()
@@ -151,54 +133,37 @@ def test_numbers_that_are_one_number_have_one_digest_and_others_have_not(server:
     assert text("1e21") == '{"n":1e+21}'
 
 
-def test_roles_do_not_reach_into_each_other(server: Running) -> None:
+def test_roles_do_not_reach_into_each_other(server):
     request = ask(server, accepts_edits=True)
     path = f"/confirm/{request['id']}"
     audit, other = server.client("audit", "auditor"), server.client("submit", "other")
-    calls = [
-        ("POST", f"{path}/{verb}") for verb in ("approve", "deny", "amend", "consume", "report", "cancel")
-    ]
-    calls += [
-        ("POST", "/whitelist"),
-        ("DELETE", "/whitelist/1"),
-        ("POST", "/decisions"),
-        ("POST", "/callbacks/1/retry"),
-    ]
-    bodies = {
-        "consume": {"digest": request["digest"]},
-        "report": {"result": "executed"},
-        "amend": {"details": {}, "digest": request["digest"]},
-    }
+    calls = [("POST", f"{path}/{verb}") for verb in VERBS]
+    calls += [("POST", "/whitelist"), ("DELETE", "/whitelist/1"), ("POST", "/decisions")]
+    calls += [("POST", "/callbacks/1/retry"), ("POST", "/delegations")]
+    digest = {"digest": request["digest"]}
+    bodies = {"consume": digest, "report": {"result": "executed"}, "amend": {"details": {}, **digest}}
     for who in (audit, other):
         for method, where in calls:
             sent = bodies.get(where.rpartition("/")[2], {})
             answer = who.request(method, where, json=sent)
             assert answer.status_code in (400, 403, 404), (where, answer.text)
     for who, where in (
-        (other, path),
-        (other, f"{path}/grant"),
-        (server.agent, "/audit"),
-        (other, "/whitelist"),
-    ):
+        (other, path), (other, f"{path}/grant"), (server.agent, "/audit"), (other, "/whitelist"),
+    ):  # fmt: skip
         assert who.get(where).status_code in (403, 404), where
-    assert server.people["alice"].post(f"{path}/consume", json={"digest": request["digest"]}).status_code in (
-        403,
-        404,
-    )
-    assert (
-        server.stored(request["id"]).is_pending and server.stored(request["id"]).digest == request["digest"]
-    )
+    used = server.people["alice"].post(f"{path}/consume", json={"digest": request["digest"]})
+    assert used.status_code in (403, 404)
+    stored = server.stored(request["id"])
+    assert stored.is_pending and stored.digest == request["digest"]
 
 
 @pytest.mark.slow
-def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(server: Running) -> None:
+def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(server):
     for _ in range(40):
         request = ask(server)
         path, gate, found = f"/confirm/{request['id']}", threading.Barrier(5), {}
 
-        def go(
-            name: str, who: Any, where: str, body: dict[str, str], gate: Any = gate, found: Any = found
-        ) -> None:
+        def go(name: str, who: Any, where: str, body: dict[str, str], gate=gate, found=found) -> None:
             gate.wait(20)
             found[name] = who.post(where, json=body).status_code
 
@@ -219,7 +184,7 @@ def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(serve
         assert uses.count(200) <= (found["approve"] == 200) and set(uses) <= {200, 409}, found
 
 
-def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path: Path) -> None:
+def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path):
     clock = ManualClock()
     with Running(tmp_path, clock=clock, upkeep=False) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
@@ -238,7 +203,7 @@ def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path: Path) -> None:
+def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path):
     bad = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}${7*7}</textarea></pre>"
     with Running(tmp_path) as server, page_of(server) as alice:
         agent = server.client("submit", "agent")
@@ -250,14 +215,9 @@ def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path: 
         server.client("approve", "bob").post(f"/confirm/{request['id']}/deny", json={"reason": bad})
         other = agent.post("/confirm", json=body).json()
         for path in (
-            "/",
-            f"/r/{request['id']}",
-            f"/r/{other['id']}",
-            "/history",
-            "/log",
-            "/login?next=" + bad,
+            "/", f"/r/{request['id']}", f"/r/{other['id']}", "/history", "/log", "/login?next=" + bad,
             f"/{bad}",
-        ):
+        ):  # fmt: skip
             answer = alice.get(path)
             assert "<script>alert" not in answer.text and "<img src=x" not in answer.text, path
             head = answer.headers
@@ -267,7 +227,7 @@ def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_form_that_this_person_did_not_fill_in_decides_nothing(tmp_path: Path) -> None:
+def test_a_form_that_this_person_did_not_fill_in_decides_nothing(tmp_path):
     with Running(tmp_path) as server, page_of(server) as alice, page_of(server, "bob") as bob:
         request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
         path = f"/r/{request['id']}"
@@ -291,26 +251,20 @@ def test_a_form_that_this_person_did_not_fill_in_decides_nothing(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_odd_numbers_in_the_query_are_read_as_the_contract_says(server: Running) -> None:
+def test_odd_numbers_in_the_query_are_read_as_the_contract_says(server):
     request = ask(server)
     alice = server.people["alice"]
     for wait in ("nan", "-inf", "-1", "1e-9", "0x5", "²", "१", ""):
         assert alice.get(f"/confirm/{request['id']}", params={"wait": wait}).status_code == 200
     for query in (
-        "limit=1e9",
-        "limit=-5",
-        "limit=²",
-        "before=²",
-        "before=-1",
-        "limit=9" * 3,
-        "before=" + "9" * 400,
-    ):
+        "limit=1e9", "limit=-5", "limit=²", "before=²", "before=-1", "limit=9" * 3, "before=" + "9" * 400,
+    ):  # fmt: skip
         assert alice.get(f"/confirm?{query}").status_code == 200, query
     assert json.loads(alice.get("/confirm?status=pending&status=approved").text)["count"] >= 0
 
 
 @pytest.mark.slow
-def test_a_log_of_writes_that_was_taken_away_is_missed_at_the_next_start(tmp_path: Path) -> None:
+def test_a_log_of_writes_that_was_taken_away_is_missed_at_the_next_start(tmp_path):
     served = Served(tmp_path)
     with served:
         request = served.call("POST", "/confirm", SUBMIT, role="submit")[1]

@@ -9,7 +9,7 @@ from typing import Any
 from whet_confirm.hub import Hub
 
 
-async def test_the_watch_rests_until_somebody_outside_waits() -> None:
+async def test_the_watch_rests_until_somebody_outside_waits():
     hub = Hub(0, lambda after, before: [])
     inside = hub.next_event(is_background=True)
     assert not hub.has_waiters

@@ -7,8 +7,7 @@ import base64
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
 from tests.confirm.provider import CLIENT, SECRET, Provider
-from tests.confirm.running import ManualClock, Running, touch
+from tests.confirm.running import Running, touch
 from tests.confirm.test_attacks import Authenticator, ask
 from tests.confirm.test_factors import POLICY as WITH_CODE
 from tests.confirm.test_factors import Guarded
@@ -34,33 +33,30 @@ from whet_confirm.records import RequestOutcome
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    (tmp_path / "p.toml").write_text(WITH_CODE)
-    clock = ManualClock()
-    with Running(tmp_path, policy=tmp_path / "p.toml", clock=clock, rate=1000) as server:
-        yield Guarded(server, clock)
+def guarded(server, clock):
+    return Guarded(server, clock)
 
 
+with_code = pytest.mark.service(policy=WITH_CODE)
 SPELLED: dict[str, Callable[[str], str]] = {
     "wide": lambda code: "".join(chr(ord(digit) + 0xFEE0) for digit in code),
-    "a digit before it": lambda code: f"0{code}",
-    "a digit after it": lambda code: f"{code}0",
-    "negative": lambda code: f"-{code}",
-    "cut": lambda code: code[:5],
-    "in sixteens": lambda code: f"{int(code):x}",
-    "with a fraction": lambda code: f"{code}.0",
+    "a digit before it": lambda code: f"0{code}", "a digit after it": lambda code: f"{code}0",
+    "negative": lambda code: f"-{code}", "cut": lambda code: code[:5],
+    "in sixteens": lambda code: f"{int(code):x}", "with a fraction": lambda code: f"{code}.0",
     "twice": lambda code: code * 2,
-}
+}  # fmt: skip
 
 
+@with_code
 @pytest.mark.parametrize("way", SPELLED)
-def test_no_spelling_of_a_code_but_its_own_counts(guarded: Guarded, way: str) -> None:
+def test_no_spelling_of_a_code_but_its_own_counts(guarded, way):
     request, code = guarded.ask(), guarded.code()
     assert guarded.approve(request, SPELLED[way](code)).status_code in (400, 403)
     assert guarded.approve(request, code).status_code == 200
 
 
-def test_anothers_code_and_one_of_an_hour_ago_count_for_nothing(guarded: Guarded) -> None:
+@with_code
+def test_anothers_code_and_one_of_an_hour_ago_count_for_nothing(guarded):
     bob, theirs, request = guarded.server.client("approve", "bob"), guarded.code(), guarded.ask()
     answer = bob.post(request["approve_url"], json={"code": theirs})  # he has no factor of his own
     assert answer.status_code == 403 and answer.json()["reason"] == "code"
@@ -68,7 +64,8 @@ def test_anothers_code_and_one_of_an_hour_ago_count_for_nothing(guarded: Guarded
     assert guarded.approve(guarded.ask(), theirs).status_code == 403
 
 
-def test_one_code_sent_for_two_requests_at_once_counts_once(guarded: Guarded) -> None:
+@with_code
+def test_one_code_sent_for_two_requests_at_once_counts_once(guarded):
     first, second = guarded.ask(), guarded.ask()
     service, code = guarded.server.service, guarded.code()
     alice = service.authenticate(str(guarded.alice.headers["authorization"]).partition(" ")[2])
@@ -81,8 +78,9 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded: Guarded) ->
     assert sorted(one.kind for one in guarded.server.run(both())) == ["code", "decided"]
 
 
+@with_code
 @pytest.mark.slow
-def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(guarded: Guarded) -> None:
+def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(guarded):
     submitted, code = guarded.ask(), guarded.code()
     assert guarded.approve(submitted, code).status_code == 200
     guarded.clock.wall_s -= 7200
@@ -98,12 +96,15 @@ def test_the_clock_set_back_revives_no_code_and_a_day_of_guesses_is_a_few_dozen(
     assert tried < 40
 
 
+PAGE: dict[str, Any] = {"origin": "http://localhost:8766", "via_web": True}
+
+
 @pytest.fixture
-def signing(tmp_path: Path) -> Iterator[Running]:
+def signing(tmp_path):
     pytest.importorskip("webauthn")
     policy = '[groups]\nops = ["alice", "bob"]\n[[rules]]\neffect = "ask"\nrequire_passkey = true\n'
-    (tmp_path / "policy.toml").write_text(policy + 'quorum = "2 of ops"\ndeny_threshold = 2\n')
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+    policy += 'quorum = "2 of ops"\ndeny_threshold = 2\n'
+    with Running(tmp_path, policy=policy, upkeep=False) as server:
         yield server
 
 
@@ -139,25 +140,19 @@ RESPELLED: dict[str, Callable[[bytes, str], str]] = {
 
 @pytest.mark.slow  # for the import of webauthn
 @pytest.mark.parametrize("way", RESPELLED)
-def test_a_signature_counts_once_however_it_is_spelled(signing: Running, way: str) -> None:
+def test_a_signature_counts_once_however_it_is_spelled(signing, way):
     request, hers = ask(signing), Authenticator()
     alice = signing.service.authenticate(signing.token("approve", "alice"))
     assert alice is not None
     hers.enrol(signing, "alice")
 
     def vote(verdict: Any, signed: str = "") -> str:
-        ballot = DecisionInput(
-            request["id"], verdict, passkey=signed, origin="http://localhost:8766", via_web=True
-        )
+        ballot = DecisionInput(request["id"], verdict, passkey=signed, **PAGE)
         return signing.run(signing.service.decide(ballot, alice)).kind
 
     touch(signing.paths, "SELECT 1")
     signed = hers.sign(request["digest"], count=0)  # as synced passkeys do, whose counter says nothing
-    signing.run(
-        signing.service.change(
-            lambda tx: tx.connection.execute("UPDATE passkeys SET sign_count = 0").fetchall()
-        )
-    )
+    signing.write("UPDATE passkeys SET sign_count = 0")
     assert vote("approve", signed) == "voted"
     assert vote("deny") == "voted"  # she thought better of it
     assert vote("approve", _respelled(signed, RESPELLED[way])) == "passkey"
@@ -165,7 +160,7 @@ def test_a_signature_counts_once_however_it_is_spelled(signing: Running, way: st
     assert vote("approve", hers.sign(request["digest"], count=0)) == "voted"
 
 
-def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing(signing: Running) -> None:
+def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing(signing):
     from whet_confirm import passkeys
 
     request, hers = ask(signing), Authenticator()
@@ -174,31 +169,29 @@ def test_a_passkey_that_was_taken_away_or_whose_counter_was_cloned_signs_nothing
     hers.enrol(signing, "alice")
 
     def vote(signed: str) -> str:
-        ballot = DecisionInput(
-            request["id"], "approve", passkey=signed, origin="http://localhost:8766", via_web=True
-        )
+        ballot = DecisionInput(request["id"], "approve", passkey=signed, **PAGE)
         return signing.run(signing.service.decide(ballot, alice)).kind
 
     assert vote(hers.sign(request["digest"], count=9)) == "voted"
     for count in (9, 8, 0):
         assert vote(hers.sign(request["digest"], count=count)) == "passkey"
-    signing.run(signing.service.change(lambda tx: passkeys.remove(tx, "alice", by="root")))
+    signing.change(lambda tx: passkeys.remove(tx, "alice", by="root"))
     assert vote(hers.sign(request["digest"], count=10)) == "passkey"
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[Provider]:
+def provider():
     with Provider() as running:
         yield running
 
 
 @pytest.fixture
-def company(provider: Provider, tmp_path: Path) -> Iterator[Running]:
+def company(provider, tmp_path):
     provider.user, provider.lies, provider.head, provider.signs_with = dict(ANN), {}, {}, provider.key
-    (tmp_path / "policy.toml").write_text('[groups]\nrelease = ["oidc:release"]\n')
+    policy = '[groups]\nrelease = ["oidc:release"]\n'
     oidc = OidcSettings(provider.issuer, CLIENT, approve_groups=("release",), name_claim="email")
     secrets = {"CONFIRMATION_OIDC_SECRET": SECRET}
-    with Running(tmp_path, policy=tmp_path / "policy.toml", oidc=oidc, secrets=secrets) as running:
+    with Running(tmp_path, policy=policy, oidc=oidc, secrets=secrets) as running:
         yield running
 
 
@@ -233,7 +226,7 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", SAID)
-def test_what_a_provider_may_not_say_opens_nothing(company: Running, provider: Provider, what: str) -> None:
+def test_what_a_provider_may_not_say_opens_nothing(company, provider, what):
     provider.user = {"sub": "u-1", "groups": ["release"], **MAIL}
     provider.lies, provider.head = SAID[what]
     client = browser(company)
@@ -243,9 +236,7 @@ def test_what_a_provider_may_not_say_opens_nothing(company: Running, provider: P
     assert company.rows("SELECT count(*) FROM people") == [(0,)]
 
 
-def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(
-    company: Running, provider: Provider
-) -> None:
+def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(company, provider):
     provider.user = {"sub": "u-1", "groups": ["release"], **MAIL}
     client = browser(company)
     number = f"whet_confirm_{company.page_port}"
@@ -269,7 +260,7 @@ def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(
     ["//evil.example", "/\\evil.example", "https://evil.example", "/\t/evil.example", "\\\\evil", "/x\r\ny",
      "javascript:alert(1)", "/ok\\..", "", "evil", "/\u202eevil"],
 )  # fmt: skip
-def test_no_way_back_leads_elsewhere(target: str) -> None:
+def test_no_way_back_leads_elsewhere(target):
     assert safe_path(target) == "/"
 
 
@@ -282,10 +273,9 @@ def _desk(server: Running, names: dict[str, str]) -> tuple[Presses, Buttons, But
     return Presses(server.service, known, [seat]), mine, other
 
 
-def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothing(tmp_path: Path) -> None:
+def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothing(tmp_path):
     policy = '[groups]\nops = ["alice", "carol"]\n[[rules]]\neffect = "ask"\nquorum = "1 of ops"\n'
-    (tmp_path / "policy.toml").write_text(policy)
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+    with Running(tmp_path, policy=policy, upkeep=False) as server:
         request, second = ask(server, accepts_edits=True), ask(server, action="restart")
         for name in ("alice", "bob", "carol"):
             server.token("approve", name)
@@ -326,17 +316,13 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
             assert server.stored(request["id"]).is_pending and server.stored(second["id"]).is_pending, why
             assert server.service.votes(request["id"]) == [], why
         refused = server.rows("SELECT principal, data FROM events WHERE kind = 'press_refused'")
-        assert [(by, json.loads(data)) for by, data in refused if "999" in by] == [
-            (
-                f"telegram:{'9' * 71}",
-                {"channel": "chat", "user": "9" * 64, "why": "not a person who may decide"},
-            )
-        ]
+        noted = {"channel": "chat", "user": "9" * 64, "why": "not a person who may decide"}
+        long = [(by, json.loads(data)) for by, data in refused if "999" in by]
+        assert long == [(f"telegram:{'9' * 71}", noted)]
         # A button from before a change, a delegation and a revoked token.
         alice = server.client("approve", "alice")
-        changed = alice.post(
-            f"/confirm/{request['id']}/amend", json={"details": {"version": "2"}, "digest": request["digest"]}
-        )
+        change = {"details": {"version": "2"}, "digest": request["digest"]}
+        changed = alice.post(f"/confirm/{request['id']}/amend", json=change)
         assert changed.status_code == 200, changed.text
         assert "another version" in press(good)
         away = {"stand_in": "bob", "until": time.time() + 600}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from whet_confirm.service import ConfirmService
 from whet_confirm.submit import Submission
 from whet_confirm.web.audit import QUICK_EVENTS, AuditWatch
 from whet_confirm.web.past import search
+
+pytestmark = pytest.mark.service(upkeep=False)
 
 ANN = Caller("ann", "approve")
 
@@ -61,13 +62,13 @@ class Past(Desk):
 
 
 @pytest.fixture
-def past(tmp_path: Path) -> Iterator[Past]:
+def past(tmp_path):
     desk = Past(tmp_path)
     yield desk
     desk.close()
 
 
-def test_requests_are_found_by_every_word_in_any_of_their_texts(past: Past) -> None:
+def test_requests_are_found_by_every_word_in_any_of_their_texts(past):
     past.ask(
         Submission("deploy", "Release the STOREFRONT", {"region": "Trondheim"}, requester="builder"),
         Submission("restart", "The storefront is slow", {"region": "Bergen"}),
@@ -89,13 +90,13 @@ def test_requests_are_found_by_every_word_in_any_of_their_texts(past: Past) -> N
     assert past.found("storefront", before_seq=2) == ["deploy"]
 
 
-def test_a_search_goes_on_until_it_has_what_it_was_asked_for(past: Past) -> None:
+def test_a_search_goes_on_until_it_has_what_it_was_asked_for(past):
     past.ask(*(Submission("old", "needle" if number < 3 else "hay") for number in range(503)))
     assert past.found("needle", limit=2) == ["old"] * 2
     assert len(past.found("needle")) == 3 and past.found("no such word") == []
 
 
-def test_requests_are_listed_by_what_they_are_now(past: Past) -> None:
+def test_requests_are_listed_by_what_they_are_now(past):
     first, second, _ = past.ask(
         *(Submission(name, "d", timeout_s=seconds) for name, seconds in (("a", 60), ("b", 600), ("c", 600)))
     )
@@ -110,12 +111,8 @@ def test_requests_are_listed_by_what_they_are_now(past: Past) -> None:
         )
     )
     lists = {
-        "": ["d", "c", "b", "a"],
-        "pending": ["d", "c", "a"],
-        "denied": ["b"],
-        "expired": [],
-        "approved": [],
-    }
+        "": ["d", "c", "b", "a"], "pending": ["d", "c", "a"], "denied": ["b"], "expired": [], "approved": [],
+    }  # fmt: skip
     assert {status: past.found(status=status) for status in lists} == lists
     assert past.found(status="pending", principal="agent") == ["c", "a"]
     assert past.found(principal="other") == ["d"] and past.found(before_seq=3) == ["b", "a"]
@@ -127,7 +124,7 @@ def test_requests_are_listed_by_what_they_are_now(past: Past) -> None:
     assert past.service.database.read_now(lambda db: count_overdue(db, first.expires_at)) == 1
 
 
-def test_the_log_is_read_from_any_number_on(past: Past) -> None:
+def test_the_log_is_read_from_any_number_on(past):
     past.ask(*(Submission(f"act{number}", "d") for number in range(3)))
     log = past.service.log
     everything = [event.id for event in log.history()]
@@ -137,7 +134,7 @@ def test_the_log_is_read_from_any_number_on(past: Past) -> None:
     assert [event.kind for event in log.history(after_id=everything[-1])] == []
 
 
-def test_time_goes_on_from_what_another_process_wrote(past: Past) -> None:
+def test_time_goes_on_from_what_another_process_wrote(past):
     service, later_s = past.service, past.service.timeline.now_s() + 500.0
     others = ServicePaths(service.database.path, past.folder)
     size = service.log.state().size
@@ -147,7 +144,7 @@ def test_time_goes_on_from_what_another_process_wrote(past: Past) -> None:
     assert service.timeline.now_s() >= later_s and service.hub.last_id == size + 1
 
 
-def test_the_log_is_signed_at_every_so_many_events(past: Past) -> None:
+def test_the_log_is_signed_at_every_so_many_events(past):
     def record(count: int) -> list[int]:
         def write(tx: Tx) -> None:
             for _ in range(count):
@@ -166,7 +163,7 @@ def test_the_log_is_signed_at_every_so_many_events(past: Past) -> None:
     assert newest is not None and newest["size"] == 2 * CHECKPOINT_EVERY
 
 
-def test_a_long_log_is_verified_when_somebody_asks(past: Past) -> None:
+def test_a_long_log_is_verified_when_somebody_asks(past):
     def look(last: int, *, is_asked: bool = False) -> bool | None:
         past.service.database.write_now(
             lambda db: db.execute("UPDATE events SET id = ? WHERE id = (SELECT max(id) FROM events)", (last,))
@@ -180,7 +177,7 @@ def test_a_long_log_is_verified_when_somebody_asks(past: Past) -> None:
     assert look(QUICK_EVENTS + 1, is_asked=True) is False
 
 
-def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
+def test_the_page_of_the_log_says_what_was_checked_when(tmp_path):
     clock = ManualClock()
     clock.wall_s = 2_000_000_000.0  # 2033-05-18 03:33:20 UTC
     with Running(tmp_path, upkeep=False, clock=clock) as server:
@@ -196,87 +193,82 @@ def test_the_page_of_the_log_says_what_was_checked_when(tmp_path: Path) -> None:
         clock.pass_by(0.1)
         assert "The log does not verify" in person.get("/log").text
         form = {"csrf": field_of(text, "csrf")}
-        server.run(server.service.change(lambda tx: [tx.record("noted") for _ in range(45)]))
+        server.change(lambda tx: [tx.record("noted") for _ in range(45)])
         text = person.post("/log", data=form).text
         size = server.service.log.state().size
         assert "The log does not verify" in text
         assert re.findall(r'class="number">(\d+)<', text) == [str(size - number) for number in range(40)]
 
 
-def test_the_first_page_has_the_most_urgent_request_opened(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        person = server.signed_in("alice")
-        assert 'name="digest"' not in person.get("/").text
-        slow, urgent, _ = ask(
-            server.service,
-            *(Submission(f"act-{seconds}", "d", timeout_s=seconds) for seconds in (600, 60, 900)),
-        )
-        home = person.get("/").text
-        assert field_of(home, "digest") == urgent.digest
-        seen = "SELECT request_id FROM views"
-        assert server.rows(seen) == []  # it was not chosen
-        assert field_of(person.get(f"/r/{slow.id}").text, "digest") == slow.digest
-        assert server.rows(seen) == [(slow.id,)]
-        assert person.get(f"/r/{'A' * 22}").status_code == 404 == person.get("/r/x").status_code
-        form = {"csrf": field_of(home, "csrf"), "verdict": "deny", "digest": urgent.digest}
-        assert person.post(f"/r/{'A' * 22}/decide", data=form).status_code == 404
-        person.post(f"/r/{urgent.id}/decide", data=form)
-        person.get(f"/r/{urgent.id}")
-        assert server.rows(seen) == [(slow.id,)]  # what is decided takes no look
+def test_the_first_page_has_the_most_urgent_request_opened(server):
+    person = server.signed_in("alice")
+    assert 'name="digest"' not in person.get("/").text
+    slow, urgent, _ = ask(
+        server.service, *(Submission(f"act-{seconds}", "d", timeout_s=seconds) for seconds in (600, 60, 900))
+    )
+    home = person.get("/").text
+    assert field_of(home, "digest") == urgent.digest
+    seen = "SELECT request_id FROM views"
+    assert server.rows(seen) == []  # it was not chosen
+    assert field_of(person.get(f"/r/{slow.id}").text, "digest") == slow.digest
+    assert server.rows(seen) == [(slow.id,)]
+    assert person.get(f"/r/{'A' * 22}").status_code == 404 == person.get("/r/x").status_code
+    form = {"csrf": field_of(home, "csrf"), "verdict": "deny", "digest": urgent.digest}
+    assert person.post(f"/r/{'A' * 22}/decide", data=form).status_code == 404
+    person.post(f"/r/{urgent.id}/decide", data=form)
+    person.get(f"/r/{urgent.id}")
+    assert server.rows(seen) == [(slow.id,)]  # what is decided takes no look
 
 
-def test_the_history_is_read_in_pages_of_fifty(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        person = server.signed_in("alice")
-        assert "No request was ever made" in person.get("/history").text
-        requests = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
-        listed = lambda text: re.findall(r"<code>(act-\d+)</code>", text)  # noqa: E731
-        names = [request.action for request in reversed(requests)]
-        page = person.get("/history").text
-        assert listed(page) == names[:50]
-        (older,) = re.findall(r"before=(\d+)", page)
-        rest = person.get("/history", params={"before": older}).text
-        assert listed(rest) == names[50:] and "before=" not in rest
-        assert "No older ones" in person.get("/history", params={"before": "1"}).text
-        assert listed(person.get("/history", params={"before": "x"}).text) == names[:50]
-        assert listed(person.get("/history", params={"q": "act-7", "status": "pending"}).text) == ["act-7"]
-        assert "Nothing fits" in person.get("/history", params={"status": "denied"}).text
-        assert listed(person.get("/history", params={"status": "odd"}).text) == names[:50]
+def test_the_history_is_read_in_pages_of_fifty(server):
+    person = server.signed_in("alice")
+    assert "No request was ever made" in person.get("/history").text
+    requests = ask(server.service, *(Submission(f"act-{number}", "d") for number in range(51)))
+    listed = lambda text: re.findall(r"<code>(act-\d+)</code>", text)  # noqa: E731
+    names = [request.action for request in reversed(requests)]
+    page = person.get("/history").text
+    assert listed(page) == names[:50]
+    (older,) = re.findall(r"before=(\d+)", page)
+    rest = person.get("/history", params={"before": older}).text
+    assert listed(rest) == names[50:] and "before=" not in rest
+    assert "No older ones" in person.get("/history", params={"before": "1"}).text
+    assert listed(person.get("/history", params={"before": "x"}).text) == names[:50]
+    assert listed(person.get("/history", params={"q": "act-7", "status": "pending"}).text) == ["act-7"]
+    assert "Nothing fits" in person.get("/history", params={"status": "denied"}).text
+    assert listed(person.get("/history", params={"status": "odd"}).text) == names[:50]
 
 
-def test_an_auditor_reads_the_log_and_its_newest_checkpoint(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        auditor = server.client("audit", "eve")
-        assert auditor.get("/audit/checkpoint").json() == {"size": 0}
-        ask(server.service, Submission("one", "d"), Submission("two", "d"))
-        server.run(server.service.change(lambda tx: tx.checkpoint()))
-        mark, state = auditor.get("/audit/checkpoint").json(), server.service.log.state()
-        assert (mark["size"], mark["head"], mark["at"]) == (state.size, state.head, state.checkpoint_at)
-        assert mark["key_id"] == server.service.key.id and len(mark["signature"]) == 86
-        events = auditor.get("/audit/events").json()
-        assert events["count"] == state.size == len(events["events"])
-        assert [event["id"] for event in events["events"]] == [*range(1, state.size + 1)]
-        for text in ("", "0", "x", "-1", "1" * 19):
-            assert auditor.get("/audit/events", params={"after": text}).json() == events
-        assert auditor.get("/audit/events?after=2").json()["events"] == events["events"][2:]
-        assert auditor.get("/confirm?status=odd").status_code == 400
-        assert auditor.get("/callbacks").json() == {"callbacks": []}
+def test_an_auditor_reads_the_log_and_its_newest_checkpoint(server):
+    auditor = server.client("audit", "eve")
+    assert auditor.get("/audit/checkpoint").json() == {"size": 0}
+    ask(server.service, Submission("one", "d"), Submission("two", "d"))
+    server.change(lambda tx: tx.checkpoint())
+    mark, state = auditor.get("/audit/checkpoint").json(), server.service.log.state()
+    assert (mark["size"], mark["head"], mark["at"]) == (state.size, state.head, state.checkpoint_at)
+    assert mark["key_id"] == server.service.key.id and len(mark["signature"]) == 86
+    events = auditor.get("/audit/events").json()
+    assert events["count"] == state.size == len(events["events"])
+    assert [event["id"] for event in events["events"]] == [*range(1, state.size + 1)]
+    for text in ("", "0", "x", "-1", "1" * 19):
+        assert auditor.get("/audit/events", params={"after": text}).json() == events
+    assert auditor.get("/audit/events?after=2").json()["events"] == events["events"][2:]
+    assert auditor.get("/confirm?status=odd").status_code == 400
+    assert auditor.get("/callbacks").json() == {"callbacks": []}
 
 
-def test_who_has_no_passkey_is_offered_one_and_nothing_else_is_kept(tmp_path: Path) -> None:
-    with Running(tmp_path, upkeep=False) as server:
-        person = server.signed_in("alice")
-        page = person.get("/passkeys").text
-        assert "You have none yet" in page and 'data-options="{' in page and 'role="alert"' not in page
-        kept = person.post("/passkeys", data={"csrf": field_of(page, "csrf"), "passkey": "{}"})
-        assert kept.status_code == 403 and "Nothing was kept: " in kept.text
-        assert 'data-options="{' in kept.text
-        assert server.rows("SELECT count(*) FROM passkeys") == [(0,)]
+def test_who_has_no_passkey_is_offered_one_and_nothing_else_is_kept(server):
+    person = server.signed_in("alice")
+    page = person.get("/passkeys").text
+    assert "You have none yet" in page and 'data-options="{' in page and 'role="alert"' not in page
+    kept = person.post("/passkeys", data={"csrf": field_of(page, "csrf"), "passkey": "{}"})
+    assert kept.status_code == 403 and "Nothing was kept: " in kept.text
+    assert 'data-options="{' in kept.text
+    assert server.rows("SELECT count(*) FROM passkeys") == [(0,)]
 
 
 def test_a_service_that_can_not_check_signatures_offers_no_passkey_and_says_what_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "webauthn", None)
     with Running(tmp_path, upkeep=False) as server:
         page = server.signed_in("alice").get("/passkeys").text

@@ -6,9 +6,7 @@ from __future__ import annotations
 import resource
 import selectors
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import apsw
 import pytest
@@ -20,7 +18,7 @@ FILES = 256
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path):
     with Served(tmp_path) as served:
         assert served.process is not None
         resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
@@ -42,7 +40,7 @@ def check_that_people_decide(served: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["streams", "waits"])
-def test_one_agent_s_open_calls_shut_no_one_out(served: Served, kind: str) -> None:
+def test_one_agent_s_open_calls_shut_no_one_out(served, kind):
     path = "/events"
     if kind == "waits":
         path = f"/confirm/{served.call('POST', '/confirm', dict(SUBMIT), role='submit')[1]['id']}?wait=200"
@@ -57,7 +55,7 @@ def test_one_agent_s_open_calls_shut_no_one_out(served: Served, kind: str) -> No
 
 
 @pytest.mark.slow
-def test_idle_connections_shut_no_one_out(served: Served) -> None:
+def test_idle_connections_shut_no_one_out(served):
     head = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(FILES * 2):
@@ -81,17 +79,14 @@ def expire(server: Running, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_needs_no_count_is_answered_while_metrics_are_counted(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        expire(server, 20_000)
-        for _ in range(20):  # the second call begins later, and ends first unless it had to wait
-            with ExitStack() as stack, selectors.DefaultSelector() as ready:
-                for name in ("/metrics", "/keys"):
-                    sock = stack.enter_context(
-                        socket.create_connection(("127.0.0.1", server.port), timeout=20)
-                    )
-                    sock.sendall(f"GET {name} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-                    ready.register(sock, selectors.EVENT_READ, name)
-                if [key.data for key, _ in ready.select(20)] == ["/keys"]:
-                    return
-        pytest.fail("each call waited for the count before it")
+def test_a_call_that_needs_no_count_is_answered_while_metrics_are_counted(server):
+    expire(server, 20_000)
+    for _ in range(20):  # the second call begins later, and ends first unless it had to wait
+        with ExitStack() as stack, selectors.DefaultSelector() as ready:
+            for name in ("/metrics", "/keys"):
+                sock = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+                sock.sendall(f"GET {name} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+                ready.register(sock, selectors.EVENT_READ, name)
+            if [key.data for key, _ in ready.select(20)] == ["/keys"]:
+                return
+    pytest.fail("each call waited for the count before it")

@@ -87,9 +87,7 @@ def add(db: apsw.Connection, table: Table, dice: random.Random) -> str:
 
 
 @pytest.mark.parametrize(("what", "count"), [(change, CHANGED), (take, TAKEN), (add, ADDED)])
-def test_rows_that_are_changed_taken_or_added_are_found(
-    paths: ServicePaths, tmp_path: Path, what, count
-) -> None:
+def test_rows_that_are_changed_taken_or_added_are_found(paths, tmp_path, what, count):
     copy = shutil.copy(paths.database, tmp_path / "copy.db")
     keys, marks = audit.read_keys(paths.public_key), audit.read_checkpoints(paths.checkpoints)
     dice, missed, reached = random.Random(16), [], Counter[str]()
@@ -129,7 +127,7 @@ def content(path: Path) -> list[object] | None:
         db.close()
 
 
-def test_bytes_that_are_flipped_in_the_file_are_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_bytes_that_are_flipped_in_the_file_are_found(paths, tmp_path):
     """A bit anywhere in the file: what changes nothing that is read (unused space) does not count."""
     whole, before = paths.database.read_bytes(), content(paths.database)
     dice, missed, count, path = random.Random(4), [], 0, tmp_path / "flipped.db"
@@ -150,7 +148,7 @@ def test_bytes_that_are_flipped_in_the_file_are_found(paths: ServicePaths, tmp_p
     assert not missed
 
 
-def test_a_log_or_its_checkpoints_that_are_cut_are_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_a_log_or_its_checkpoints_that_are_cut_are_found(paths, tmp_path):
     copy = shutil.copy(paths.database, tmp_path / "copy.db")
     keys, marks = audit.read_keys(paths.public_key), audit.read_checkpoints(paths.checkpoints)
     dice, missed = random.Random(5), []
@@ -170,7 +168,7 @@ def test_a_log_or_its_checkpoints_that_are_cut_are_found(paths: ServicePaths, tm
     assert not missed
 
 
-def test_a_service_rolled_back_to_any_earlier_state_does_not_start(tmp_path: Path) -> None:
+def test_a_service_rolled_back_to_any_earlier_state_does_not_start(tmp_path):
     """The database alone; with its watermark; with all its files, where a witness elsewhere has more."""
     home, witness, kept = tmp_path / "home", tmp_path / "elsewhere.jsonl", tmp_path / "kept"
     home.mkdir()

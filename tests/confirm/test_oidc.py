@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import httpx2
 import pytest
@@ -23,13 +22,13 @@ BEN = {"sub": "u-2", "preferred_username": "ben", "groups": ["release"]}
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[Provider]:
+def provider():
     with Provider() as running:
         yield running
 
 
 @pytest.fixture
-def server(provider: Provider, tmp_path: Path) -> Iterator[Running]:
+def server(provider, tmp_path):
     provider.user, provider.lies, provider.head, provider.signs_with = dict(ANN), {}, {}, provider.key
     (tmp_path / "policy.toml").write_text(POLICY)
     oidc = OidcSettings(provider.issuer, CLIENT, approve_groups=("release",), audit_groups=("staff",))
@@ -39,9 +38,8 @@ def server(provider: Provider, tmp_path: Path) -> Iterator[Running]:
 
 
 def browser(server: Running) -> httpx2.Client:
-    client = httpx2.Client(
-        base_url=f"http://127.0.0.1:{server.page_port}", timeout=30, follow_redirects=False
-    )
+    url = f"http://127.0.0.1:{server.page_port}"
+    client = httpx2.Client(base_url=url, timeout=30, follow_redirects=False)
     server.clients.append(client)
     return client
 
@@ -65,7 +63,7 @@ def signed_in(server: Running, user: Mapping[str, object] | None = None) -> http
 
 
 @pytest.fixture(autouse=True)
-def _known(server: Running, provider: Provider) -> None:
+def _known(server, provider):
     server.provider = provider
 
 
@@ -77,7 +75,7 @@ def approve(client: httpx2.Client, request: dict[str, str]) -> httpx2.Response:
     return client.post(f"/r/{request['id']}/decide", data=form, headers={"origin": origin})
 
 
-def test_two_people_of_the_providers_group_are_a_quorum(server: Running) -> None:
+def test_two_people_of_the_providers_group_are_a_quorum(server):
     request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     assert "Sign in with your company" in browser(server).get("/login").text
     ann, ben = signed_in(server, ANN), signed_in(server, BEN)
@@ -88,7 +86,7 @@ def test_two_people_of_the_providers_group_are_a_quorum(server: Running) -> None
     assert kinds[:2] == ["groups_changed", "login"]
 
 
-def test_a_person_of_another_group_may_look_and_one_of_none_stays_out(server: Running) -> None:
+def test_a_person_of_another_group_may_look_and_one_of_none_stays_out(server):
     request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
     eve = signed_in(server, {"sub": "u-3", "preferred_username": "eve", "groups": ["staff"]})
     page = eve.get(f"/r/{request['id']}")
@@ -116,7 +114,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_what_does_not_hold_opens_nothing(server: Running, lie: str) -> None:
+def test_what_does_not_hold_opens_nothing(server, lie):
     server.provider.lies, server.provider.head = LIES[lie]
     client = browser(server)
     assert client.get(gone(client)).status_code == 403
@@ -124,13 +122,13 @@ def test_what_does_not_hold_opens_nothing(server: Running, lie: str) -> None:
     assert server.rows("SELECT count(*) FROM people") == [(0,)]
 
 
-def test_a_foreign_signature_opens_nothing(server: Running) -> None:
+def test_a_foreign_signature_opens_nothing(server):
     server.provider.signs_with = rsa.generate_private_key(65537, 2048)
     client = browser(server)
     assert client.get(gone(client)).status_code == 403
 
 
-def test_an_answer_is_good_once_and_in_the_browser_that_asked(server: Running) -> None:
+def test_an_answer_is_good_once_and_in_the_browser_that_asked(server):
     one, other = browser(server), browser(server)
     address = gone(one)
     assert "another browser" in other.get(address).text
@@ -142,28 +140,26 @@ def test_an_answer_is_good_once_and_in_the_browser_that_asked(server: Running) -
     assert "access_denied" in one.get(f"/oidc/callback?error=access_denied&state={state}").text
 
 
-def test_a_name_stays_with_its_subject_until_it_is_forgotten(server: Running) -> None:
+def test_a_name_stays_with_its_subject_until_it_is_forgotten(server):
     signed_in(server, ANN)
     for user in (ANN | {"sub": "u-9"}, ANN | {"preferred_username": "anna"}):
         server.provider.user = user
         client = browser(server)
         assert client.get(gone(client)).status_code == 403
-    server.run(server.service.change(lambda tx: people.forget(tx, "ann", by="root")))
+    server.change(lambda tx: people.forget(tx, "ann", by="root"))
     signed_in(server, ANN | {"sub": "u-9"})
 
 
-def test_a_sign_in_ends_with_its_time_and_so_do_its_groups(server: Running) -> None:
+def test_a_sign_in_ends_with_its_time_and_so_do_its_groups(server):
     client = signed_in(server, ANN)
     assert client.get("/history").status_code == 200
     server.service.timeline.raise_floor(time.time() + 13 * 3600)
     assert client.get("/history").headers["location"].startswith("/login")
     now_s = server.service.timeline.now_s()
-    assert (
-        server.service.database.read_now(lambda db: stand_ins.list_members(db, "oidc:release", now_s)) == []
-    )
+    assert server.read(lambda db: stand_ins.list_members(db, "oidc:release", now_s)) == []
 
 
-def test_a_provider_that_is_away_or_calls_itself_otherwise_is_said(server: Running) -> None:
+def test_a_provider_that_is_away_or_calls_itself_otherwise_is_said(server):
     async def begin(issuer: str) -> None:
         await OidcProvider(OidcSettings(issuer, CLIENT), {}, "http://x").begin()
 
@@ -181,7 +177,7 @@ def test_a_provider_that_is_away_or_calls_itself_otherwise_is_said(server: Runni
         ('issuer = "https://login.example.org"\nclient_id = "x"\ncolour = 1', "colour"),
     ],
 )
-def test_a_file_that_is_wrong_says_why(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_wrong_says_why(tmp_path, text, said):
     (tmp_path / "oidc.toml").write_text(text)
     with pytest.raises(ConfigError, match=said):
         read_oidc(tmp_path / "oidc.toml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -24,9 +23,7 @@ since = "2026-03-23 09:00"
 timezone = "Europe/Berlin"
 next_after_s = 600
 """
-RULE = (
-    '[[rules]]\naction = "*"\neffect = "ask"\ntimeout_s = 3600\nescalate_to = "night"\nescalate_after = 0.1\n'
-)
+RULE = '[[rules]]\naction = "*"\neffect = "ask"\ntimeout_s=3600\nescalate_to="night"\nescalate_after=0.1\n'
 
 
 @pytest.mark.parametrize(
@@ -40,7 +37,7 @@ RULE = (
         ("2026-03-23 08:59", "carol"),  # before the first turn
     ],
 )
-def test_turns_change_at_a_local_time(tmp_path: Path, moment: str, first: str) -> None:
+def test_turns_change_at_a_local_time(tmp_path, moment, first):
     rota = parse_policy(ROTA + RULE, tmp_path / "p.toml").rotas["night"]
     at_s = datetime.fromisoformat(moment).replace(tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
     order = rota.list_from_duty(at_s)
@@ -60,13 +57,13 @@ def test_turns_change_at_a_local_time(tmp_path: Path, moment: str, first: str) -
         (("[rotas.night]", "[rotas.day]"), r"no group 'night' under \[groups\] or \[rotas\]"),
     ],
 )
-def test_a_broken_rota_says_where(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+def test_a_broken_rota_says_where(tmp_path, change, says):
     with pytest.raises(ConfigError, match=says):
         parse_policy((ROTA + RULE).replace(*change), tmp_path / "p.toml")
 
 
 @pytest.mark.slow
-def test_the_next_person_is_notified_until_one_answers(tmp_path: Path) -> None:
+def test_the_next_person_is_notified_until_one_answers(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text(ROTA + RULE)
     clock = ManualClock()
@@ -98,7 +95,7 @@ def test_the_next_person_is_notified_until_one_answers(tmp_path: Path) -> None:
             record = auditor.get(f"/confirm/{request}").json()
             assert record["on_call"] == name and ("escalated_at" in record) == (name == "ann")
         clock.pass_by(700)
-        assert not server.service.database.read_now(lambda db: find_due_escalations(db, clock.wall_s, 9))
+        assert not server.read(lambda db: find_due_escalations(db, clock.wall_s, 9))
         assert len(server.rows("SELECT 1 FROM events WHERE kind = 'escalated'")) == 3
         assert "On call now: <b>ann</b>" in pages["carol"].get(f"/r/{request}").text
         assert press(pages["ann"], phones["ann"].shown[request], "approve").status_code == 200
@@ -107,7 +104,7 @@ def test_the_next_person_is_notified_until_one_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stand_in_answers_for_a_person_who_is_away_and_nobody_for_their_own(tmp_path: Path) -> None:
+def test_a_stand_in_answers_for_a_person_who_is_away_and_nobody_for_their_own(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text(ROTA.replace('"carol"', '"agent"') + RULE)
     clock = ManualClock()

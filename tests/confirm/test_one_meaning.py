@@ -20,13 +20,8 @@ from whet_confirm.service import CallerLimits
 from whet_confirm.submit import Submission
 
 POLICY = """
-[groups]
-ops = ["alice", "bob"]
-[[rules]]
-name = "two"
-action = "restart"
-effect = "ask"
-quorum = "2 of ops"
+groups = {ops = ["alice", "bob"]}
+rules = [{name = "two", action = "restart", effect = "ask", quorum = "2 of ops"}]
 """
 RIGHT, WRONG = "@right@", "0" * 64  # `@right@` becomes the request's digest
 BIG = "9" * 5000
@@ -108,7 +103,7 @@ AWAY = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory):
+def server(tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("one")
     policy = folder / "policy.toml"
     policy.write_text(POLICY)
@@ -138,9 +133,7 @@ def say(client: httpx2.Client, path: str, body: str, encoding: str = "utf-8") ->
         ("", "cancel", CANCEL),
     ],
 )
-def test_a_body_that_may_mean_something_else_decides_nothing(
-    server: Running, who: str, verb: str, bodies: list[str]
-) -> None:
+def test_a_body_that_may_mean_something_else_decides_nothing(server, who, verb, bodies):
     request = ask(server)
     client = server.people[who] if who else server.agent
     for body in bodies:
@@ -154,7 +147,7 @@ def test_a_body_that_may_mean_something_else_decides_nothing(
     assert say(server.people["alice"], f"/confirm/{request['id']}/approve", right).status_code == 200
 
 
-def test_an_approval_is_used_and_reported_in_plain_words_only(server: Running) -> None:
+def test_an_approval_is_used_and_reported_in_plain_words_only(server):
     request = ask(server)
     server.people["alice"].post(f"/confirm/{request['id']}/approve")
     path, right = f"/confirm/{request['id']}", request["digest"]
@@ -173,7 +166,7 @@ def test_an_approval_is_used_and_reported_in_plain_words_only(server: Running) -
     assert server.stored(request["id"]).execution == ""
 
 
-def test_a_batch_counts_nothing_that_is_not_said_plainly(server: Running) -> None:
+def test_a_batch_counts_nothing_that_is_not_said_plainly(server):
     request = ask(server)
     server.people["alice"].get(f"/confirm/{request['id']}")
     item = f'{{"id":"{request["id"]}","digest":"{request["digest"]}"}}'
@@ -184,19 +177,17 @@ def test_a_batch_counts_nothing_that_is_not_said_plainly(server: Running) -> Non
     assert server.stored(request["id"]).is_pending
 
 
-def test_a_whitelist_entry_and_a_delegation_are_never_wider_than_said(server: Running) -> None:
+def test_a_whitelist_entry_and_a_delegation_are_never_wider_than_said(server):
     soon = str(server.service.timeline.now_s() + 60)
     for body in ALLOW:
         assert say(server.people["root"], "/whitelist", body).status_code == 400, body
     for body in AWAY:
         answer = say(server.people["alice"], "/delegations", body.replace("@soon@", soon))
         assert answer.status_code == 400, (body, answer.text)
-    assert server.rows("SELECT (SELECT count(*) FROM whitelist) + (SELECT count(*) FROM delegations)") == [
-        (0,)
-    ]
+    assert server.rows("SELECT id FROM whitelist UNION ALL SELECT id FROM delegations") == []
 
 
-def test_null_in_a_submission_is_nothing_said_as_in_the_contract(server: Running) -> None:
+def test_null_in_a_submission_is_nothing_said_as_in_the_contract(server):
     names = ("details", "requester", "session_key", "timeout_seconds", "callback_url", "accepts_edits")
     answer = server.agent.post("/confirm", json=SUBMIT | dict.fromkeys(names))
     found = server.stored(answer.json()["id"])
@@ -206,7 +197,7 @@ def test_null_in_a_submission_is_nothing_said_as_in_the_contract(server: Running
     assert server.agent.post("/confirm", json=SUBMIT | {"sessionKey": "s"}).status_code == 400
 
 
-def test_one_person_is_one_vote_by_whatever_way(server: Running) -> None:
+def test_one_person_is_one_vote_by_whatever_way(server):
     request = ask(server, action="restart")
     path = f"/confirm/{request['id']}/approve"
     ways: list[Callable[[], httpx2.Response]] = [
@@ -238,7 +229,7 @@ def test_one_person_is_one_vote_by_whatever_way(server: Running) -> None:
 
 
 @pytest.mark.parametrize("how", ["revoked here", "revoked elsewhere", "run out"])
-def test_a_token_that_held_a_moment_ago_does_nothing_more(server: Running, how: str) -> None:
+def test_a_token_that_held_a_moment_ago_does_nothing_more(server, how):
     request, used = ask(server), ask(server)
     server.people["alice"].post(f"/confirm/{used['id']}/approve")
     digest = {"digest": used["digest"]}
@@ -282,7 +273,7 @@ def end_tokens(server: Running, how: str, ids: list[str]) -> None:
         service.database.close()
 
 
-def test_the_limit_counts_what_another_process_stored(tmp_path: Path) -> None:
+def test_the_limit_counts_what_another_process_stored(tmp_path):
     with Running(tmp_path, rate=3, upkeep=False) as one:
         agent = one.client("submit", "agent")
         assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(2)] == [202, 202]

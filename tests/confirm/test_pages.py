@@ -62,15 +62,10 @@ class Reader:
         (folder / "policy.toml").write_text(blocks_of("confirm-policy.md", "[groups]"))
         url = f"http://127.0.0.1:{served.port}"
         self._environ = {
-            **os.environ,
-            "HOME": str(folder),
-            "PATH": f"{bin_folder}:{os.environ['PATH']}",
-            "WHET_HOME": str(served.home),
-            "WHET_CONFIRM_URL": url,
-            "API": url,
-            "AGENT": served.token("submit"),
-            "OWNER": served.token("approve"),
-        }
+            **os.environ, "HOME": str(folder), "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "WHET_HOME": str(served.home), "WHET_CONFIRM_URL": url, "API": url,
+            "AGENT": served.token("submit"), "OWNER": served.token("approve"),
+        }  # fmt: skip
         self.types("whet confirm token create --role approve --name bob")
 
     def types(self, line: str) -> tuple[int, str]:
@@ -98,9 +93,9 @@ class Reader:
             body = {"digest": digest}
             assert self.served.call("POST", f"/confirm/{request_id}/consume", body, role="submit")[0] == 200
         if words[1:3] == ["confirm", "token"] and "ID" in words:
-            listing = self.types(
+            _, listing = self.types(
                 "whet confirm token create --role audit --name eve; whet confirm token list"
-            )[1]
+            )
             request_id = re.findall(r"^(\w{12})\b.*\beve\b", listing, re.M)[-1]
         if "away --end" in line:
             self.types("whet confirm away --stand-in bob --until 2w")
@@ -116,7 +111,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("page", sorted({page for page, line in COMMANDS if not ELSEWHERE.search(line)}))
-def test_what_a_page_tells_to_type_works_beside_a_service(page: str, tmp_path: Path) -> None:
+def test_what_a_page_tells_to_type_works_beside_a_service(page, tmp_path):
     wrong: list[tuple[str, str]] = []
     with Served(tmp_path, "--rate-limit", "1000") as served:
         reader = Reader(tmp_path, served)
@@ -134,7 +129,7 @@ def test_what_a_page_tells_to_type_works_beside_a_service(page: str, tmp_path: P
 
 
 @pytest.mark.parametrize("line", SERVING)
-def test_a_page_tells_to_start_it_so(line: str, tmp_path: Path) -> None:
+def test_a_page_tells_to_start_it_so(line, tmp_path):
     if "--oidc" in line:
         pytest.importorskip("jwt")
     (tmp_path / "policy.toml").write_text(blocks_of("confirm-policy.md", "[groups]"))
@@ -147,6 +142,6 @@ def test_a_page_tells_to_start_it_so(line: str, tmp_path: Path) -> None:
         assert served.terminate() == 0
 
 
-def test_the_pages_have_commands() -> None:
+def test_the_pages_have_commands():
     assert len(COMMANDS) >= 40
     assert len(SERVING) >= 5

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from whet_confirm.gateway.pins import ToolPins
 
 
-def test_a_tool_that_appears_after_the_first_run_is_held(tmp_path: Path) -> None:
+def test_a_tool_that_appears_after_the_first_run_is_held(tmp_path):
     pins = ToolPins(tmp_path / "pins.json")
     assert pins.find_change("a") is None  # nothing is known yet
     pins.observe({"tools": [{"name": "a", "description": "x"}]})

@@ -118,9 +118,8 @@ class World:
                     assert refused.status_code == 409, refused.text
                     self.wrong_uses += 1
                     headers = {"idempotency-key": f"use-{request}"}
-                    used = self._send(
-                        "POST", f"/confirm/{request}/consume", {"digest": digest}, headers=headers
-                    )
+                    path = f"/confirm/{request}/consume"
+                    used = self._send("POST", path, {"digest": digest}, headers=headers)
                     assert used.status_code == 200, used.text
                     self.consumed[request] += 1
             self.is_over.wait(0.3)
@@ -170,9 +169,8 @@ class World:
         dice = random.Random(2)
         while not self.is_over.is_set():
             for number, message in list(self.chat.messages.items()):
-                texts = [
-                    button["text"] for row in message["reply_markup"]["inline_keyboard"] for button in row
-                ]
+                rows_of = message["reply_markup"]["inline_keyboard"]
+                texts = [button["text"] for row in rows_of for button in row]
                 request = re.search(r"\b[\w-]{22}\b", message["text"])
                 is_program = "program-" in message["text"]
                 if "✓ Approve" in texts and request and request[0] not in done and not is_program:
@@ -298,9 +296,7 @@ def reason_of(row: tuple[Any, ...]) -> str:
 
 
 def check(world: World, metrics: str) -> None:
-    sent_sql = (
-        "SELECT 1 FROM deliveries d WHERE d.request_id = r.id AND d.status = 'sent' AND channel <> 'log'"
-    )
+    sent_sql = "SELECT 1 FROM deliveries d WHERE request_id = r.id AND d.status = 'sent' AND channel <> 'log'"
     stored = rows(world, f"SELECT id, status, details, digest, reason, EXISTS ({sent_sql}) FROM requests r")
     requests = {row[0]: row[1] for row in stored}
     versions = {row[0]: json.loads(row[2])["version"] for row in stored}
@@ -319,9 +315,8 @@ def check(world: World, metrics: str) -> None:
     by_push = {name for name in approved if f"was {requests[name]}" in world.pressed.get(name, "")}
     changed = {name for name in by_push if world.versions[name] != versions[name]}
     digests = {row[0]: row[3] for row in stored}
-    foreign = {
-        row[0] for each in events.values() for row in each if json.loads(row[1])["digest"] != digests[row[0]]
-    }
+    pairs = [pair for rows_ in events.values() for pair in rows_]
+    foreign = {name for name, data in pairs if json.loads(data)["digest"] != digests[name]}
     kinds = ", ".join(f"{count} {name}" for name, count in world.kills.items())
     reasons = ", ".join(f"{count} {name}" for name, count in Counter(undecided.values()).items())
     print(
@@ -337,9 +332,7 @@ def check(world: World, metrics: str) -> None:
     assert set(requests) == set(decided) | set(undecided) and not set(decided) & set(undecided)
     assert all(undecided.values()), "each has a reason"
     assert not unknown, "what happened to each message is known"
-    assert not world.lost & receipts and not receipts - shown, (
-        "a device that showed nothing acknowledged nothing"
-    )
+    assert not world.lost & receipts and not receipts - shown, "what was not shown was not acknowledged"
     assert max(decided.values()) == 1 and max(used.values()) == 1
     assert not changed and not foreign, "what was decided and used is what was shown"
     assert set(used) == set(world.consumed) and max(world.consumed.values()) == 1
@@ -350,6 +343,6 @@ def check(world: World, metrics: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7_200)
-def test_kills_lose_and_double_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kills_lose_and_double_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("TELEGRAM_BOT_TOKEN", TOKEN)
     play(tmp_path, int(os.environ.get("SOAK_KILLS", "100")), seed=int(os.environ.get("SOAK_SEED", "1")))

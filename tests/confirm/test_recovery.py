@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -42,7 +41,7 @@ def rows(desk: Desk, sql: str, *values: Any) -> list[tuple[Any, ...]]:
 # Starts.
 
 
-def test_a_start_says_once_that_there_is_a_seal_and_each_time_why_a_state_was_taken(desk: Desk) -> None:
+def test_a_start_says_once_that_there_is_a_seal_and_each_time_why_a_state_was_taken(desk):
     assert len(events(desk, "sealed")) == 1 and rows(
         desk, "SELECT value FROM facts WHERE name = 'sealed'"
     ) == [("1",)]
@@ -56,7 +55,7 @@ def test_a_start_says_once_that_there_is_a_seal_and_each_time_why_a_state_was_ta
     assert len(events(desk, "sealed")) == 2
 
 
-def test_a_log_falls_short_of_what_was_seen_of_it(desk: Desk) -> None:
+def test_a_log_falls_short_of_what_was_seen_of_it(desk):
     ((size, head),) = rows(desk, "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1")
 
     def found(*marks: LogMark) -> str:
@@ -72,7 +71,7 @@ def test_a_log_falls_short_of_what_was_seen_of_it(desk: Desk) -> None:
     )
 
 
-def test_a_log_goes_on_from_its_newest_event_unless_that_is_an_hour_ahead(desk: Desk) -> None:
+def test_a_log_goes_on_from_its_newest_event_unless_that_is_an_hour_ahead(desk):
     newest_s = desk.service.database.read_now(recovery.newest_time)
 
     def start(wall_s: float) -> tuple[float, float]:
@@ -82,13 +81,12 @@ def test_a_log_goes_on_from_its_newest_event_unless_that_is_an_hour_ahead(desk: 
     assert start(newest_s - 3_601) == (0.0, 3_601.0)
 
 
-def test_a_clock_that_was_ahead_leaves_nothing_that_lasts_longer_than_it_was_meant_to(desk: Desk) -> None:
+def test_a_clock_that_was_ahead_leaves_nothing_that_lasts_longer_than_it_was_meant_to(desk):
     token = (
         "INSERT INTO tokens (id, name, role, hash, created_at, expires_at) VALUES (?, ?, 'submit', ?, ?, ?)"
     )
-    for number, (at, until) in enumerate(
-        ((NOW_S + 10, NOW_S + 110), (NOW_S, NOW_S + 100), (NOW_S + 10, None))
-    ):
+    spans = (NOW_S + 10, NOW_S + 110), (NOW_S, NOW_S + 100), (NOW_S + 10, None)
+    for number, (at, until) in enumerate(spans):
         values = (f"t{number}", f"n{number}", f"h{number}".encode(), at, until)
         change(desk, lambda tx, values=values: tx.connection.execute(token, values))
     change(desk, lambda tx: recovery.correct_clock(tx, 7_200.12345))
@@ -104,7 +102,7 @@ def open_files() -> list[str]:
     return [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
 
 
-def test_a_mark_is_of_one_database_and_says_the_newest_event(tmp_path: Path) -> None:
+def test_a_mark_is_of_one_database_and_says_the_newest_event(tmp_path):
     path, mark = tmp_path / "latest.json", Watermark(tmp_path / "latest.json", tmp_path / "c.db")
     assert mark.read() is None
     mark.write(AuditEvent(30_000, 1.0, "x", "", "", "", "{}", b"\xff" * 32))
@@ -120,7 +118,7 @@ def test_a_mark_is_of_one_database_and_says_the_newest_event(tmp_path: Path) -> 
     assert Watermark(path, tmp_path / "c.db").read() is None
 
 
-def test_the_newest_checkpoint_of_a_file_is_its_last_line(tmp_path: Path) -> None:
+def test_the_newest_checkpoint_of_a_file_is_its_last_line(tmp_path):
     path = tmp_path / "seen.jsonl"
     assert last_mark(path) is None
     path.write_text('{"size": 1, "head": "a"}\n{"size": 2, "head": "b", "more": 1}\n\n')
@@ -134,7 +132,7 @@ def test_the_newest_checkpoint_of_a_file_is_its_last_line(tmp_path: Path) -> Non
 # Who is away.
 
 
-def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> None:
+def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk):
     for name in ("ann", "ben", "cat"):
         desk.token(name)
     until = NOW_S + 100
@@ -179,15 +177,14 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk: Desk) -> N
     assert [event["id"] for event in events(desk, "delegation_ended")] == [first.id, third.id, second.id]
 
 
-def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(desk: Desk) -> None:
+def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(desk):
     desk.token("ben")
     rule = ConfirmRule("r", "ask", (), (), (), (), (), None, frozenset(), "", ApprovalPlan(), None, 60)
     policy = ConfirmPolicy(rules=(rule,), groups={"ops": ("ann", "slack:S1"), "sec": ("oidc:sec",)})
 
     def seated(found: ConfirmPolicy = policy, asked_by: str = "", now_s: float = NOW_S) -> dict[str, Any]:
-        return desk.service.database.read_now(
-            lambda db: stand_ins.apply_stand_ins(db, found, now_s, asked_by)
-        ).groups
+        database = desk.service.database
+        return database.read_now(lambda db: stand_ins.apply_stand_ins(db, found, now_s, asked_by)).groups
 
     assert seated() == {"ops": ("ann",), "sec": ()}
     assert seated(ConfirmPolicy(groups=policy.groups)) == policy.groups
@@ -213,7 +210,7 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
 # What passes by itself.
 
 
-def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None:
+def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk):
     entries = [
         change(
             desk, lambda tx, s=seconds: whitelist.add(tx, WhitelistRequest(" Read ", "*", "s1", s), "root")
@@ -230,10 +227,7 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
     found = desk.service.database.read_now(lambda db: whitelist.list_entries(db, NOW_S))
     assert [
         (item.id, item.created_by, item.created_at, item.revoked_at, item.is_running) for item in found
-    ] == [
-        (entries[1].id, "root", NOW_S, None, True),
-        (entries[0].id, "root", NOW_S, NOW_S, False),
-    ]
+    ] == [(entries[1].id, "root", NOW_S, None, True), (entries[0].id, "root", NOW_S, NOW_S, False)]
     assert [event["expires_at"] for event in events(desk, "whitelist_added")] == [NOW_S + 1, NOW_S + 86_400]
     assert events(desk, "whitelist_removed") == [{"id": entries[0].id}]
 
@@ -241,14 +235,14 @@ def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk: Desk) -> None
 # Beside.
 
 
-async def test_a_collector_that_is_not_there_is_an_error_of_the_system() -> None:
+async def test_a_collector_that_is_not_there_is_an_error_of_the_system():
     logs = OtlpLogs("http://127.0.0.1:1/v1/logs", {})
     with pytest.raises(OSError, match=r"^ConnectError: "):
         await logs.send([EVENT])
     await logs.aclose()
 
 
-def test_the_document_names_how_each_call_is_answered_and_may_be_refused() -> None:
+def test_the_document_names_how_each_call_is_answered_and_may_be_refused():
     found = json.loads(routes.read_document())
     assert found["info"]["title"] == "Whet confirmation service"
     any_call = {"400", "401", "403", "405", "408", "413", "429", "431", "503"}
@@ -260,25 +254,16 @@ def test_the_document_names_how_each_call_is_answered_and_may_be_refused() -> No
     one, decided = "/confirm/{id}", ["200", "202", "404", "409", "425"]
     settled, missing = ["200", "404", "409", "425"], ["200", "404"]
     assert {call: sorted(said) for call, said in answers.items() if said != ["200"]} == {
-        "POST /confirm": ["200", "202", "422"],
-        f"GET {one}": missing,
-        f"POST {one}/approve": decided,
-        f"POST {one}/deny": decided,
-        f"POST {one}/cancel": settled,
-        f"POST {one}/amend": settled,
-        f"POST {one}/consume": settled,
-        f"POST {one}/report": settled,
-        f"GET {one}/grant": ["200", "404", "409"],
-        f"GET {one}/deliveries": missing,
-        "POST /whitelist": ["201"],
-        "DELETE /whitelist/{entry}": missing,
-        "POST /delegations": ["201"],
-        "DELETE /delegations/{number}": missing,
-        "POST /callbacks/{number}/retry": missing,
-    }
+        "POST /confirm": ["200", "202", "422"], f"GET {one}": missing, f"POST {one}/approve": decided,
+        f"POST {one}/deny": decided, f"POST {one}/cancel": settled, f"POST {one}/amend": settled,
+        f"POST {one}/consume": settled, f"POST {one}/report": settled,
+        f"GET {one}/grant": ["200", "404", "409"], f"GET {one}/deliveries": missing,
+        "POST /whitelist": ["201"], "DELETE /whitelist/{entry}": missing, "POST /delegations": ["201"],
+        "DELETE /delegations/{number}": missing, "POST /callbacks/{number}/retry": missing,
+    }  # fmt: skip
 
 
-def test_a_token_that_is_replaced_ends_at_once_or_after_a_while(desk: Desk) -> None:
+def test_a_token_that_is_replaced_ends_at_once_or_after_a_while(desk):
     def ends(number: str) -> list[tuple[Any, ...]]:
         return rows(desk, "SELECT revoked_at, expires_at FROM tokens WHERE id = ?", number)
 
@@ -309,7 +294,7 @@ def test_a_token_that_is_replaced_ends_at_once_or_after_a_while(desk: Desk) -> N
         (WhitelistRequest("read", "*", "", 86_401), "the time must be from 1 second to 24 hours"),
     ],
 )
-def test_what_may_not_pass_by_itself(desk: Desk, wanted: WhitelistRequest, said: str) -> None:
+def test_what_may_not_pass_by_itself(desk, wanted, said):
     with pytest.raises(ValueError, match=r"\w") as caught:
         change(desk, lambda tx: whitelist.add(tx, wanted, "root"))
     assert str(caught.value) == said

@@ -47,7 +47,7 @@ def roll_back(paths: ServicePaths, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("known_by", ["watermark", "checkpoints", "witness"])
-def test_an_older_copy_of_the_database_is_not_served(tmp_path: Path, known_by: str) -> None:
+def test_an_older_copy_of_the_database_is_not_served(tmp_path, known_by):
     paths, _ = used_approval(tmp_path)
     roll_back(paths, tmp_path)
     witness = tmp_path / "elsewhere.jsonl"
@@ -60,7 +60,7 @@ def test_an_older_copy_of_the_database_is_not_served(tmp_path: Path, known_by: s
     assert "--accept-state" in caught.value.hint
 
 
-def test_a_restored_copy_is_served_once_somebody_says_why(tmp_path: Path) -> None:
+def test_a_restored_copy_is_served_once_somebody_says_why(tmp_path):
     paths, _ = used_approval(tmp_path)
     roll_back(paths, tmp_path)
     service = opened(paths, why="restored after the disk died")
@@ -72,7 +72,7 @@ def test_a_restored_copy_is_served_once_somebody_says_why(tmp_path: Path) -> Non
     opened(paths).database.close()
 
 
-def test_another_history_of_the_same_length_is_not_served(tmp_path: Path) -> None:
+def test_another_history_of_the_same_length_is_not_served(tmp_path):
     paths, _ = used_approval(tmp_path)
     roll_back(paths, tmp_path)
     mark, checkpoints = (paths.folder / "latest.json"), paths.checkpoints.read_bytes()
@@ -89,7 +89,7 @@ def test_another_history_of_the_same_length_is_not_served(tmp_path: Path) -> Non
         opened(paths)
 
 
-def test_a_run_that_was_killed_starts_again(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_starts_again(tmp_path):
     paths, _ = used_approval(tmp_path)
     (paths.folder / "latest.json").write_bytes(b"")
     opened(paths).database.close()
@@ -103,7 +103,7 @@ FORGED_TOKEN = "INSERT INTO tokens VALUES ('t', x'00', 'mallory', 'approve', 1.0
     [FORGED_TOKEN, "UPDATE tokens SET role = 'admin' WHERE role = 'submit'", "DELETE FROM seal",
      "UPDATE seals SET rows = rows + 1", "DELETE FROM events WHERE id = (SELECT max(id) FROM events)"],
 )  # fmt: skip
-def test_a_database_that_somebody_changed_is_not_served(tmp_path: Path, sql: str) -> None:
+def test_a_database_that_somebody_changed_is_not_served(tmp_path, sql):
     paths, _ = used_approval(tmp_path)
     touch(paths, sql)
     (paths.folder / "latest.json").unlink()
@@ -111,55 +111,45 @@ def test_a_database_that_somebody_changed_is_not_served(tmp_path: Path, sql: str
         opened(paths)
 
 
-def test_a_foreign_token_decides_nothing_while_the_service_runs(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        agent = server.client("submit", "agent")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        secret = "wct_" + "A" * 43
-        writer = outside(server.paths)
-        writer.execute(
-            "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)",
-            (hash_secret(secret),),
-        )
-        writer.close()
-        headers = {"authorization": f"Bearer {secret}"}
-        answer = agent.post(f"/confirm/{request['id']}/approve", headers=headers)
-        assert answer.status_code == 503 and "tokens was changed" in answer.json()["error"]
-        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
+def test_a_foreign_token_decides_nothing_while_the_service_runs(server, agent):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    secret = "wct_" + "A" * 43
+    writer = outside(server.paths)
+    writer.execute(
+        "INSERT INTO tokens VALUES ('t', ?, 'mallory', 'approve', 1.0, NULL, NULL)", (hash_secret(secret),)
+    )
+    writer.close()
+    headers = {"authorization": f"Bearer {secret}"}
+    answer = agent.post(f"/confirm/{request['id']}/approve", headers=headers)
+    assert answer.status_code == 503 and "tokens was changed" in answer.json()["error"]
+    assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
-def test_a_forged_vote_meets_no_quorum(tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
-    with Running(tmp_path, policy=policy) as server:
-        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.paths, f"INSERT INTO votes VALUES ('{request['id']}', 'bob', 'approve', 1.0, '')")
-        answer = alice.post(f"/confirm/{request['id']}/approve")
-        assert answer.status_code == 409 and "bob" in answer.json()["error"], answer.text
-        assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
+@pytest.mark.service(policy='[[rules]]\naction = "deploy"\neffect = "ask"\nquorum = 2\n')
+def test_a_forged_vote_meets_no_quorum(server, agent, alice):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    touch(server.paths, f"INSERT INTO votes VALUES ('{request['id']}', 'bob', 'approve', 1.0, '')")
+    answer = alice.post(f"/confirm/{request['id']}/approve")
+    assert answer.status_code == 409 and "bob" in answer.json()["error"], answer.text
+    assert agent.get(f"/confirm/{request['id']}").json()["status"] == "pending"
 
 
 @pytest.mark.parametrize("change", ['plan = \'{"rule":"x"}\'', "principal = 'x'", "description = 'harmless'"])
-def test_a_record_that_somebody_changed_can_t_be_approved(tmp_path: Path, change: str) -> None:
-    with Running(tmp_path) as server:
-        agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.paths, f"UPDATE requests SET {change} WHERE id = '{request['id']}'")
-        answer = alice.post(f"/confirm/{request['id']}/approve")
-        assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
+def test_a_record_that_somebody_changed_can_t_be_approved(server, agent, alice, change):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    touch(server.paths, f"UPDATE requests SET {change} WHERE id = '{request['id']}'")
+    answer = alice.post(f"/confirm/{request['id']}/approve")
+    assert answer.status_code == 409 and "altered" in answer.json()["error"], answer.text
 
 
-def test_an_approval_that_somebody_wrote_can_t_be_used(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        agent = server.client("submit", "agent")
-        request = agent.post("/confirm", json=SUBMIT).json()
-        touch(server.paths, f"UPDATE requests SET status = 'approved', resolved_at = {time.time()}")
-        answer = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
-        assert answer.status_code == 409, answer.text
+def test_an_approval_that_somebody_wrote_can_t_be_used(server, agent):
+    request = agent.post("/confirm", json=SUBMIT).json()
+    touch(server.paths, f"UPDATE requests SET status = 'approved', resolved_at = {time.time()}")
+    answer = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
+    assert answer.status_code == 409, answer.text
 
 
-def test_another_signing_key_is_not_taken_silently(tmp_path: Path) -> None:
+def test_another_signing_key_is_not_taken_silently(tmp_path):
     paths, _ = used_approval(tmp_path)
     text = paths.key.read_text()
     paths.key.write_text(text[:20] + ("A" if text[20] != "A" else "B") + text[21:])
@@ -182,7 +172,7 @@ def year_ahead(paths: ServicePaths, folder: Path) -> tuple[dict, dict, str]:
 
 
 @pytest.mark.slow
-def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path: Path) -> None:
+def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path):
     paths = ServicePaths(tmp_path / "confirmations.db", tmp_path / "confirm")
     pending, approved, grant = year_ahead(paths, tmp_path)
     with Running(tmp_path) as server:
@@ -196,11 +186,11 @@ def test_a_clock_that_was_a_year_ahead_is_corrected_by_the_next_start(tmp_path: 
         key = server.service.key
         with pytest.raises(GrantRefused, match="clock"):
             check_grant(grant, key, digest=approved["digest"], now_s=time.time())
-        report = server.service.database.read_now(lambda db: audit.verify(db, {key.id: key}))
+        report = server.read(lambda db: audit.verify(db, {key.id: key}))
     assert report.problems == ()
 
 
-def test_a_clock_that_is_set_back_a_little_revives_nothing(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_a_little_revives_nothing(tmp_path):
     with Running(tmp_path) as server:
         server.service.timeline = Timeline(wall=lambda: time.time() + 1800)
         server.client("submit", "agent").post("/confirm", json=SUBMIT)
@@ -210,7 +200,7 @@ def test_a_clock_that_is_set_back_a_little_revives_nothing(tmp_path: Path) -> No
     assert 1700 < ahead_s < 1900
 
 
-def test_a_leap_of_the_clock_within_a_run_moves_no_deadline() -> None:
+def test_a_leap_of_the_clock_within_a_run_moves_no_deadline():
     wall, elapsed = [1_000_000.0], [5.0]
     line = Timeline(wall=lambda: wall[0], elapsed=lambda: elapsed[0])
     wall[0] += YEAR_S
@@ -218,9 +208,9 @@ def test_a_leap_of_the_clock_within_a_run_moves_no_deadline() -> None:
     assert line.now_s() == 1_000_010.0
 
 
-def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
+def test_checkpoints_reach_a_witness_by_http(tmp_path):
     with Receiver() as receiver, Running(tmp_path) as server:
-        server.run(server.service.change(lambda tx: tx.checkpoint()))
+        server.change(lambda tx: tx.checkpoint())
 
         async def tell() -> None:
             task = asyncio.create_task(notify_witnesses(server.service, [receiver.url]))
@@ -239,7 +229,7 @@ def test_checkpoints_reach_a_witness_by_http(tmp_path: Path) -> None:
     assert report.problems == () and mark.size > 0
 
 
-def test_a_state_that_was_taken_holds_no_sum_that_somebody_added(tmp_path: Path) -> None:
+def test_a_state_that_was_taken_holds_no_sum_that_somebody_added(tmp_path):
     paths = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
     opened(paths).database.close()
     touch(paths, "INSERT INTO seals VALUES ('more', 1, zeroblob(256))")

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ RECORD = {"status": "approved"}
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def server(tmp_path, monkeypatch):
     with Running(tmp_path / "service", rate=1000) as running:
         monkeypatch.setenv("CONFIRMATION_TOKEN", running.token("submit", "agent"))
         yield running
@@ -32,16 +31,14 @@ def call_tool(server: Running, folder: Path, call: str, command: str = "make") -
     """Run the hook as an agent does, without time to wait. Return the decision and its reason."""
     event: dict[str, Any] = {"hook_event_name": "PreToolUse", "session_id": "s-1", "cwd": str(folder)}
     event |= {"tool_name": "Bash", "tool_input": {"command": command}, "tool_use_id": call}
-    ask = HookAsk(
-        f"http://127.0.0.1:{server.port}", timeout_s=0, keep_s=3600, kept=folder / "confirm" / "kept"
-    )
+    ask = HookAsk(server.url, timeout_s=0, keep_s=3600, kept=folder / "confirm" / "kept")
     answer = json.loads(run_hook(json.dumps(event), "claude-code", ask))["hookSpecificOutput"]
     return f"{answer['permissionDecision']}: {answer['permissionDecisionReason']}"
 
 
 def variables(server: Running, folder: Path, path: str) -> dict[str, str]:
     return {
-        "WHET_HOME": str(folder), "WHET_CONFIRM_URL": f"http://127.0.0.1:{server.port}",
+        "WHET_HOME": str(folder), "WHET_CONFIRM_URL": server.url,
         "CONFIRMATION_TOKEN": os.environ["CONFIRMATION_TOKEN"], "PATH": f"{path}:{os.environ['PATH']}",
     }  # fmt: skip
 
@@ -51,7 +48,7 @@ def resume(server: Running, folder: Path, *options: str, path: str = "") -> fork
 
 
 @pytest.mark.slow
-def test_an_agent_that_ended_is_continued_with_the_answer(server: Running, tmp_path: Path) -> None:
+def test_an_agent_that_ended_is_continued_with_the_answer(server, tmp_path):
     approver = server.client("approve", "alice")
     first = call_tool(server, tmp_path, "c1")
     assert first.startswith("deny: not confirmed: nobody has answered yet") and "still waits" in first
@@ -90,7 +87,7 @@ def write_agent(folder: Path, script: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_that_could_not_be_continued_is_not_forgotten(server: Running, tmp_path: Path) -> None:
+def test_an_agent_that_could_not_be_continued_is_not_forgotten(server, tmp_path):
     call_tool(server, tmp_path, "c1")
     request = answer(server, "make", "deny")
     missing = resume(server, tmp_path, "--run")
@@ -104,9 +101,7 @@ def test_an_agent_that_could_not_be_continued_is_not_forgotten(server: Running, 
 
 
 @pytest.mark.slow
-def test_an_answer_is_used_while_another_request_waits_and_also_if_it_comes_later(
-    server: Running, tmp_path: Path
-) -> None:
+def test_an_answer_is_used_while_another_request_waits_and_also_if_it_comes_later(server, tmp_path):
     for name in ("one", "two", "three"):
         call_tool(server, tmp_path, name, name)
     pending = [str(row[0]) for row in server.rows("SELECT id FROM requests ORDER BY id")]
@@ -129,7 +124,7 @@ def test_an_answer_is_used_while_another_request_waits_and_also_if_it_comes_late
     assert following.returncode == 0 and out.count("exited with 0") == 4
 
 
-def test_an_agent_whose_hook_still_waits_is_not_continued(server: Running, tmp_path: Path) -> None:
+def test_an_agent_whose_hook_still_waits_is_not_continued(server, tmp_path):
     call_tool(server, tmp_path, "c1")
     request = answer(server, "make")
     kept = KeptCalls(tmp_path / "confirm" / "kept")
@@ -140,7 +135,7 @@ def test_an_agent_whose_hook_still_waits_is_not_continued(server: Running, tmp_p
 
 
 @pytest.mark.slow
-def test_an_answer_counts_for_one_call_and_a_denial_for_its_own(server: Running, tmp_path: Path) -> None:
+def test_an_answer_counts_for_one_call_and_a_denial_for_its_own(server, tmp_path):
     approver = server.client("approve", "alice")
 
     def decide(verdict: str) -> None:
@@ -149,9 +144,8 @@ def test_an_answer_counts_for_one_call_and_a_denial_for_its_own(server: Running,
 
     assert call_tool(server, tmp_path, "c1").startswith("deny")
     decide("approve")
-    assert call_tool(server, tmp_path, "c2", "make clean").startswith(
-        "deny: not confirmed: nobody has answered"
-    )
+    unanswered = "deny: not confirmed: nobody has answered"
+    assert call_tool(server, tmp_path, "c2", "make clean").startswith(unanswered)
     assert call_tool(server, tmp_path, "c3").startswith("allow")
     assert call_tool(server, tmp_path, "c4").startswith("deny: not confirmed: nobody has answered")
     decide("deny")
@@ -161,7 +155,7 @@ def test_an_answer_counts_for_one_call_and_a_denial_for_its_own(server: Running,
 
 
 @pytest.mark.parametrize("agent", HOOK_AGENTS)
-def test_the_setting_and_the_command_of_each_agent(agent: str, tmp_path: Path) -> None:
+def test_the_setting_and_the_command_of_each_agent(agent, tmp_path):
     assert "--keep 3600" in HookCommand(agent, ("whet",), keep_s=3600).line
     words = KeptCall("r", agent, "s-1", "/srv", "Bash").command(RECORD)
     assert agent == "pi" or (words and sum("s-1" in word for word in words) == 1)
@@ -170,7 +164,7 @@ def test_the_setting_and_the_command_of_each_agent(agent: str, tmp_path: Path) -
     assert agent == "pi" or "The reason: {session}" in denied[-1]
 
 
-def test_files_of_kept_calls(tmp_path: Path) -> None:
+def test_files_of_kept_calls(tmp_path):
     kept, call = KeptCalls(tmp_path / "kept"), KeptCall("r", "codex", "s", "/srv", "Bash")
     assert list(kept) == []
     kept.add(call)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.running import ManualClock, Running, field_of
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from tests.support import each
@@ -22,22 +21,13 @@ from whet_confirm.policy_file import parse_policy
 from whet_confirm.running_grants import shared_host
 
 POLICY = """
-[groups]
-ops = ["ann", "bob"]
-[[rules]]
-action = ["tool:*", "wipe_database"]
-effect = "ask"
-grants = ["session", "hour", "host", "times"]
-grant_max_s = 7200
-grant_max_uses = 3
-[[rules]]
-action = "two"
-effect = "ask"
-quorum = "2 of ops"
-grants = ["hour"]
-[[rules]]
-action = "once"
-effect = "ask"
+groups = {ops = ["ann", "bob"]}
+rules = [
+  {action=["tool:*", "wipe_database"], effect="ask", grants=["session", "hour", "host", "times"], \
+    grant_max_s=7200, grant_max_uses=3},
+  {action = "two", effect = "ask", quorum = "2 of ops", grants = ["hour"]},
+  {action = "once", effect = "ask"},
+]
 """
 FETCH = {"action": "tool:fetch", "details": {"url": "https://example.org/a"}, "session_key": "s1"}
 
@@ -73,7 +63,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def rig(tmp_path):
     policy, clock = tmp_path / "policy.toml", ManualClock()
     policy.write_text(POLICY)
     with Running(tmp_path, rate=1000, policy=policy, clock=clock) as server:
@@ -81,12 +71,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         yield Rig(server, clock, policy)
 
 
-def test_without_a_grant_each_call_is_asked_about(rig: Rig) -> None:
-    assert rig.approve(rig.ask()["id"]).json().get("grant_id") is None
-    assert rig.status() == "pending"
-
-
-def test_an_hour_covers_the_action_of_that_principal_for_an_hour(rig: Rig) -> None:
+def test_an_hour_covers_the_action_of_that_principal_for_an_hour(rig):
     number = rig.grant("hour")
     used = rig.ask(details={"url": "https://other.example/b"}, session_key="s2")
     assert used["status"] == "auto_approved"
@@ -100,7 +85,7 @@ def test_an_hour_covers_the_action_of_that_principal_for_an_hour(rig: Rig) -> No
     assert rig.status() == "pending"
 
 
-def test_a_session_a_host_and_a_number_of_times_are_limits(rig: Rig) -> None:
+def test_a_session_a_host_and_a_number_of_times_are_limits(rig):
     rig.grant("session")
     assert rig.status() == "auto_approved" and rig.status(session_key="s2") == "pending"
     rig.clock.pass_by(7201)
@@ -119,7 +104,7 @@ def test_a_session_a_host_and_a_number_of_times_are_limits(rig: Rig) -> None:
     assert [rig.status() for _ in range(3)] == ["auto_approved", "auto_approved", "pending"]
 
 
-def test_what_a_rule_or_the_command_does_not_allow_is_not_granted(rig: Rig) -> None:
+def test_what_a_rule_or_the_command_does_not_allow_is_not_granted(rig):
     assert rig.offers() == ["session", "hour", "host", "times"]
     assert rig.offers(session_key="", details={"command": "ls"}) == ["hour", "times"]
     assert rig.offers(action="once") == rig.offers(action="two") == rig.offers(action="wipe_database") == []
@@ -143,14 +128,14 @@ def test_what_a_rule_or_the_command_does_not_allow_is_not_granted(rig: Rig) -> N
     assert rig.ann.get("/whitelist").json()["entries"] == []
 
 
-def test_a_dangerous_command_is_asked_about_under_a_running_grant(rig: Rig) -> None:
+def test_a_dangerous_command_is_asked_about_under_a_running_grant(rig):
     rig.grant("hour", action="tool:Bash", details={"command": "ls"})
     assert rig.status(action="tool:Bash", details={"command": "ls -l"}) == "auto_approved"
     assert rig.status(action="tool:Bash", details={"command": "rm -rf /"}) == "pending"
 
 
 @pytest.mark.slow
-def test_a_policy_that_allows_less_ends_a_grant(rig: Rig) -> None:
+def test_a_policy_that_allows_less_ends_a_grant(rig):
     number, other = rig.grant("hour"), rig.grant("times", action="tool:other")
     less = POLICY.replace('"session", "hour", "host", "times"', '"session", "times"', 1)
     for text in (less, POLICY):  # it does not run again when the rule allows it again
@@ -163,12 +148,11 @@ def test_a_policy_that_allows_less_ends_a_grant(rig: Rig) -> None:
         assert [entry["id"] for entry in entries if entry["is_running"]] == [other]
     ended = [e for e in rig.server.service.log.history(after_id=0) if e.kind == "whitelist_removed"]
     why = "the policy does not allow it any more"
-    assert [(e.principal, json.loads(e.data)) for e in ended] == [
-        ("system:policy", {"id": number, "why": why})
-    ]
+    (event,) = ended
+    assert (event.principal, json.loads(event.data)) == ("system:policy", {"id": number, "why": why})
 
 
-def test_a_start_with_a_policy_that_allows_less_ends_a_grant(tmp_path: Path) -> None:
+def test_a_start_with_a_policy_that_allows_less_ends_a_grant(tmp_path):
     policy = tmp_path / "policy.toml"
     for text in (POLICY, "", POLICY):
         policy.write_text(text)
@@ -182,47 +166,37 @@ def test_a_start_with_a_policy_that_allows_less_ends_a_grant(tmp_path: Path) -> 
                 assert [entry["is_running"] for entry in entries] == [False]
 
 
-def test_the_log_says_how_many_uses_were_granted(rig: Rig) -> None:
-    rig.grant("times:2")
+def test_each_use_is_in_the_log_and_any_approver_stops_it(rig):
+    assert rig.approve(rig.ask()["id"]).json().get("grant_id") is None
+    rig.grant("times:2", action="tool:many")
     rig.grant("times:1", action="tool:other")
-    granted = [
-        json.loads(event.data)["for"]
-        for event in rig.server.service.log.history(after_id=0)
-        if event.kind == "granted"
-    ]
+    history = rig.server.service.log.history(after_id=0)
+    granted = [json.loads(event.data)["for"] for event in history if event.kind == "granted"]
     assert granted == ["2 more times within 2 hours", "once more within 2 hours"]
-
-
-def test_each_use_is_in_the_log_and_any_approver_stops_it(rig: Rig) -> None:
-    number = rig.grant("hour")
+    begin, number = history[-1].id, rig.grant("hour")
     for _ in range(2):
         rig.ask()
     bob = rig.server.client("approve", "bob")
-    (entry,) = bob.get("/whitelist").json()["entries"]
+    entry = next(row for row in bob.get("/whitelist").json()["entries"] if row["id"] == number)
     assert (entry["id"], entry["kind"], entry["uses"], entry["created_by"]) == (number, "hour", 2, "ann")
-    assert "whet_confirm_running_grants 1\n" in bob.get("/metrics").text
+    assert "whet_confirm_running_grants 3\n" in bob.get("/metrics").text
     assert rig.agent.delete(f"/whitelist/{number}").status_code == 403
     assert bob.delete(f"/whitelist/{number}").status_code == 200
     assert bob.delete(f"/whitelist/{number}").status_code == 404
     assert rig.status() == "pending"
-    events = rig.server.service.log.history(after_id=0)
-    steps = [(event.kind, event.principal) for event in events if event.kind != "submitted"]
-    by = f"whitelist:{number}"
-    expected = [("decided", "ann"), ("granted", "ann"), ("decided", by), ("decided", by)]
-    assert [step for step in steps if step[0] in ("decided", "granted", "whitelist_removed")] == [
-        *expected,
-        ("whitelist_removed", "bob"),
-    ]
+    events = rig.server.service.log.history(after_id=begin)
+    steps = [(event.kind, event.principal) for event in events]
+    used = ("decided", f"whitelist:{number}")
+    expected = [("decided", "ann"), ("granted", "ann"), used, used, ("whitelist_removed", "bob")]
+    assert [step for step in steps if step[0] in ("decided", "granted", "whitelist_removed")] == expected
 
 
-def test_the_page_offers_shows_and_stops_a_grant(rig: Rig) -> None:
+def test_the_page_offers_shows_and_stops_a_grant(rig):
     page = rig.server.signed_in("carol")
     asked = rig.ask()
     text = page.get(f"/r/{asked['id']}").text
     assert '<option value="hour">approve this and others for 1 hour</option>' in text
-    form = {
-        "csrf": field_of(text, "csrf"), "digest": asked["digest"], "verdict": "approve", "grant": "times",
-    }  # fmt: skip
+    form = {"csrf": field_of(text, "csrf"), "digest": asked["digest"], "verdict": "approve", "grant": "times"}
     assert page.post(f"/r/{asked['id']}/decide", data=form).status_code == 303
     home = page.get("/").text
     assert "Running grants" in home and "0 of 3 times" in home and "/stop" in home
@@ -233,10 +207,8 @@ def test_the_page_offers_shows_and_stops_a_grant(rig: Rig) -> None:
     assert "Running grants" not in page.get("/").text and rig.status() == "pending"
 
 
-def test_the_command_line_gives_lists_and_stops_a_grant(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WHET_CONFIRM_URL", f"http://127.0.0.1:{rig.server.port}")
-    monkeypatch.setenv("CONFIRMATION_TOKEN", rig.server.token("approve", "eve"))
-    asked, run = rig.ask(), CliRunner().invoke
+def test_the_command_line_gives_lists_and_stops_a_grant(rig):
+    asked, run = rig.ask(), CliRunner(env=rig.server.access("approve", "eve")).invoke
     shown = run(confirm, ["show", asked["id"]]).output
     assert "may pass     others at https://example.org for 2 hours (--for host)" in shown
     done = run(confirm, ["approve", asked["id"], "--digest", asked["digest"], "--for", "times:2"])
@@ -250,16 +222,14 @@ def test_the_command_line_gives_lists_and_stops_a_grant(rig: Rig, monkeypatch: p
 
 
 @pytest.mark.slow
-async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None:
+async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path):
     desk = Desk(tmp_path, POLICY)
     desk.token("ann")
     with TelegramServer() as server:
-        file = '[people.ann]\ntelegram = 7\n[[channel]]\nkind = "telegram"\nchat = -1001\n'
-        file += f'base_url = "{server.url}"\n'
+        file = "[people.ann]\ntelegram = 7\n" + channel("telegram", chat=-1001, base_url=server.url)
         async with desk.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
-            request = await desk.submit(
-                "tool:fetch", details={"url": "https://example.org/"}, session_key="s"
-            )
+            details = {"url": "https://example.org/"}
+            request = await desk.submit("tool:fetch", details=details, session_key="s")
             await off(server.message)
             rows = server.messages[1]["reply_markup"]["inline_keyboard"]
             labels = [button["text"] for row in rows for button in row]
@@ -296,20 +266,17 @@ async def test_a_chat_gives_and_stops_a_grant_by_buttons(tmp_path: Path) -> None
         ({"url": "https://["}, ""),
     ],
 )
-def test_one_host_is_what_all_addresses_have(details: dict[str, Any], host: str) -> None:
+def test_one_host_is_what_all_addresses_have(details, host):
     assert shared_host(details) == host
 
 
 @each(
     "line",
     [
-        'grants = ["ever"]',
-        "grant_max_s = 10",
-        "grant_max_s = 90000",
-        "grant_max_uses = 0",
+        'grants = ["ever"]', "grant_max_s = 10", "grant_max_s = 90000", "grant_max_uses = 0",
         "grant_max_uses = 1001",
     ],
-)
-def test_a_rule_with_a_wrong_limit_is_refused(line: str) -> None:
+)  # fmt: skip
+def test_a_rule_with_a_wrong_limit_is_refused(line):
     with pytest.raises(ConfigError):
         parse_policy(f'[[rules]]\naction = "*"\neffect = "ask"\n{line}\n', Path("policy.toml"))

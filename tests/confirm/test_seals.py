@@ -9,15 +9,16 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import apsw
 import pytest
 
-from tests.confirm.running import Running, touch
+from tests.confirm.running import Running, alter, touch
 from whet.contract.errors import ConfigError, StoreCorrupt
 from whet_confirm import audit, seals, tokens
-from whet_confirm.keys import SigningKey
+from whet_confirm.keys import PublicKey, SigningKey
 from whet_confirm.ledger import Tx, event_hash
 from whet_confirm.open import ServicePaths, open_service
 from whet_confirm.service import CallerLimits, ConfirmService
@@ -25,13 +26,23 @@ from whet_confirm.upkeep import Upkeep
 from whet_confirm.web.audit import AuditWatch
 
 
-def opened(paths: ServicePaths, *, new_key: bool = False) -> ConfirmService:
-    return open_service(paths, policy=None, limits=CallerLimits(), new_key=new_key)
+@pytest.fixture
+def opened():
+    """Open services, which are closed with the test."""
+    with ExitStack() as stack:
+
+        def start(paths: ServicePaths, *, new_key: bool = False) -> ConfirmService:
+            service = open_service(paths, policy=None, limits=CallerLimits(), new_key=new_key)
+            stack.callback(service.database.close)
+            return service
+
+        yield start
 
 
-def busy(folder: Path) -> tuple[ConfirmService, ServicePaths]:
+@pytest.fixture
+def busy(opened, tmp_path):
     """A service in the midst of much to do: its last commit holds a code."""
-    paths = ServicePaths(folder / "c.db", folder / "confirm")
+    paths = ServicePaths(tmp_path / "one" / "c.db", tmp_path / "one" / "confirm")
     service = opened(paths)
     service.database.sealer.signed_at_s = math.inf  # no second passes here
     for name in ("alice", "bob"):
@@ -53,14 +64,21 @@ def sealed(service: ConfirmService) -> seals.Seal:
     return found
 
 
-def died(paths: ServicePaths, folder: Path) -> ServicePaths:
-    """What is on disk where the service was killed, in another folder."""
-    there = ServicePaths(folder / "c.db", folder / "confirm")
-    shutil.copytree(paths.folder, there.folder)
-    (there.folder / "latest.json").unlink()  # it names the other file
+@pytest.fixture
+def died(busy, tmp_path):
+    """What is on disk where the busy service was killed, in another folder."""
+    (_, paths), copy = busy, ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
+    shutil.copytree(paths.folder, copy.folder)
+    (copy.folder / "latest.json").unlink()  # it names the other file
     for end in ("", "-wal"):
-        shutil.copy(f"{paths.database}{end}", f"{there.database}{end}")
-    return there
+        shutil.copy(f"{paths.database}{end}", f"{copy.database}{end}")
+    return copy
+
+
+def check(path: Path, *keys: SigningKey | PublicKey) -> audit.AuditReport:
+    """Verify a file with these keys."""
+    with closing(apsw.Connection(str(path))) as db:
+        return audit.verify(db, {key.id: key for key in keys})
 
 
 def problems(service: ConfirmService, **keys: SigningKey) -> tuple[str, ...]:
@@ -68,14 +86,14 @@ def problems(service: ConfirmService, **keys: SigningKey) -> tuple[str, ...]:
     return service.database.read_now(lambda db: audit.verify(db, known)).problems
 
 
-def test_a_sum_of_rows_is_stored_as_it_always_was() -> None:
+def test_a_sum_of_rows_is_stored_as_it_always_was():
     """Other sizes or another order would make every stored seal of an older version a forgery."""
     whole = seals.RowSum().plus(1, 258).plus(1, -2)
     assert (whole.rows, whole.blob) == (2, bytes([0, 1]) + bytes(254))
     assert seals.RowSum().plus(-1, -1).blob == b"\xff" * 256
 
 
-def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> None:
+def test_one_commit_a_second_is_signed_and_so_is_the_last(opened, tmp_path):
     paths = ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
     service = opened(paths)
     assert sealed(service).is_signed
@@ -86,14 +104,11 @@ def test_one_commit_a_second_is_signed_and_so_is_the_last(tmp_path: Path) -> Non
     add(service, "bob")
     assert not sealed(service).is_signed
     service.database.close()
-    db = apsw.Connection(str(paths.database))
-    report = audit.verify(db, audit.read_keys(paths.public_key))
-    db.close()
-    assert report.is_good, report.problems
+    assert check(paths.database, *audit.read_keys(paths.public_key).values()).problems == ()
 
 
-def test_upkeep_signs_what_is_not_signed_yet(tmp_path: Path) -> None:
-    service, _ = busy(tmp_path)
+def test_upkeep_signs_what_is_not_signed_yet(busy):
+    service, _ = busy
     before = service.log.state().size
     upkeep = Upkeep(service)
     asyncio.run(upkeep.tick())
@@ -101,21 +116,19 @@ def test_upkeep_signs_what_is_not_signed_yet(tmp_path: Path) -> None:
     asyncio.run(upkeep.tick())
     assert sealed(service).is_signed and problems(service) == ()
     assert service.log.state().size == before  # nothing has happened
-    service.database.close()
 
 
-def test_who_has_the_public_key_alone_is_told_that_it_is_not_signed_yet(tmp_path: Path) -> None:
-    service, _ = busy(tmp_path)
+def test_who_has_the_public_key_alone_is_told_that_it_is_not_signed_yet(busy):
+    service, _ = busy
     (said,) = problems(service)
     assert "not signed yet" in said
     assert problems(service, own=service.key) == ()
     (said,) = problems(service, own=SigningKey(os.urandom(32)))
     assert "not signed by this service" in said
-    service.database.close()
 
 
-def test_a_checkpoint_signs_its_commit(tmp_path: Path) -> None:
-    service, _ = busy(tmp_path)
+def test_a_checkpoint_signs_its_commit(busy):
+    service, _ = busy
 
     def work(db: apsw.Connection) -> None:
         tx = Tx(db, service.timeline.now_s(), service.key)
@@ -124,25 +137,16 @@ def test_a_checkpoint_signs_its_commit(tmp_path: Path) -> None:
 
     service.database.write_now(work)
     assert sealed(service).is_signed
-    service.database.close()
 
 
-def test_a_service_that_was_killed_goes_on_and_signs(tmp_path: Path) -> None:
-    service, paths = busy(tmp_path / "one")
-    there = died(paths, tmp_path)
-    service.database.close()
-    again = opened(there)
+def test_a_service_that_was_killed_goes_on_and_signs(busy, died, opened):
+    again = opened(died)
     assert sealed(again).is_signed and problems(again) == ()
-    again.database.close()
 
 
-def test_a_new_key_believes_what_the_old_one_had_not_signed_yet(tmp_path: Path) -> None:
-    service, paths = busy(tmp_path / "one")
-    there = died(paths, tmp_path)
-    service.database.close()
-    again = opened(there, new_key=True)
-    assert sealed(again).is_signed and sealed(again).signer != service.key.id
-    again.database.close()
+def test_a_new_key_believes_what_the_old_one_had_not_signed_yet(busy, died, opened):
+    again = opened(died, new_key=True)
+    assert sealed(again).is_signed and sealed(again).signer != busy[0].key.id
 
 
 def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str = "") -> None:
@@ -196,80 +200,57 @@ def _gone(db: sqlite3.Connection) -> None:
 
 
 @pytest.mark.parametrize("way", FORGED)
-def test_who_has_the_database_without_the_key_forges_no_seal(tmp_path: Path, way: str) -> None:
-    service, paths = busy(tmp_path / "one")
-    there = died(paths, tmp_path)
+def test_who_has_the_database_without_the_key_forges_no_seal(busy, died, opened, way):
+    service, paths = busy
     old = sealed(service)
-    db = sqlite3.connect(there.database)
-    FORGED[way](db, service.key.id, old.signature)
-    db.commit()
-    db.close()
+    with closing(sqlite3.connect(died.database)) as db, db:
+        FORGED[way](db, service.key.id, old.signature)
     with pytest.raises(ConfigError, match="is not served"):
-        opened(there)
-    looked = apsw.Connection(str(there.database))
-    for key in (service.key, service.key.public):
-        assert not audit.verify(looked, {key.id: key}).is_good
-    looked.close()
+        opened(died)
+    assert not check(died.database, service.key).is_good
+    assert not check(died.database, service.key.public).is_good
     # The same under a running service: its next write fails.
-    changed = sqlite3.connect(paths.database)
-    FORGED[way](changed, service.key.id, old.signature)
-    changed.commit()
-    changed.close()
+    with closing(sqlite3.connect(paths.database)) as db, db:
+        FORGED[way](db, service.key.id, old.signature)
     with pytest.raises(StoreCorrupt):
         add(service, "carol")
-    service.database.close()
 
 
 @pytest.mark.parametrize("end", ["vote", "revealed"])
-def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(tmp_path: Path, end: str) -> None:
-    service, paths = busy(tmp_path)
-    size, head = service.database.read_now(
-        lambda db: db.execute("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1").fetchone() or (0, b"")
-    )
+def test_an_event_that_somebody_wrote_is_sealed_by_no_later_write(busy, end):
+    service, paths = busy
+    newest = "SELECT id, hash FROM events ORDER BY id DESC LIMIT 1"
+    size, head = service.database.read_now(lambda db: db.execute(newest).fetchone() or (0, b""))
     fields = (size + 1, service.timeline.now_s(), end, "A" * 22, "alice", "agent", "{}")
-    db = sqlite3.connect(paths.database)
-    db.execute(
-        "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*fields, event_hash(bytes(head), fields))
-    )
-    db.commit()
-    db.close()
+    row = (*fields, event_hash(bytes(head), fields))
+    alter(paths.database, "INSERT INTO events VALUES (?,?,?,?,?,?,?,?)", row)
     with pytest.raises(StoreCorrupt, match="not written by this service"):  # one that logs nothing itself
         service.database.write_now(lambda db: db.execute("INSERT INTO facts VALUES ('x', '1')").fetchall())
     with pytest.raises(StoreCorrupt, match="not written by this service"):
         add(service, "carol")
-    service.database.close()
 
 
 @pytest.mark.parametrize("newer", [None, b"", b"x", b"\x80", "longer"])
-def test_sums_in_the_seal_itself_are_sealed_too(tmp_path: Path, newer: bytes | str | None) -> None:
-    service, paths = busy(tmp_path / "one")
-    there = died(paths, tmp_path)
-    service.database.close()
-    db = sqlite3.connect(there.database)
-    ((had,),) = db.execute("SELECT newer FROM seal").fetchall()
-    assert b"tokens" in had
-    db.execute("UPDATE seal SET newer = ?", (had + b"\0" if newer == "longer" else newer,))
-    db.commit()
-    db.close()
-    looked = apsw.Connection(str(there.database))
-    assert not audit.verify(looked, {service.key.id: service.key}).is_good
-    looked.close()
+def test_sums_in_the_seal_itself_are_sealed_too(busy, died, opened, newer):
+    with closing(sqlite3.connect(died.database)) as db, db:
+        ((had,),) = db.execute("SELECT newer FROM seal").fetchall()
+        assert b"tokens" in had
+        db.execute("UPDATE seal SET newer = ?", (had + b"\0" if newer == "longer" else newer,))
+    assert not check(died.database, busy[0].key).is_good
     with pytest.raises(ConfigError, match="is not served"):
-        opened(there)
+        opened(died)
 
 
-def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> None:
-    service, paths = busy(tmp_path / "one")
+def test_what_a_replaced_key_seals_is_not_believed_any_more(busy, opened):
+    service, paths = busy
     service.database.close()
     old = service.key
     again = opened(paths, new_key=True)
     add(again, "carol")
     keys = {**again.public_keys, again.key.id: again.key}
     assert again.database.read_now(lambda db: audit.verify(db, keys)).problems == ()
-    db = sqlite3.connect(paths.database)
-    _recoded(db, old.sign, old.id)
-    db.commit()
-    db.close()
+    with closing(sqlite3.connect(paths.database)) as db, db:
+        _recoded(db, old.sign, old.id)
     (said,) = again.database.read_now(lambda db: audit.verify(db, keys)).problems
     assert "a key that was replaced" in said
     with pytest.raises(StoreCorrupt, match="not signed with a key that is known"):
@@ -280,7 +261,7 @@ def test_what_a_replaced_key_seals_is_not_believed_any_more(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -> None:
+def test_the_page_and_the_api_know_replaced_keys_and_no_others(opened, tmp_path):
     with Running(tmp_path) as first:
         old = first.service.key.id
     again = opened(first.paths, new_key=True)
@@ -294,30 +275,25 @@ def test_the_page_and_the_api_know_replaced_keys_and_no_others(tmp_path: Path) -
         assert [key["kid"] for key in server.client().get("/keys").json()["keys"]] == [old, new]
 
 
-def test_an_older_seal_put_back_is_found(tmp_path: Path) -> None:
-    service, paths = busy(tmp_path)
+def test_an_older_seal_put_back_is_found(busy):
+    service, paths = busy
     old = sealed(service)
     add(service, "carol")
-    db = sqlite3.connect(paths.database)
     sql = "UPDATE seal SET size = ?, head = ?, state = ?, key_id = ?, signature = ?"
-    db.execute(sql, (old.size, old.head, old.state, old.key_id, old.signature))
-    db.commit()
-    db.close()
+    alter(paths.database, sql, (old.size, old.head, old.state, old.key_id, old.signature))
     with pytest.raises(StoreCorrupt):
         add(service, "dora")
-    service.database.close()
 
 
-def test_the_code_is_of_the_whole_statement_and_of_the_private_half(tmp_path: Path) -> None:
+def test_the_code_is_of_the_whole_statement_and_of_the_private_half():
     key, again = SigningKey(b"\1" * 32), SigningKey(b"\1" * 32)
     pieces = {"votes": b"v" * 32}
     seal = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
     assert seals.seal_problem(seal, {key.id: again}) == ""
-    for other in (
-        seals.make_seal(8, b"h" * 32, pieces, key, is_signed=False),
-        seals.make_seal(7, b"i" * 32, pieces, key, is_signed=False),
-        seals.make_seal(7, b"h" * 32, {"votes": b"w" * 32}, key, is_signed=False),
-        seals.make_seal(7, b"h" * 32, pieces, OTHER, is_signed=False),
-    ):
+    for size, head, parts, signer in (
+        (8, b"h", pieces, key), (7, b"i", pieces, key), (7, b"h", {"votes": b"w" * 32}, key),
+        (7, b"h", pieces, OTHER),
+    ):  # fmt: skip
+        other = seals.make_seal(size, head * 32, parts, signer, is_signed=False)
         assert other.signature != seal.signature
     assert "known" in seals.seal_problem(seal, {})

@@ -55,11 +55,11 @@ COMMANDS = [
 
 
 @each("command", COMMANDS)
-def test_gate_the_boundary_names_what_a_command_would_touch(command: str) -> None:
+def test_gate_the_boundary_names_what_a_command_would_touch(command):
     assert boundary_of(HOME).touched_by(command)
 
 
-def test_gate_the_agents_own_business_is_not_forbidden() -> None:
+def test_gate_the_agents_own_business_is_not_forbidden():
     own = ["whet confirm list", "cat README.md", "curl http://127.0.0.1:8000/", "grep -rn approve src"]
     assert [command for command in own if boundary_of(HOME).touched_by(command)] == []
 
@@ -69,7 +69,7 @@ def test_gate_the_agents_own_business_is_not_forbidden() -> None:
     [("confirm/approve.token", True), ("confirm/signing.key", True), ("confirmations.db", True),
      ("confirmations.db-wal", True), ("confirm/submit.token", False), ("sessions.db", False)],
 )  # fmt: skip
-def test_gate_paths_are_forbidden_also_through_links(tmp_path: Path, path: str, is_forbidden: bool) -> None:
+def test_gate_paths_are_forbidden_also_through_links(tmp_path, path, is_forbidden):
     (tmp_path / "confirm").mkdir()
     (tmp_path / path).write_text("x")
     link = tmp_path / "innocent"
@@ -78,7 +78,7 @@ def test_gate_paths_are_forbidden_also_through_links(tmp_path: Path, path: str, 
     assert found.forbids(tmp_path / path) is is_forbidden and found.forbids(link) is is_forbidden
 
 
-def test_redaction_the_shapes_of_its_secrets_are_masked(tmp_path: Path) -> None:
+def test_redaction_the_shapes_of_its_secrets_are_masked(tmp_path):
     with Running(tmp_path) as server:
         secrets = [server.token("approve", "alice"), server.paths.key.read_text().strip()]
     for secret in secrets:
@@ -106,7 +106,7 @@ def attempts(server: Running, request: dict) -> list[tuple[str, httpx2.Response]
     ]  # fmt: skip
 
 
-def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path: Path) -> None:
+def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path):
     with Running(tmp_path) as server:
         request = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()
         answers = attempts(server, request)
@@ -122,7 +122,7 @@ def at_socket(path: Path) -> httpx2.Client:
 
 
 @pytest.mark.slow
-def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> None:
+def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path):
     me = str(os.geteuid())
     for role, may in (("approve", True), ("submit", False)):
         folder = tmp_path / role
@@ -137,7 +137,7 @@ def test_service_a_user_at_the_socket_is_who_the_kernel_says(tmp_path: Path) -> 
             assert record.is_pending is not may and (not may or record.resolved_by != "somebody")
 
 
-def test_service_a_user_who_is_not_named_needs_a_token_at_the_socket(tmp_path: Path) -> None:
+def test_service_a_user_who_is_not_named_needs_a_token_at_the_socket(tmp_path):
     with Running(
         tmp_path, socket=tmp_path / "api.sock", peers=find_peers(["0"], []) if os.geteuid() else {}
     ) as server:
@@ -146,20 +146,14 @@ def test_service_a_user_who_is_not_named_needs_a_token_at_the_socket(tmp_path: P
             assert client.get("/confirm").status_code == 401
 
 
-def test_nobody_asks_and_decides() -> None:
-    with pytest.raises(ConfigError, match="ask and decide"):
-        find_peers(["0"], ["0"])
+def test_files_nothing_of_the_service_can_be_read_by_others(server):
+    server.client("submit", "agent").post("/confirm", json=SUBMIT)
+    files = [path for path in (server.paths.database, *server.paths.folder.iterdir()) if path.is_file()]
+    loose = [p.name for p in files if stat.S_IMODE(p.stat().st_mode) & 0o077 and p.name != "signing.pub"]
+    assert loose == [] and is_same_user(server.paths.folder)
 
 
-def test_files_nothing_of_the_service_can_be_read_by_others(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        server.client("submit", "agent").post("/confirm", json=SUBMIT)
-        files = [path for path in (server.paths.database, *server.paths.folder.iterdir()) if path.is_file()]
-        loose = [p.name for p in files if stat.S_IMODE(p.stat().st_mode) & 0o077 and p.name != "signing.pub"]
-        assert loose == [] and is_same_user(server.paths.folder)
-
-
-def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:
+def test_files_install_says_what_it_would_do_and_hardens_the_unit():
     done = CliRunner().invoke(install, ["--approver", "ann", "--submitter", "bot", "--dry-run"])
     assert done.exit_code == 0, done.output
     for line in (
@@ -172,7 +166,7 @@ def test_files_install_says_what_it_would_do_and_hardens_the_unit() -> None:
     assert isinstance(both.exception, ConfigError)
 
 
-def test_paths_that_the_unit_hides_are_found_behind_links(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_that_the_unit_hides_are_found_behind_links(monkeypatch):
     monkeypatch.chdir("/tmp")
     assert find_hidden_path(["/usr/bin/env", "/opt/whet/bin/whet", None, "/homes/a", "/tmpfs"]) == ""
     for path in ("/home/ann/bin/whet", "/root/.local/bin/python3", "/tmp/venv/bin/whet", "/var/tmp/whet"):
@@ -183,7 +177,7 @@ def test_paths_that_the_unit_hides_are_found_behind_links(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_files_install_names_an_interpreter_that_the_unit_hides(tmp_path: Path) -> None:
+def test_files_install_names_an_interpreter_that_the_unit_hides(tmp_path):
     venv.create(tmp_path / "venv", symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
     words = [str(python), "-m", "whet", "confirm", "install", "--approver", "ann", "--dry-run"]
@@ -193,9 +187,7 @@ def test_files_install_names_an_interpreter_that_the_unit_hides(tmp_path: Path) 
     assert done.returncode == 0 and f"the service can't read {python}" in done.stderr
 
 
-def test_files_install_refuses_an_interpreter_that_the_unit_hides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_install_refuses_an_interpreter_that_the_unit_hides(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # nothing is installed if it is not refused
     done = CliRunner().invoke(install, ["--approver", "ann"])
@@ -204,7 +196,7 @@ def test_files_install_refuses_an_interpreter_that_the_unit_hides(
 
 
 @pytest.mark.slow
-def test_every_page_says_where_the_service_does_not_run_apart(tmp_path: Path) -> None:
+def test_every_page_says_where_the_service_does_not_run_apart(tmp_path):
     me = str(os.geteuid())
     agents = (({}, True), (find_peers([], ["54321"]), False), (find_peers([], [me]), True))
     for number, (peers, is_said) in enumerate(agents):

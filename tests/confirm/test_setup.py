@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from tests import forked
 from tests.cli.running import Tty
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.notify.test_trial import write_channels
-from tests.confirm.running import Running
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.contract.errors import ConfigError
 from whet_confirm.notify.channel_text import NewChannel, add_channel
@@ -65,16 +63,14 @@ class Operator:
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Iterator[Operator]:
+def operator(tmp_path):
     person = Operator(tmp_path)
     yield person
     person.close()
 
 
 @pytest.mark.slow
-def test_setup_starts_a_service_whose_channel_and_agent_work_and_changes_nothing_when_run_again(
-    operator: Operator,
-) -> None:
+def test_setup_starts_a_service_whose_channel_and_agent_work_and_changes_nothing_when_run_again(operator):
     with Receiver() as hook:
         words = ("--name", "ann", "--channel", "webhook", "--chat", f"{hook.url}/hook", "--agent", "gemini")
         code, facts = operator.setup(*words)
@@ -95,9 +91,7 @@ def test_setup_starts_a_service_whose_channel_and_agent_work_and_changes_nothing
 
 
 @pytest.mark.slow
-def test_a_channel_that_does_not_answer_is_named_and_not_written_and_the_rest_is_done(
-    operator: Operator,
-) -> None:
+def test_a_channel_that_does_not_answer_is_named_and_not_written_and_the_rest_is_done(operator):
     with Receiver() as hook, TelegramServer() as telegram:
         write_channels(operator.folder / "whet", telegram, -1001, -9)
         before = operator.channels
@@ -114,21 +108,17 @@ def test_a_channel_that_does_not_answer_is_named_and_not_written_and_the_rest_is
         assert "chat1    failed: " in text and "chat not found" in text and "run this again" in text
 
 
-def test_setup_names_the_variable_that_leads_to_the_service_of_another_home(
-    server: Running, operator: Operator
-) -> None:
-    operator.environ["WHET_CONFIRM_URL"] = url = f"http://127.0.0.1:{server.port}"
+def test_setup_names_the_variable_that_leads_to_the_service_of_another_home(server, operator):
+    operator.environ["WHET_CONFIRM_URL"] = url = server.url
     done = operator.run("setup", "--yes", *PORTS)
     done.assert_error(f"something else answers at {url}", "unset WHET_CONFIRM_URL")
 
 
 @pytest.mark.slow
-def test_at_a_terminal_it_asks_four_questions(operator: Operator) -> None:
+def test_at_a_terminal_it_asks_four_questions(operator):
     (operator.folder / ".gemini").mkdir()
-    with (
-        Receiver() as hook,
-        Tty(["confirm", "setup", *PORTS], operator.folder, environ=operator.environ) as tty,
-    ):
+    words = ["confirm", "setup", *PORTS]
+    with Receiver() as hook, Tty(words, operator.folder, environ=operator.environ) as tty:
         tty.wait_for("1/4")
         tty.type("ann\r")
         tty.wait_for("2/4")
@@ -148,13 +138,13 @@ def test_at_a_terminal_it_asks_four_questions(operator: Operator) -> None:
 
 
 @pytest.mark.slow
-def test_a_service_that_does_not_start_is_named(operator: Operator, tmp_path: Path) -> None:
+def test_a_service_that_does_not_start_is_named(operator, tmp_path):
     (tmp_path / "whet/confirm").mkdir(parents=True)
     (tmp_path / "whet/confirm/oidc.toml").write_text("issuer = 5")
     operator.run("setup", "--yes", *PORTS).assert_error("the service did not start", "oidc.toml")
 
 
-def test_setup_refuses_what_it_can_not_do(operator: Operator) -> None:
+def test_setup_refuses_what_it_can_not_do(operator):
     operator.run("setup").assert_error("no terminal", "--yes")
     operator.run("setup", "--yes", "--channel", "telegram").assert_error("needs --chat")
     operator.run("setup", "--yes", "--public-url", "here").assert_error("is not an address")
@@ -163,7 +153,7 @@ def test_setup_refuses_what_it_can_not_do(operator: Operator) -> None:
     assert not (operator.folder / "whet").exists()
 
 
-def test_a_channel_and_a_persons_id_are_added_once_and_comments_stay() -> None:
+def test_a_channel_and_a_persons_id_are_added_once_and_comments_stay():
     text = '# ours\n[people."ann.b"]  # she\nslack = "U1"\n\n[[channel]]\nkind = "slack"\nchat = "C1"\n'
     telegram = NewChannel("telegram", chat="-100")
     added = add_channel(text, PATH, telegram, ("ann.b", "7"))
@@ -172,11 +162,7 @@ def test_a_channel_and_a_persons_id_are_added_once_and_comments_stay() -> None:
     tables = tomllib.loads(added)
     assert tables["people"] == {"ann.b": {"slack": "U1", "telegram": "7"}}
     second = add_channel(added, PATH, NewChannel("telegram", chat="-200"), ("bob", "8"))
-    assert [table.get("name") for table in tomllib.loads(second)["channel"]] == [
-        None,
-        "telegram",
-        "telegram2",
-    ]
+    assert [one.get("name") for one in tomllib.loads(second)["channel"]] == [None, "telegram", "telegram2"]
     with pytest.raises(ConfigError, match="another telegram id for bob"):
         add_channel(second, PATH, telegram, ("bob", "9"))
     with pytest.raises(ConfigError):

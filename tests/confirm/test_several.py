@@ -14,8 +14,7 @@ def asked(server: Running, agent: httpx2.Client, **changes: object) -> dict[str,
     return {"id": request["id"], "digest": request["digest"]}
 
 
-def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server: Running) -> None:
-    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server, agent, alice):
     one, two, unseen, risky = (
         asked(server, agent), asked(server, agent, accepts_edits=True), asked(server, agent),
         asked(server, agent, action="delete_data"),
@@ -37,13 +36,11 @@ def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(s
         answer = alice.post("/decisions", json={"verdict": "approve", "items": [item]}).json()
         assert answer["outcomes"][0]["counted"] is False
     alice.get(f"/confirm/{changed['id']}")
-    assert alice.post("/decisions", json={"verdict": "approve", "items": [now]}).json()["outcomes"][0][
-        "counted"
-    ]
+    answer = alice.post("/decisions", json={"verdict": "approve", "items": [now]}).json()
+    assert answer["outcomes"][0]["counted"]
 
 
-def test_an_agent_and_more_than_twenty_at_once_decide_nothing(server: Running) -> None:
-    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+def test_an_agent_and_more_than_twenty_at_once_decide_nothing(server, agent, alice):
     item = asked(server, agent)
     assert agent.post("/decisions", json={"verdict": "approve", "items": [item]}).status_code == 403
     for body in ({}, {"verdict": "approve", "items": [item] * 21}):
@@ -51,8 +48,7 @@ def test_an_agent_and_more_than_twenty_at_once_decide_nothing(server: Running) -
     assert server.stored(item["id"]).is_pending
 
 
-def test_an_id_or_a_digest_of_another_form_is_named_in_words(server: Running) -> None:
-    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+def test_an_id_or_a_digest_of_another_form_is_named_in_words(server, agent, alice):
     item = asked(server, agent)
     not_an_id = "not a request's id, which has 22 letters and digits"
     not_a_digest = "not a digest, which has 64 digits: 0 to 9, a to f"
@@ -63,9 +59,7 @@ def test_an_id_or_a_digest_of_another_form_is_named_in_words(server: Running) ->
 
 
 @pytest.mark.parametrize(("role", "code", "status"), [("approve", 200, "denied"), ("audit", 403, "pending")])
-def test_who_may_only_look_decides_nothing_with_a_tick(
-    server: Running, role: str, code: int, status: str
-) -> None:
+def test_who_may_only_look_decides_nothing_with_a_tick(server, role, code, status):
     """Alice has opened it while she might approve."""
     item = asked(server, server.client("submit", "agent"))
     server.client("approve", "alice").get(f"/confirm/{item['id']}")
@@ -75,8 +69,7 @@ def test_who_may_only_look_decides_nothing_with_a_tick(
     assert server.stored(item["id"]).status == status
 
 
-def test_the_page_lets_tick_what_was_opened_and_shown_whole(server: Running) -> None:
-    agent = server.client("submit", "agent")
+def test_the_page_lets_tick_what_was_opened_and_shown_whole(server, agent):
     opened, unopened = asked(server, agent), asked(server, agent)
     hiding = asked(server, agent, details={"token": "; rm -rf /srv/shop"})
     with page_of(server) as browser:

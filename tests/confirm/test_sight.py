@@ -7,7 +7,6 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -46,62 +45,53 @@ def ask(server: Running, details: dict, **more: object) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("details", HIDING)
-def test_there_is_no_approve_button_while_a_part_is_hidden(tmp_path: Path, details: dict) -> None:
-    with Running(tmp_path) as server:
-        request_id = ask(server, details)
-        with page_of(server) as browser:
-            page = browser.get(f"/r/{request_id}").text
-            assert 'id="approve"' not in page and 'id="reveal"' in page
-            pressed = browser.post(f"/r/{request_id}/decide", data=form(page, verdict="approve"))
-            assert pressed.status_code == 409 and "not shown to you" in pressed.text
-            shown = browser.post(f"/r/{request_id}/reveal", data=form(page), follow_redirects=True).text
-            assert 'id="approve"' in shown and "[REDACTED]" not in shown
-            if "token" in details:
-                assert "rm -rf /srv/shop" in shown
-            events = [(event.kind, event.principal) for event in server.service.log.history()]
-            assert ("revealed", "alice") in events
-            done = browser.post(f"/r/{request_id}/decide", data=form(shown, verdict="approve"))
-            assert done.status_code == 303
-        assert server.stored(request_id).status == "approved"
+def test_there_is_no_approve_button_while_a_part_is_hidden(server, details):
+    request_id = ask(server, details)
+    with page_of(server) as browser:
+        page = browser.get(f"/r/{request_id}").text
+        assert 'id="approve"' not in page and 'id="reveal"' in page
+        pressed = browser.post(f"/r/{request_id}/decide", data=form(page, verdict="approve"))
+        assert pressed.status_code == 409 and "not shown to you" in pressed.text
+        shown = browser.post(f"/r/{request_id}/reveal", data=form(page), follow_redirects=True).text
+        assert 'id="approve"' in shown and "[REDACTED]" not in shown
+        if "token" in details:
+            assert "rm -rf /srv/shop" in shown
+        events = [(event.kind, event.principal) for event in server.service.log.history()]
+        assert ("revealed", "alice") in events
+        done = browser.post(f"/r/{request_id}/decide", data=form(shown, verdict="approve"))
+        assert done.status_code == 303
+    assert server.stored(request_id).status == "approved"
 
 
 @pytest.mark.slow
-def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        request_id = ask(server, HIDING[0], accepts_edits=True)
-        with page_of(server) as alice, page_of(server, "bob") as bob:
-            page = alice.get(f"/r/{request_id}").text
-            alice.post(f"/r/{request_id}/reveal", data=form(page))
-            assert 'id="approve"' in alice.get(f"/r/{request_id}").text
-            assert 'id="approve"' not in bob.get(f"/r/{request_id}").text
-            change = {
-                "details": {"command": "./job.sh", "token": "other"},
-                "digest": server.stored(request_id).digest,
-            }
-            assert (
-                server.client("approve", "carol").post(f"/confirm/{request_id}/amend", json=change).is_success
-            )
-            assert 'id="approve"' not in alice.get(f"/r/{request_id}").text
+def test_what_one_person_had_shown_is_hidden_from_the_next_and_after_a_change(server):
+    request_id = ask(server, HIDING[0], accepts_edits=True)
+    with page_of(server) as alice, page_of(server, "bob") as bob:
+        page = alice.get(f"/r/{request_id}").text
+        alice.post(f"/r/{request_id}/reveal", data=form(page))
+        assert 'id="approve"' in alice.get(f"/r/{request_id}").text
+        assert 'id="approve"' not in bob.get(f"/r/{request_id}").text
+        change = {"details": HIDING[0] | {"token": "other"}, "digest": server.stored(request_id).digest}
+        assert server.client("approve", "carol").post(f"/confirm/{request_id}/amend", json=change).is_success
+        assert 'id="approve"' not in alice.get(f"/r/{request_id}").text
 
 
 @pytest.mark.parametrize("details", HIDING)
-def test_a_chat_has_no_approve_button_while_a_part_is_hidden(tmp_path: Path, details: dict) -> None:
-    with Running(tmp_path) as server:
-        request = server.stored(ask(server, details))
-        notice = build_notice(request, link="")
-        assert not notice.may_approve and (notice.is_hidden or notice.was_cut)
+def test_a_chat_has_no_approve_button_while_a_part_is_hidden(server, details):
+    request = server.stored(ask(server, details))
+    notice = build_notice(request, link="")
+    assert not notice.may_approve and (notice.is_hidden or notice.was_cut)
 
 
-def test_who_changed_it_is_not_enough_alone(tmp_path: Path) -> None:
-    with Running(tmp_path) as server:
-        request_id = ask(server, {"n": 1}, accepts_edits=True)
-        alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
-        bob.post(f"/confirm/{request_id}/approve", json={"digest": "0" * 64})
-        change = {"details": {"n": 2}, "digest": server.stored(request_id).digest}
-        assert alice.post(f"/confirm/{request_id}/amend", json=change).status_code == 200
-        own = alice.post(f"/confirm/{request_id}/approve")
-        assert own.status_code == 202 and server.stored(request_id).is_pending
-        assert bob.post(f"/confirm/{request_id}/approve").status_code == 200
+def test_who_changed_it_is_not_enough_alone(server):
+    request_id = ask(server, {"n": 1}, accepts_edits=True)
+    alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
+    bob.post(f"/confirm/{request_id}/approve", json={"digest": "0" * 64})
+    change = {"details": {"n": 2}, "digest": server.stored(request_id).digest}
+    assert alice.post(f"/confirm/{request_id}/amend", json=change).status_code == 200
+    own = alice.post(f"/confirm/{request_id}/approve")
+    assert own.status_code == 202 and server.stored(request_id).is_pending
+    assert bob.post(f"/confirm/{request_id}/approve").status_code == 200
 
 
 COMMANDS = [
@@ -115,7 +105,7 @@ COMMANDS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("details", "level"), COMMANDS)
-def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level: str) -> None:
+def test_the_risk_line_is_whets_own_reading(tmp_path, details, level):
     reading = read_risk(details)
     assert reading is not None and reading.level == level
     with Running(tmp_path) as server:
@@ -129,12 +119,12 @@ def test_the_risk_line_is_whets_own_reading(tmp_path: Path, details: dict, level
         assert notice.risk.startswith("Dangerous") == (level == "dangerous")
 
 
-def test_without_a_command_nothing_is_said_of_its_risk() -> None:
+def test_without_a_command_nothing_is_said_of_its_risk():
     assert read_risk({"amount": 5, "to": "DE00"}) is None
 
 
 @pytest.mark.slow
-def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_path: Path) -> None:
+def test_what_looks_like_something_else_is_marked_wherever_a_person_decides(tmp_path):
     details = {"command": "rm /srv/shор" + " " * 300 + "; сору x", "note": "a\u202eb\u3164c"}
     with Running(tmp_path) as server:
         request_id = ask(server, details, accepts_edits=True, description="Clеan up")

@@ -71,9 +71,7 @@ def block(name: str, text: str, **more: Any) -> ArgumentRow:
         ({"a\u202e": "\u202e"}, [ArgumentRow("a<U+202E>", "<U+202E>")]),
     ],
 )
-def test_arguments_are_rows_with_what_matters_first(
-    details: dict[str, Any], found: list[ArgumentRow]
-) -> None:
+def test_arguments_are_rows_with_what_matters_first(details, found):
     assert build_rows(details, Disclosure()) == found
 
 
@@ -81,7 +79,7 @@ def line(kind: Any, text: str) -> ArgumentDiffLine:
     return ArgumentDiffLine(kind, {"added": "+", "removed": "-"}.get(kind, " "), text)
 
 
-def test_changes_and_patches_are_diffs_above_the_rest() -> None:
+def test_changes_and_patches_are_diffs_above_the_rest():
     found = build_rows(
         {"z": 1, "old": "a\nb", "new": "a\nc", "patch": "--- x\n+++ x\n@@ 1 @@\n-b\n+c\n d\ne"}, Disclosure()
     )
@@ -89,20 +87,15 @@ def test_changes_and_patches_are_diffs_above_the_rest() -> None:
     assert found[0].diff[1:] == (line("same", "a"), line("removed", "b"), line("added", "c"))
     assert (found[0].added, found[0].removed, found[0].size, found[0].is_folded) == (1, 1, "4 lines", False)
     assert found[1].diff == (
-        line("place", "--- x"),
-        line("place", "+++ x"),
-        line("place", "@@ 1 @@"),
-        line("removed", "b"),
-        line("added", "c"),
-        line("same", "d"),
-        line("same", "e"),
-    )
+        line("place", "--- x"), line("place", "+++ x"), line("place", "@@ 1 @@"), line("removed", "b"),
+        line("added", "c"), line("same", "d"), line("same", "e"),
+    )  # fmt: skip
     long = build_rows({"diff": "x" + "\n+y" * 60}, Disclosure())[0]
     assert (long.is_folded, long.size, long.added) == (True, "61 lines", 60)
     assert not build_rows({"diff": "x" + "\n+y" * 59}, Disclosure())[0].is_folded
 
 
-def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole() -> None:
+def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole():
     before = "\n".join(str(number) for number in range(20))
     found = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
     assert [item.text for item in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
@@ -112,14 +105,11 @@ def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole() -> 
     assert len(diff_lines("\n".join(lines), "\n".join([*lines, "y"]), Disclosure())) == 4_001
 
 
-def test_a_sight_shows_all_or_all_but_secrets() -> None:
+def test_a_sight_shows_all_or_all_but_secrets():
     details = {"token": "abc", "mine": 1, "path": "a"}
     part, whole = Disclosure(("mi*",)), Disclosure(("mi*",), is_whole=True)
-    assert json.loads(format_document(details, part)) == {
-        "token": "[REDACTED]",
-        "mine": "[REDACTED]",
-        "path": "a",
-    }
+    hidden = {"token": "[REDACTED]", "mine": "[REDACTED]"}
+    assert json.loads(format_document(details, part)) == details | hidden
     assert json.loads(format_document(details, whole)) == details
     assert part.show_line("a\nb") == "a⏎b" and len(part.show("x" * 300, 200)) < 300
     assert whole.show("x" * 300, 200) == "x" * 300
@@ -137,18 +127,18 @@ def test_a_sight_shows_all_or_all_but_secrets() -> None:
         ("😀" * 151, 300, (f"{'😀' * 128}\n[... cut, 151 characters in all]", True)),
     ],
 )
-def test_a_text_is_cut_at_what_vendors_count(text: str, limit: int, kept: tuple[str, bool]) -> None:
+def test_a_text_is_cut_at_what_vendors_count(text, limit, kept):
     assert shown.fit_text(text, limit) == kept
     assert shown.one_line("a\nb", 300) == ("a⏎b", False) and shown.count_units("a😀") == 3
 
 
 @each("text", ["😀" * 900, "x" * 1_001, "x" * 300_000, "\u202e" * 900])
-def test_a_text_that_was_cut_fits_with_what_is_said_of_it(text: str) -> None:
+def test_a_text_that_was_cut_fits_with_what_is_said_of_it(text):
     kept, was_cut = shown.fit_text(text, 1_000)
     assert was_cut and shown.count_units(kept) <= 1_000
 
 
-def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
+def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named():
     details = {"api-key": "x", "inner": [{"Password": "y", "n": {"odd": 1}}], "token": "", "key": 7}
     assert shown.redact(details, ("O?D",)) == {
         "api-key": "[REDACTED]",
@@ -173,7 +163,7 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named() -> None:
     assert shown.hidden_parts({"a": words}, ()) == [] and shown.hidden_parts({"a": words + "z"}, ()) == long
 
 
-def test_characters_that_hide_or_look_like_others_are_named() -> None:
+def test_characters_that_hide_or_look_like_others_are_named():
     assert shown.describe_unclear(asked()) == [] and shown.unclear_warning(asked()) == ""
     signs = "\u200b\u200c\u200d\u200e\u200f\u202a\u202b"
     found = shown.describe_unclear(asked(description=signs, action="\u200b"))
@@ -192,7 +182,7 @@ def test_characters_that_hide_or_look_like_others_are_named() -> None:
 # Buttons.
 
 
-def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> None:
+def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else():
     buttons = Buttons(b"k" * 32, "chat", ("too broad", "w" * 60, "not now", "fourth"))
     row = buttons.make_buttons(notice(asked(id="r" * 22)))
     labels = ["✓ Approve", "✗ Deny", "✗ too broad", f"✗ {'w' * 38}", "✗ not now"]
@@ -202,12 +192,9 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
     pressed = [buttons.parse_press(button.data) for button in row]
     meanings = [buttons.meaning_of(press) for press in pressed if press is not None]
     assert meanings == [
-        PressMeaning("approve"),
-        PressMeaning("deny"),
-        PressMeaning("deny", "too broad"),
-        PressMeaning("deny", "w" * 60),
-        PressMeaning("deny", "not now"),
-    ]
+        PressMeaning("approve"), PressMeaning("deny"), PressMeaning("deny", "too broad"),
+        PressMeaning("deny", "w" * 60), PressMeaning("deny", "not now"),
+    ]  # fmt: skip
     first = pressed[0]
     assert first is not None and (first.verb, first.request_id, len(first.mac)) == ("a", "r" * 22, 22)
     assert all(press is not None and buttons.is_ours(press, "d1") for press in pressed)
@@ -223,26 +210,15 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else() -> Non
 @each(
     "data",
     [
-        "",
-        "a",
-        "a:b",
-        "a:b:c:d",
-        "a::c",
-        ":b:c",
-        "a:b:",
-        "x:b:c",
-        "d3:b:c",
-        "d-:b:c",
-        "e0:b:c",
-        "d00:b:c",
+        "", "a", "a:b", "a:b:c:d", "a::c", ":b:c", "a:b:", "x:b:c", "d3:b:c", "d-:b:c", "e0:b:c", "d00:b:c",
         f"a:b:{'c' * 61}",
     ],
-)
-def test_what_no_button_of_ours_looks_like_is_no_press(data: str) -> None:
+)  # fmt: skip
+def test_what_no_button_of_ours_looks_like_is_no_press(data):
     assert Buttons(b"k" * 32, "chat").parse_press(data) is None
 
 
-def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
+def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not():
     assert Buttons(b"k", "chat").parse_press(f"a:b:{'c' * 60}") == ButtonPress("a", "b", "c" * 60)
     assert Buttons(b"k", "chat", ("one",)).parse_press("d0:b:c") == ButtonPress("d0", "b", "c")
     assert Buttons(b"k", "chat", ("one",)).parse_press("d1:b:c") is None
@@ -251,7 +227,7 @@ def test_the_longest_press_is_read_and_a_reason_that_is_gone_is_not() -> None:
 # A channel that fails.
 
 
-def test_a_channel_is_left_alone_after_four_failures_for_longer_each_time() -> None:
+def test_a_channel_is_left_alone_after_four_failures_for_longer_each_time():
     breaker, now_s = Breaker(), 100.0
     for _ in range(3):
         breaker.record_failure(now_s, "down")
@@ -274,7 +250,7 @@ def test_a_channel_is_left_alone_after_four_failures_for_longer_each_time() -> N
     assert breaker.wait_s(100.0) == 40.0 and breaker.is_open
 
 
-def test_a_message_is_tried_again_after_longer_each_time() -> None:
+def test_a_message_is_tried_again_after_longer_each_time():
     assert [retry_delay_s(tries, 0.0) for tries in (0, 1, 2, 3, 7, 50)] == [1, 1, 2, 4, 60, 60]
     assert retry_delay_s(2, 1.0) == 1.5
 
@@ -282,13 +258,11 @@ def test_a_message_is_tried_again_after_longer_each_time() -> None:
 # Quorums and names.
 
 
-def test_a_quorum_is_read_and_written() -> None:
+def test_a_quorum_is_read_and_written():
     needs = parse_quorum(" 2 of ops AND 1 of anyone or 1 of Admins ")
     assert needs == ((ApprovalNeed(2, "ops"), ApprovalNeed(1)), (ApprovalNeed(1, "Admins"),))
-    assert describe(needs) == "2 of ops and 1 of anyone or 1 of Admins" and groups_in(needs) == {
-        "ops",
-        "Admins",
-    }
+    assert describe(needs) == "2 of ops and 1 of anyone or 1 of Admins"
+    assert groups_in(needs) == {"ops", "Admins"}
     assert parse_quorum(3) == ((ApprovalNeed(3),),) == parse_quorum("3 of ANY")
     for wrong in ("0", "x", "1 of", "1000", "", "1 of a b", "1 and"):
         with pytest.raises(ValueError, match="is not `N of GROUP`"):
@@ -318,12 +292,12 @@ def test_a_quorum_is_read_and_written() -> None:
         ("2 of ops and 1 of sec or 1 of none", "ac", False),
     ],
 )
-def test_each_person_sits_once(quorum: str, people: str, met: bool) -> None:
+def test_each_person_sits_once(quorum, people, met):
     groups = {"ops": ("a", "b"), "sec": ("b", "c")}
     assert is_met(parse_quorum(quorum), [*people], groups) is met
 
 
-def test_who_could_count_for_a_need() -> None:
+def test_who_could_count_for_a_need():
     groups = {"ops": ("a",)}
     assert is_met(ANYBODY, ["x"], {}) and not is_met(ANYBODY, [], {}) and counts_for(ANYBODY, "x", {})
     assert counts_for(parse_quorum("1 of ops"), "a", groups)
@@ -331,20 +305,17 @@ def test_who_could_count_for_a_need() -> None:
     assert counts_for(parse_quorum("1 of ops or 1"), "x", groups)
 
 
-def test_names_are_compared_as_people_read_them() -> None:
+def test_names_are_compared_as_people_read_them():
     assert [action_key(name) for name in ("deploy", "De\u200bploy", " a  B ", "ｄｅｐｌｏｙ")] == [
-        "deploy",
-        "deploy",
-        "a b",
-        "deploy",
-    ]
+        "deploy", "deploy", "a b", "deploy",
+    ]  # fmt: skip
     assert person_key("An N") == "ann" and is_same_person("Ann", "a nn") and not is_same_person("ann", "ben")
     assert is_high_risk(action_key("Migrate - Database")) and not is_high_risk("migrate")
     first, second = new_request_id(1_795_680_000.0), new_request_id(1_795_680_000.001)
     assert REQUEST_ID.fullmatch(first) and first[:7] < second[:7] and first[7:] != second[7:]
 
 
-def test_users_of_the_machine_are_callers_by_their_number() -> None:
+def test_users_of_the_machine_are_callers_by_their_number():
     root = pwd.getpwuid(0).pw_name
     assert find_peers([root, "0"], ["54321"]) == {
         0: Caller(root, "approve", "uid:0"),
@@ -356,7 +327,7 @@ def test_users_of_the_machine_are_callers_by_their_number() -> None:
         find_peers(["no such user"], [])
 
 
-def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path: Path) -> None:
+def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path):
     path = tmp_path / "api.sock"
     for _ in range(2):  # one that was left behind is taken away
         with listen_at(path) as sock:
@@ -368,7 +339,7 @@ def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path: Path) -> N
     assert path.read_text() == "not ours"
 
 
-def test_a_witness_is_a_file_or_an_address() -> None:
+def test_a_witness_is_a_file_or_an_address():
     found = Witnesses.parse(["a/b", "https://x.example/", "/c", "http://y.example"])
     assert found == Witnesses((Path("a/b"), Path("/c")), ("https://x.example/", "http://y.example"))
     with pytest.raises(ConfigError, match="ftp://x is not a witness"):
@@ -383,7 +354,7 @@ def event(kind: str = "decided", **more: Any) -> AuditEvent:
     return AuditEvent(7, 1_795_680_000.25, kind, **given, hash=b"\x01\xff")
 
 
-def test_an_event_as_a_record_of_opentelemetry() -> None:
+def test_an_event_as_a_record_of_opentelemetry():
     def record(given: AuditEvent) -> Any:
         body: Any = otlp_logs([given])
         (resource,) = body["resourceLogs"]
@@ -397,12 +368,9 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
     found = record(event())
     values = {one["key"]: one["value"] for one in found.pop("attributes")}
     assert found == {
-        "timeUnixNano": "1795680000250000000",
-        "observedTimeUnixNano": "1795680000250000000",
-        "severityNumber": 9,
-        "severityText": "INFO",
-        "body": {"stringValue": '{"a":1}'},
-    }
+        "timeUnixNano": "1795680000250000000", "observedTimeUnixNano": "1795680000250000000",
+        "severityNumber": 9, "severityText": "INFO", "body": {"stringValue": '{"a":1}'},
+    }  # fmt: skip
     assert values == {
         "event.name": {"stringValue": "whet.confirm.decided"},
         "whet.confirm.event_id": {"intValue": "7"},
@@ -414,14 +382,11 @@ def test_an_event_as_a_record_of_opentelemetry() -> None:
     alarming = record(event("tampering", owner="", request_id=""))
     assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
     assert [attribute["key"] for attribute in alarming["attributes"]] == [
-        "event.name",
-        "whet.confirm.event_id",
-        "whet.confirm.hash",
-        "enduser.id",
-    ]
+        "event.name", "whet.confirm.event_id", "whet.confirm.hash", "enduser.id",
+    ]  # fmt: skip
 
 
-def test_an_event_as_a_line_of_syslog() -> None:
+def test_an_event_as_a_line_of_syslog():
     host = "".join(sign for sign in socket.gethostname() if "!" <= sign <= "~")[:255] or "-"
     head = f"1 2026-11-26T08:00:00.250Z {host} whet-confirm {os.getpid()}"
     named = 'id="7" request="r1" principal="a\\"n\\\\n\\]" owner="bot" hash="01ff"'
@@ -444,7 +409,7 @@ def test_an_event_as_a_line_of_syslog() -> None:
         ("syslog+unix://dev/log", SyslogDatagrams, "/dev/log"),
     ],
 )
-def test_where_the_log_goes(address: str, kind: type, where: object) -> None:
+def test_where_the_log_goes(address, kind, where):
     found = parse_destination(address, {})
     assert isinstance(found, kind) and vars(found)["_address"] == where
 
@@ -452,5 +417,5 @@ def test_where_the_log_goes(address: str, kind: type, where: object) -> None:
 @pytest.mark.parametrize(
     ("wait_s", "said"), [(0.0, b"1"), (0.001, b"1"), (1.0, b"1"), (1.1, b"2"), (59.9, b"60")]
 )
-def test_when_to_come_again_is_said_in_whole_seconds_none_too_early(wait_s: float, said: bytes) -> None:
+def test_when_to_come_again_is_said_in_whole_seconds_none_too_early(wait_s, said):
     assert retry_after(wait_s) == (b"retry-after", said)

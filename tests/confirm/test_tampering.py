@@ -19,18 +19,13 @@ from whet_confirm.ledger import Tx
 from whet_confirm.open import ServicePaths
 
 POLICY = """
-[groups]
-ops = ["alice", "bob"]
-[[rules]]
-action = "deploy_*"
-effect = "ask"
-quorum = "2 of ops"
-escalate_to = "ops"
+groups = {ops = ["alice", "bob"]}
+rules = [{action = "deploy_*", effect = "ask", quorum = "2 of ops", escalate_to = "ops"}]
 """
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
+def paths(tmp_path_factory):
     """A database with at least one row in each table."""
     folder = tmp_path_factory.mktemp("tables")
     (folder / "policy.toml").write_text(POLICY)
@@ -49,9 +44,8 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
                 bob.post(f"/confirm/{request['id']}/approve")
             if number % 2 == 0:
                 agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
-                agent.post(
-                    f"/confirm/{request['id']}/report", json={"result": "executed", "note": "went well"}
-                )
+                report = {"result": "executed", "note": "went well"}
+                agent.post(f"/confirm/{request['id']}/report", json=report)
 
         def more(tx: Tx) -> None:
             whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root")
@@ -59,9 +53,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
             stand_ins.delegate(tx, "bob", "alice", tx.now_s + 600)
             stand_ins.set_groups(tx, "alice", ["oidc:ops"], tx.now_s + 600)
             tx.connection.execute("INSERT INTO people VALUES ('dora', 'i', 's', 'approve', 1.0, 2.0)")
-            tx.connection.execute(
-                "INSERT INTO passkeys VALUES ('p', 'alice', 'k', 'localhost', 0, 1.0, NULL)"
-            )
+            tx.connection.execute("INSERT INTO passkeys VALUES ('p', 'alice', 'k', 'host', 0, 1.0, NULL)")
             tx.connection.execute("INSERT INTO web_sessions VALUES ('h', 'k', 'c', 1.0, 2.0)")
             tx.connection.execute(
                 "INSERT INTO deliveries (event_id, kind, request_id, channel, status, updated_at)"
@@ -73,7 +65,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> ServicePaths:
                 "INSERT INTO devices VALUES ('d', 'alice', 't', 'phone', 'https://e', 'k', 's', '', '', 1.0)"
             )
 
-        server.run(server.service.change(more))
+        server.change(more)
         assert "send_mail" in agent.get("/confirm").text
     return server.paths
 
@@ -120,7 +112,7 @@ def quietly(change, paths: ServicePaths, folder: Path) -> audit.AuditReport | No
     return look(copy, paths)
 
 
-def test_nothing_is_wrong_at_first_and_no_table_is_empty(paths: ServicePaths) -> None:
+def test_nothing_is_wrong_at_first_and_no_table_is_empty(paths):
     report = look(paths.database, paths)
     assert report.problems == ()
     db = sqlite3.connect(paths.database)
@@ -137,7 +129,7 @@ def columns(paths: ServicePaths) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_any_column_of_any_table_that_is_changed_is_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_any_column_of_any_table_that_is_changed_is_found(paths, tmp_path):
     dice, missed, count = random.Random(16), [], 0
     for table, name, kind in columns(paths):
 
@@ -158,7 +150,7 @@ def test_any_column_of_any_table_that_is_changed_is_found(paths: ServicePaths, t
 
 
 @pytest.mark.slow
-def test_any_row_that_is_taken_or_added_is_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_any_row_that_is_taken_or_added_is_found(paths, tmp_path):
     missed = []
     for table in dict.fromkeys(table for table, _, _ in columns(paths)):
         row = f"(SELECT rowid FROM {table} LIMIT 1)"
@@ -193,7 +185,7 @@ def test_any_row_that_is_taken_or_added_is_found(paths: ServicePaths, tmp_path: 
     assert not missed
 
 
-def test_a_log_that_was_chained_again_without_the_key_is_found(paths: ServicePaths, tmp_path: Path) -> None:
+def test_a_log_that_was_chained_again_without_the_key_is_found(paths, tmp_path):
     """Whoever has the file and knows the format can chain events; only the key can seal them."""
 
     def change(db: sqlite3.Connection) -> None:
@@ -208,23 +200,8 @@ def test_a_log_that_was_chained_again_without_the_key_is_found(paths: ServicePat
     assert report is not None and not report.is_good
 
 
-def test_a_changed_record_is_named(paths: ServicePaths, tmp_path: Path) -> None:
-    for column, value in (
-        ("description", "x"),
-        ("principal", "x"),
-        ("callback_url", "x"),
-        ("execution", "x"),
-    ):
-
-        def change(db: sqlite3.Connection, column: str = column, value: str = value) -> None:
-            db.execute(f"UPDATE requests SET {column} = ? WHERE seq = 1", (value,))
-
-        report = quietly(change, paths, tmp_path)
-        assert report is not None and [line[:8] for line in report.problems] == ["request "], column
-
-
 @pytest.mark.slow
-def test_the_sums_follow_every_kind_of_write(tmp_path: Path) -> None:
+def test_the_sums_follow_every_kind_of_write(tmp_path):
     """Replaced rows, ignored ones, failed and retried works: the sums are those of a fresh count."""
     with Running(tmp_path, upkeep=False) as server:
         db, dice = server.service.database, random.Random(5)
@@ -236,9 +213,7 @@ def test_the_sums_follow_every_kind_of_write(tmp_path: Path) -> None:
                     case 0:
                         connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, str(number)))
                     case 1:
-                        connection.execute(
-                            "INSERT OR IGNORE INTO views VALUES (?, ?, ?)", (name, "p", number)
-                        )
+                        connection.execute("INSERT OR IGNORE INTO views VALUES (?, 'p', ?)", (name, number))
                     case 2:
                         connection.execute("UPDATE views SET at = ? WHERE request_id > ?", (number, name))
                     case 3:

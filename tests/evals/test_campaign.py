@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from whet.contract.errors import ConfigError, NotFound
@@ -15,7 +13,7 @@ _SETTINGS = CampaignSettings(Shape(sessions=12, drifts=1, pages=1, private=1, gu
 
 
 @pytest.mark.slow
-def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
+def test_what_is_there_is_not_run_again(tmp_path):
     campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 2, _SETTINGS)
     told: list[int] = []
 
@@ -35,19 +33,19 @@ def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_in_processes_are_stored_too(tmp_path: Path) -> None:
+def test_runs_in_processes_are_stored_too(tmp_path):
     campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 1, _SETTINGS)
     campaign.run_missing(2, lambda there, last: None)
     assert len(campaign.read_runs()) == 1
 
 
-def test_other_settings_are_refused_in_the_same_folder(tmp_path: Path) -> None:
+def test_other_settings_are_refused_in_the_same_folder(tmp_path):
     EvalCampaign(tmp_path, [ARMS["off"]], 1, _SETTINGS)
     with pytest.raises(ConfigError, match="other settings"):
         EvalCampaign(tmp_path, [ARMS["off"]], 1, CampaignSettings())
 
 
-def test_an_unknown_arm_is_named() -> None:
+def test_an_unknown_arm_is_named():
     assert [arm.name for arm in pick_arms("off, ours")] == ["off", "ours"]
     with pytest.raises(NotFound, match="'our'"):
         pick_arms("our")

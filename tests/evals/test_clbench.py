@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -75,7 +74,7 @@ def get_task_class(name):
 
 
 @pytest.mark.slow
-def test_a_task_is_run_under_each_arm_with_gain_and_cost(tmp_path: Path) -> None:
+def test_a_task_is_run_under_each_arm_with_gain_and_cost(tmp_path):
     source = tmp_path / "repo" / "src"
     source.mkdir(parents=True)
     (source / "__init__.py").touch()
@@ -87,9 +86,8 @@ def test_a_task_is_run_under_each_arm_with_gain_and_cost(tmp_path: Path) -> None
     answers += [ScriptedReply('{"value": 3}'), ScriptedReply("noted")]
     answers += [ScriptedReply('I say {"value": 7}'), ScriptedReply("noted")]
     with PracticeServer(script=answers) as server:
-        home.config.write_text(
-            f"model: {{provider: practice, model: practice, base_url: '{server.base_url}'}}\n"
-        )
+        model = f"{{provider: practice, model: practice, base_url: '{server.base_url}'}}"
+        home.config.write_text(f"model: {model}\n")
         arguments = ["clbench", "--repo", str(tmp_path / "repo"), "--task", "guessing", "--instances", "2"]
         more = ["--arms", "off,conversation", "--python", sys.executable, "--json"]
         done = CliRunner().invoke(bench_command, [*arguments, *more], obj=home)
@@ -102,7 +100,7 @@ def test_a_task_is_run_under_each_arm_with_gain_and_cost(tmp_path: Path) -> None
     assert conversation["usage"]["total_tokens"] > 0
 
 
-def test_a_checkout_without_a_python_is_refused_with_what_to_name(tmp_path: Path) -> None:
+def test_a_checkout_without_a_python_is_refused_with_what_to_name(tmp_path):
     arguments = ["clbench", "--repo", str(tmp_path), "--task", "guessing"]
     error = CliRunner().invoke(bench_command, arguments, obj=Home(tmp_path / "home")).exception
     assert isinstance(error, BadInput) and str(tmp_path / ".venv") in str(error) and "--python" in error.hint

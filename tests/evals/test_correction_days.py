@@ -19,7 +19,7 @@ def run_days(*options: str) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
-def test_a_correction_is_reviewed_and_kept_on_the_shortest_day_and_a_longer_one() -> None:
+def test_a_correction_is_reviewed_and_kept_on_the_shortest_day_and_a_longer_one():
     report = run_days("--turns", "1", "--turns", "9")
     each = report["each"]
     corrected = [day for day in each if day["kind"] != "fact"]
@@ -32,9 +32,7 @@ def test_a_correction_is_reviewed_and_kept_on_the_shortest_day_and_a_longer_one(
 
 @pytest.mark.parametrize("server", ["caching", "silent", "unpriced"])
 @pytest.mark.parametrize("talk", [(), ("--talk",)])
-def test_a_day_of_three_turns_or_more_is_reviewed_within_its_share_whatever_the_server_reports(
-    server: str, talk: tuple[str, ...]
-) -> None:
+def test_a_day_of_three_turns_or_more_is_reviewed_within_its_share_whatever_the_server_reports(server, talk):
     report = run_days("--server", server, *talk, "--turns", "3", "--turns", "9")
     facts = [day for day in report["each"] if day["kind"] == "fact"]
     assert [(day["is_reviewed"], day["is_kept"]) for day in facts] == [(True, True)] * 2, facts

@@ -24,18 +24,13 @@ def run(arm: str, seed: int, first: str, *, ok: str = "", tokens: int = 1000, **
     tasks = tuple(task(number, a == "y", b == "y") for number, (a, b) in pairs)
     used = Usage(prompt_tokens=tokens, input_tokens=tokens)
     fields: dict[str, object] = {
-        "funnel": Funnel(10, 9, 9, 9),
-        "spent": TokenSpending(used),
-        "stale": (),
-        "leaks": 0,
-        "poisoned": 0,
-        "false_kept": 0,
-        **more,
-    }
+        "funnel": Funnel(10, 9, 9, 9), "spent": TokenSpending(used), "stale": (), "leaks": 0, "poisoned": 0,
+        "false_kept": 0, **more,
+    }  # fmt: skip
     return WorldResult(seed=seed, arm=arm, tasks=tasks, requests=1, planted=0, wall_s=1.0, **fields)  # type: ignore[arg-type]
 
 
-def test_arms_are_compared_in_pairs() -> None:
+def test_arms_are_compared_in_pairs():
     runs = [run("off", s, "nnnnny") for s in range(6)] + [run("ours", s, "nnyyyy") for s in range(6)]
     off, ours = summarise(runs)
     assert off.gain is None and off.p_value is None
@@ -45,7 +40,7 @@ def test_arms_are_compared_in_pairs() -> None:
     assert ours.harm_first is not None and ours.harm_first.estimate == 0.0
 
 
-def test_what_could_be_known_is_told_by_thirds() -> None:
+def test_what_could_be_known_is_told_by_thirds():
     def needing(number: int, *learnable: bool) -> TaskRecord:
         needs = tuple(FactNeed("ship", f"k{n}", one, "absent") for n, one in enumerate(learnable))
         return TaskRecord(number, "ana", False, False, True, 1, needs)
@@ -57,7 +52,7 @@ def test_what_could_be_known_is_told_by_thirds() -> None:
     assert ours.knowable == (0.0, 0.0, 1.0) and ours.stages == (0.0, 0.0, 0.0)
 
 
-def test_tokens_are_averaged_over_the_first_sessions_of_a_run() -> None:
+def test_tokens_are_averaged_over_the_first_sessions_of_a_run():
     def growing(arm: str, tokens: int, growth: int) -> WorldResult:
         result = run(arm, 0, "y" * 40)
         tasks = [msgspec.structs.replace(task, tokens=tokens + growth * task.number) for task in result.tasks]
@@ -72,7 +67,7 @@ def test_tokens_are_averaged_over_the_first_sessions_of_a_run() -> None:
     assert "| ours | 2,000 | 2,000 | 2,000 |" in format_report(sums, CampaignSettings(Shape(sessions=40)))
 
 
-def test_harm_is_what_was_lost_relative_to_no_memory() -> None:
+def test_harm_is_what_was_lost_relative_to_no_memory():
     runs = [run("off", s, "yyyy") for s in range(4)]
     runs += [run("ours", s, "ynyy", ok="ynyy") for s in range(4)]
     ours = summarise(runs)[1]
@@ -81,30 +76,26 @@ def test_harm_is_what_was_lost_relative_to_no_memory() -> None:
     assert dict((goal, met) for goal, met, _ in check_goals([ours]))["harm <= 1% of tasks"] is False
 
 
-def test_a_difference_that_spans_zero_is_no_evidence() -> None:
+def test_a_difference_that_spans_zero_is_no_evidence():
     runs = [run("off", s, "ynyn") for s in range(6)]
     runs += [run("ours", s, "ynyn" if s % 2 else ("yyyn" if s % 4 else "nnyn")) for s in range(6)]
     text = format_gain(summarise(runs)[1].gain)
     assert text.endswith("no evidence")
 
 
-def test_an_old_value_that_never_went_counts_as_longer_than_all() -> None:
-    stale = (
-        StaleFact("a", "flag", 2, True),
-        StaleFact("b", "flag", 4, True),
-        StaleFact("c", "flag", 3, False),
-    )
+def test_an_old_value_that_never_went_counts_as_longer_than_all():
+    rows = ("a", 2, True), ("b", 4, True), ("c", 3, False)
+    stale = tuple(StaleFact(name, "flag", since, went) for name, since, went in rows)
     half = summarise([run("ours", 0, "yy", stale=stale), run("ours", 1, "yy")])[0].half_life
     assert (half.facts, half.gone, half.sessions) == (3, 2, 4)
     never = summarise([run("ours", 0, "yy", stale=stale[2:])])[0].half_life
     assert never.sessions is None
 
 
-def test_where_ours_loses_is_said() -> None:
+def test_where_ours_loses_is_said():
     runs = [run("ours", 0, "nny", tokens=3000), run("off", 0, "ynn"), run("oracle", 0, "yyy", tokens=1)]
     lines = find_losses(summarise(runs))
-    assert any(
-        line.startswith("off is right at the first try more often in the first third") for line in lines
-    )
+    first = "off is right at the first try more often in the first third"
+    assert any(line.startswith(first) for line in lines)
     assert any(line.startswith("off spends fewer tokens") for line in lines)
     assert not any(line.startswith("oracle") for line in lines)

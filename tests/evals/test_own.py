@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -33,7 +32,7 @@ tasks:
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Path:
+def tasks(tmp_path):
     (tmp_path / "start").mkdir()
     (tmp_path / "start" / "hint.txt").write_text(FACT + "\n")
     path = tmp_path / "tasks.yaml"
@@ -42,19 +41,13 @@ def tasks(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_arms_are_run_and_compared_on_any_provider(tmp_path: Path, tasks: Path) -> None:
+def test_arms_are_run_and_compared_on_any_provider(tmp_path, tasks):
     home = Home(tmp_path / "home")
     home.ensure()
     arguments = [
-        "--tasks",
-        str(tasks),
-        "--arms",
-        "off,all",
-        "--leave-one-out",
-        "--json",
-        "--out",
+        "--tasks", str(tasks), "--arms", "off,all", "--leave-one-out", "--json", "--out",
         str(tmp_path / "out"),
-    ]
+    ]  # fmt: skip
     with Clerk() as clerk:
         home.config.write_text(
             f"model: {{provider: house, model: clerk, base_url: '{clerk.base_url}'}}\n"
@@ -83,7 +76,7 @@ def outcome(arm: str, repeat: int, task: str, ok: bool) -> TaskOutcome:
     return TaskOutcome(arm, repeat, task, ok, "answered", 1, 1, 0, used, Usage(), 1.0)
 
 
-def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
+def test_a_clear_difference_on_enough_tasks_is_evidence():
     names = [f"t{n}" for n in range(8)]
     rows = [
         outcome(arm, repeat, name, arm == "all")
@@ -116,7 +109,7 @@ def test_a_clear_difference_on_enough_tasks_is_evidence() -> None:
         ("tasks: {", "verify"),
     ],
 )
-def test_a_mistake_in_the_tasks_file_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_mistake_in_the_tasks_file_is_named(tmp_path, text, complaint):
     path = tmp_path / "tasks.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -124,6 +117,6 @@ def test_a_mistake_in_the_tasks_file_is_named(tmp_path: Path, text: str, complai
     assert complaint in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_a_missing_tasks_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_tasks_file_is_named(tmp_path):
     with pytest.raises(NotFound, match=r"tasks\.yaml"):
         read_tasks(tmp_path / "tasks.yaml")

@@ -21,7 +21,7 @@ def score(run: Run) -> float:
     return float(run.ok)
 
 
-def test_runs_of_one_task_are_one_unit() -> None:
+def test_runs_of_one_task_are_one_unit():
     found = compare(runs(7, 3, True), runs(7, 3, False), score)
     assert (found.tasks, found.pairs, found.only_first, found.only_other) == (7, 21, 21, 0)
     assert found.gap.estimate == 1.0 and found.is_clear
@@ -29,11 +29,11 @@ def test_runs_of_one_task_are_one_unit() -> None:
     assert not compare(runs(1, 12, True), runs(1, 12, False), score).is_clear
 
 
-def test_few_tasks_are_no_evidence_however_clear_they_look() -> None:
+def test_few_tasks_are_no_evidence_however_clear_they_look():
     assert not compare(runs(5, 3, True), runs(5, 3, False), score).is_clear
 
 
-def test_only_what_both_have_done_counts() -> None:
+def test_only_what_both_have_done_counts():
     found = compare(runs(7, 3, True), runs(4, 2, False), score)
     assert (found.tasks, found.pairs) == (4, 8)
     assert compare(runs(7, 3, True), [], score).gap.spans_zero

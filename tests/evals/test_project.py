@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ _ALL = 7
 
 
 @pytest.mark.slow
-def test_every_command_prints_what_a_real_project_says(tmp_path: Path) -> None:
+def test_every_command_prints_what_a_real_project_says(tmp_path):
     write_project(tmp_path)
     commands = draw_commands(random.Random(1), _ALL)
     assert len(set(commands)) == _ALL
@@ -28,9 +27,7 @@ def test_every_command_prints_what_a_real_project_says(tmp_path: Path) -> None:
     assert "working tree clean" in subprocess.check_output(["git", "status"], cwd=tmp_path, text=True)
 
 
-def test_without_git_there_is_no_project_and_the_error_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_git_there_is_no_project_and_the_error_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotFound, match="git is not installed"):
         write_project(tmp_path)

@@ -24,13 +24,13 @@ def command_of(plan: SessionPlan, settings: dict[str, str]) -> FactCommand:
     return msgspec.structs.replace(command, step=settings.get("before", ""))
 
 
-def test_a_seed_gives_the_same_world_and_another_one_another() -> None:
+def test_a_seed_gives_the_same_world_and_another_one_another():
     first, again, other = FactWorld(3), FactWorld(3), FactWorld(4)
     assert first.plans == again.plans and first.drifts == again.drifts
     assert first.plans != other.plans
 
 
-def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() -> None:
+def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text():
     for seed in range(5):
         world = FactWorld(seed)
         for plan in world.plans:
@@ -41,14 +41,14 @@ def test_every_task_can_be_done_with_the_truth_and_is_read_back_from_its_text() 
             assert world.objection(command, plan) == ""
 
 
-def test_a_world_has_the_same_tasks_with_ordinary_commands_and_without() -> None:
+def test_a_world_has_the_same_tasks_with_ordinary_commands_and_without():
     plain, with_looks = FactWorld(3), FactWorld(3, Shape(looks=4))
     tasks = [plan.task for plan in with_looks.plans]
     assert [msgspec.structs.replace(task, looks=()) for task in tasks] == [plan.task for plan in plain.plans]
     assert all(len(set(task.looks)) == 4 and parse_task(task.text) == task for task in tasks)
 
 
-def test_a_wrong_setting_is_refused_and_usually_named() -> None:
+def test_a_wrong_setting_is_refused_and_usually_named():
     world = FactWorld(0, Shape(reveal=1.0))
     plan = next(plan for plan in world.plans if "flag" in plan.task.keys)
     settings = right(world, plan) | {"flag": "--none"}
@@ -61,7 +61,7 @@ def test_a_wrong_setting_is_refused_and_usually_named() -> None:
     assert silent.revealed == () and truth.value not in silent.text
 
 
-def test_what_comes_first_is_refused_by_name_until_it_was_run_on_the_same_item() -> None:
+def test_what_comes_first_is_refused_by_name_until_it_was_run_on_the_same_item():
     world = FactWorld(0, Shape(reveal=1.0))
     plan = next(plan for plan in world.plans if "before" in plan.task.keys)
     command = msgspec.structs.replace(command_of(plan, right(world, plan)), step="")
@@ -74,7 +74,7 @@ def test_what_comes_first_is_refused_by_name_until_it_was_run_on_the_same_item()
     assert not silent.is_ok and step not in silent.text
 
 
-def test_a_wish_is_the_persons_own() -> None:
+def test_a_wish_is_the_persons_own():
     world = FactWorld(1)
     plan = next(plan for plan in world.plans if "format" in plan.task.keys and plan.person == "ana")
     command = command_of(plan, right(world, plan) | {"format": "plain"})
@@ -85,7 +85,7 @@ def test_a_wish_is_the_persons_own() -> None:
     assert right(world, plan)["format"] not in world.secrets_from(plan)
 
 
-def test_what_was_private_is_a_secret_everywhere_else() -> None:
+def test_what_was_private_is_a_secret_everywhere_else():
     world = FactWorld(2)
     private = next(plan for plan in world.plans if plan.is_private)
     secret = right(world, private)["format"]
@@ -94,7 +94,7 @@ def test_what_was_private_is_a_secret_everywhere_else() -> None:
     assert all(secret in world.secrets_from(plan) for plan in others)
 
 
-def test_facts_drift_to_another_value_in_the_middle_third() -> None:
+def test_facts_drift_to_another_value_in_the_middle_third():
     world = FactWorld(5)
     assert len(world.drifts) == world.shape.drifts
     for about, since in world.drifts.items():
@@ -104,5 +104,5 @@ def test_facts_drift_to_another_value_in_the_middle_third() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "shipit", "shipit billing x flag=1", "shipit billing 3 flag"])
-def test_what_is_no_command_is_read_as_none(text: str) -> None:
+def test_what_is_no_command_is_read_as_none(text):
     assert parse_command(text) is None

@@ -26,7 +26,7 @@ def run(folder: Path, arm: str, shape: Shape) -> WorldResult:
     return asyncio.run(run_world(FactWorld(1, shape), ARMS[arm], folder / arm))
 
 
-def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path: Path) -> None:
+def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path):
     off, ours = run(tmp_path, "off", _SHORT), run(tmp_path, "ours", _SHORT)
     assert sum(task.first_ok for task in ours.tasks) > sum(task.first_ok for task in off.tasks)
     assert ours.funnel.shown >= ours.funnel.captured >= ours.funnel.survived == ours.funnel.reached > 5
@@ -40,7 +40,7 @@ def test_learning_carries_facts_to_the_point_of_use_and_nothing_else(tmp_path: P
     assert any("spends fewer tokens" in line for line in find_losses(sums))
 
 
-def test_beside_outputs_of_real_size_a_task_takes_a_part_of_the_whole_conversation(tmp_path: Path) -> None:
+def test_beside_outputs_of_real_size_a_task_takes_a_part_of_the_whole_conversation(tmp_path):
     shape = msgspec.structs.replace(_SHORT, looks=4)
     whole, ours = run(tmp_path, "conversation", shape), run(tmp_path, "ours", shape)
     assert ours.spent.tokens < 0.4 * whole.spent.tokens
@@ -51,7 +51,7 @@ def test_beside_outputs_of_real_size_a_task_takes_a_part_of_the_whole_conversati
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_every_arm_is_what_it_says(tmp_path: Path) -> None:
+def test_every_arm_is_what_it_says(tmp_path):
     arms = {name: run(tmp_path, name, _SHAPE) for name in ARMS}
     again = run(tmp_path / "again", "ours", _SHAPE)
     ours = arms["ours"]

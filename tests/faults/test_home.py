@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -22,15 +22,13 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def server() -> Iterator[PracticeServer]:
+def server():
     with PracticeServer(script=[ScriptedReply("fine")] * 20) as server:
         yield server
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
-    tmp_path: Path, server: PracticeServer
-) -> None:
+def test_a_full_disk_ends_the_turn_and_everything_before_is_there(tmp_path, server):
     program = Program(tmp_path, server)
     assert program.ask("remember the blue door").code == 0
     with closing(sqlite3.connect(program.home / "state.db")) as store:
@@ -53,12 +51,11 @@ def test_a_full_disk_ends_the_turn_and_everything_before_is_there(
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("mount"), reason="only root can mount a small disk")
-def test_a_really_full_disk_too(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_really_full_disk_too(tmp_path, server):
     program = Program(tmp_path, server)
     program.home.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", program.home], timeout=30
-    ).returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", program.home]
+    if subprocess.run(mount, timeout=30).returncode:
         pytest.skip("mounting is not allowed here")
     try:
         assert program.ask("remember the blue door").code == 0
@@ -76,7 +73,7 @@ def test_a_really_full_disk_too(tmp_path: Path, server: PracticeServer) -> None:
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_a_read_only_home_is_named(server: PracticeServer, used: bool) -> None:
+def test_a_read_only_home_is_named(server, used):
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         root.chmod(0o777)
@@ -132,30 +129,17 @@ def read_only(home: Path) -> Generator[None]:
 
 
 READS = (
-    ("sessions", "list"),
-    ("sessions", "search", "blue"),
-    ("sessions", "stats"),
-    ("agents",),
-    ("cost",),
-    ("diff",),
-    ("approvals", "list"),
-    ("review", "list"),
-    ("cron", "list"),
-    ("goal", "list"),
-    ("warm", "list"),
-    ("memory", "show"),
-    ("skills", "list"),
-    ("config", "list"),
-)
+    ("sessions", "list"), ("sessions", "search", "blue"), ("sessions", "stats"), ("agents",), ("cost",),
+    ("diff",), ("approvals", "list"), ("review", "list"), ("cron", "list"), ("goal", "list"),
+    ("warm", "list"), ("memory", "show"), ("skills", "list"), ("config", "list"),
+)  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "files", [(), ("state.db", "state.db-wal"), ("state.db", "state.db-wal", "state.db-shm")]
 )
-def test_commands_that_only_read_work_in_a_read_only_home(
-    tmp_path: Path, server: PracticeServer, files: tuple[str, ...]
-) -> None:
+def test_commands_that_only_read_work_in_a_read_only_home(tmp_path, server, files):
     program = Program(tmp_path, server)
     assert program.ask("remember the blue door").code == 0
     reads = (*READS, ("sessions", "show", program.sessions()[0]["id"]))
@@ -176,13 +160,13 @@ def test_commands_that_only_read_work_in_a_read_only_home(
     assert {path.name: path.read_bytes() for path in program.home.glob("state.db*")} == before
 
 
-def test_a_home_that_is_a_file_is_named(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_home_that_is_a_file_is_named(tmp_path, server):
     program = Program(tmp_path, server)
     program.home.write_text("not a folder")
     program.ask("hello").assert_error(str(program.home))
 
 
-def test_a_new_home_is_its_owners_alone(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_new_home_is_its_owners_alone(tmp_path, server):
     program = Program(tmp_path, server)
     assert program.ask("hello").code == 0
     for folder in (program.home, program.home / "logs"):
@@ -192,9 +176,7 @@ def test_a_new_home_is_its_owners_alone(tmp_path: Path, server: PracticeServer) 
 @pytest.mark.parametrize(
     "bytes_", [b"this is no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 8000]
 )
-def test_a_corrupt_database_is_named_and_left_alone(
-    tmp_path: Path, server: PracticeServer, bytes_: bytes
-) -> None:
+def test_a_corrupt_database_is_named_and_left_alone(tmp_path, server, bytes_):
     program = Program(tmp_path, server)
     program.home.mkdir(mode=0o700)
     database = program.home / "state.db"
@@ -204,7 +186,7 @@ def test_a_corrupt_database_is_named_and_left_alone(
     assert server.count == 0
 
 
-def test_damage_inside_a_used_database_is_named(tmp_path: Path, server: PracticeServer) -> None:
+def test_damage_inside_a_used_database_is_named(tmp_path, server):
     program = Program(tmp_path, server)
     assert program.ask("hello " * 2000).code == 0
     database = program.home / "state.db"
@@ -215,7 +197,7 @@ def test_damage_inside_a_used_database_is_named(tmp_path: Path, server: Practice
     program.ask("hello", "--continue").assert_error("state.db")
 
 
-def test_a_newer_database_is_refused_untouched(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_newer_database_is_refused_untouched(tmp_path, server):
     program = Program(tmp_path, server)
     assert program.ask("hello").code == 0
     database = program.home / "state.db"
@@ -245,9 +227,7 @@ CONFIGS = {
 
 
 @pytest.mark.slow
-def test_a_broken_config_is_named_with_line_and_what_is_allowed(
-    tmp_path: Path, server: PracticeServer
-) -> None:
+def test_a_broken_config_is_named_with_line_and_what_is_allowed(tmp_path, server):
     program = Program(tmp_path, server)
     program.home.mkdir(mode=0o700)
     for text, words in CONFIGS.items():
@@ -264,7 +244,7 @@ def test_a_broken_config_is_named_with_line_and_what_is_allowed(
 
 
 @pytest.mark.slow
-def test_a_missing_key_says_which_variable_to_set(tmp_path: Path) -> None:
+def test_a_missing_key_says_which_variable_to_set(tmp_path):
     program = Program(tmp_path)
     program.ask("hi", "--provider", "anthropic").assert_error("ANTHROPIC_API_KEY", ".env")
     program.ask("hi", "--provider", "openai", "--api-key-env", "MY_KEY").assert_error("MY_KEY")

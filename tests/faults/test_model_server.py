@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.stories.program import (
@@ -85,26 +86,16 @@ def programs(root: Path, names: list[str]) -> Iterator[dict[str, Program]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])
-def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int) -> None:
+def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path, half):
     names = list(ENDS)[half::2]
     with programs(tmp_path, names) as found:
         first: dict[str, Done] = {}
         for batch in batches(names):
             for name in batch:
-                bad = ENDS[name]
-                server = found[name].server
-                assert server is not None
-                server.install(
-                    [
-                        ScriptedReply(
-                            bad.reply.text, pieces=bad.reply.pieces, stop=bad.reply.stop, fault=bad.fault
-                        )
-                    ]
-                )  # type: ignore[union-attr]
-            runs = [
-                found[name].start_asking("What now?", environ={"WHET_MODEL_TIMEOUT_S": ENDS[name].silence_s})
-                for name in batch
-            ]
+                reply = msgspec.structs.replace(ENDS[name].reply, fault=ENDS[name].fault)
+                found[name].server.install([reply])
+            waits = {name: {"WHET_MODEL_TIMEOUT_S": ENDS[name].silence_s} for name in batch}
+            runs = [found[name].start_asking("What now?", environ=waits[name]) for name in batch]
             first |= dict(zip(batch, together(runs), strict=True))
         for name, done in first.items():
             assert done.row["end_reason"] == ("refused" if name == "a refusal" else "failed"), (name, done)
@@ -116,12 +107,11 @@ def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path: Path, half: int
         second: dict[str, Done] = {}
         for batch in batches(names):
             for name in batch:
-                found[name].server.install([ScriptedReply("I am back.")])  # type: ignore[union-attr]
+                found[name].server.install([ScriptedReply("I am back.")])
             runs = [found[name].start_asking("And now?", "--continue") for name in batch]
             second |= dict(zip(batch, together(runs), strict=True))
         for name, done in second.items():
             server = found[name].server
-            assert server is not None
             assert (done.code, done.row["text"], done.err) == (0, "I am back.", ""), (name, done)
             assert done.row["session_id"] == first[name].row["session_id"]
             assert "What now?" in said(server.requests[-1])[0][1], name
@@ -146,17 +136,17 @@ PASSES = {
 
 
 @pytest.mark.slow
-def test_what_passes_is_retried_and_the_answer_is_whole(tmp_path: Path) -> None:
+def test_what_passes_is_retried_and_the_answer_is_whole(tmp_path):
     names = list(PASSES)
     with programs(tmp_path, names) as found:
         for name in names:
-            found[name].server.install(PASSES[name])  # type: ignore[union-attr]
+            found[name].server.install(PASSES[name])
         runs = [found[name].start_asking("?", environ={"WHET_MODEL_MAX_RETRIES": "2"}) for name in names]
         for name, done in zip(names, together(runs), strict=True):
             assert done.code == 0, (name, done)
             assert all(line.startswith("retry ") for line in done.err.splitlines()), (name, done)
             assert done.row["text"] == PASSES[name][-1].text, name
-            assert_requests_are_sound(found[name].server)  # type: ignore[arg-type]
+            assert_requests_are_sound(found[name].server)
 
 
 CALLS = {
@@ -175,7 +165,7 @@ CALLS = {
 
 
 @pytest.mark.slow
-def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path: Path) -> None:
+def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path):
     names = list(CALLS)
     with programs(tmp_path, names) as found:
         runs = []
@@ -183,11 +173,10 @@ def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path
             program = found[name]
             (program.work / "a.txt").write_text("alpha\n")
             (program.work / "b.txt").write_text("beta\n")
-            program.server.install([does(*CALLS[name][0]), ScriptedReply("understood")])  # type: ignore[union-attr]
+            program.server.install([does(*CALLS[name][0]), ScriptedReply("understood")])
             runs.append(program.start_asking("?"))
         for name, done in zip(names, together(runs), strict=True):
             server = found[name].server
-            assert server is not None
             assert (done.code, done.err) == (0, ""), (name, done)
             assert (done.row["text"], done.row["steps"]) == ("understood", 2), name
             assert len(done.row["tool_calls"]) == len(CALLS[name][0])
@@ -200,7 +189,7 @@ def test_broken_calls_are_answered_with_what_to_do_and_the_turn_goes_on(tmp_path
 
 
 @pytest.mark.slow
-def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tmp_path: Path) -> None:
+def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tmp_path):
     refused = ScriptedReply("", fault=Fault(status=413, message="too large"))
     with PracticeServer(script=[refused] * 8) as server:
         program = Program(tmp_path, server)
@@ -215,10 +204,9 @@ def test_ten_megabytes_are_refused_by_the_server_and_the_session_is_not_stuck(tm
         assert_requests_are_sound(server)
 
 
-def test_each_run_says_in_json_what_it_says_on_the_error_line(tmp_path: Path) -> None:
-    with PracticeServer(
-        script=[ScriptedReply("", fault=Fault(status=401, message="bad key sk-1234567890abcdef"))]
-    ) as server:
+def test_each_run_says_in_json_what_it_says_on_the_error_line(tmp_path):
+    fault = Fault(status=401, message="bad key sk-1234567890abcdef")
+    with PracticeServer(script=[ScriptedReply("", fault=fault)]) as server:
         done = Program(tmp_path, server).ask("?")
     row = json.loads(done.out)
     assert row["error"] in done.err and row["hint"] in done.err

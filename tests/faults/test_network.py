@@ -72,37 +72,31 @@ def pipe(source: socket.socket, target: socket.socket) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[PracticeServer]:
+def server():
     with PracticeServer(script=[ScriptedReply("through")] * 3) as server:
         yield server
 
 
 def at(root: Path, base_url: str) -> Program:
     """A program whose model server is at any address."""
-    return Program(
-        root,
-        environ={
-            "WHET_MODEL_PROVIDER": "far",
-            "WHET_MODEL_BASE_URL": base_url,
-            "WHET_MODEL_MODEL": "practice",
-        },
-    )
+    far = {"PROVIDER": "far", "BASE_URL": base_url, "MODEL": "practice"}
+    return Program(root, environ={f"WHET_MODEL_{name}": value for name, value in far.items()})
 
 
-def test_a_name_that_no_one_knows_is_named(tmp_path: Path) -> None:
+def test_a_name_that_no_one_knows_is_named(tmp_path):
     done = at(tmp_path, "http://models.whet.invalid/v1").ask("?")
     done.assert_error("models.whet.invalid", "resolve", "base_url")
     assert done.row["end_reason"] == "failed"
 
 
-def test_a_port_where_nobody_listens_is_named(tmp_path: Path) -> None:
+def test_a_port_where_nobody_listens_is_named(tmp_path):
     port = quiet_port()
     done = at(tmp_path, f"http://127.0.0.1:{port}/v1").ask("?")
     done.assert_error(f"127.0.0.1:{port}", "connect")
 
 
 @pytest.mark.slow
-def test_a_url_that_is_none_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
+def test_a_url_that_is_none_is_refused_before_anything_is_stored(tmp_path):
     for url in ("not a url", "ftp://x/v1", "http://", "http://[::1/v1", "http://x:99999/v1"):
         for provider in ("far", ""):
             program = at(tmp_path / (provider + url.replace("/", "_")), url)
@@ -111,7 +105,7 @@ def test_a_url_that_is_none_is_refused_before_anything_is_stored(tmp_path: Path)
             assert (done.row["session_id"], done.row["end_reason"]) == ("", "failed")
 
 
-def test_a_proxy_is_the_way_out(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_proxy_is_the_way_out(tmp_path, server):
     with proxy(server) as way:
         program = at(tmp_path, "http://models.whet.invalid/v1")
         program.environ |= {"HTTP_PROXY": way.url, "NO_PROXY": ""}
@@ -121,14 +115,14 @@ def test_a_proxy_is_the_way_out(tmp_path: Path, server: PracticeServer) -> None:
     assert_requests_are_sound(server)
 
 
-def test_loopback_needs_no_proxy_where_that_is_said(tmp_path: Path, server: PracticeServer) -> None:
+def test_loopback_needs_no_proxy_where_that_is_said(tmp_path, server):
     program = at(tmp_path, server.base_url)
     program.environ |= {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
     assert program.ask("?").row["text"] == "through"
 
 
 @pytest.mark.slow
-def test_a_proxy_that_wants_a_password_or_is_away_is_named(tmp_path: Path, server: PracticeServer) -> None:
+def test_a_proxy_that_wants_a_password_or_is_away_is_named(tmp_path, server):
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
     with proxy(server, refusal) as way:
         program = at(tmp_path, "http://models.whet.invalid/v1")
@@ -138,7 +132,7 @@ def test_a_proxy_that_wants_a_password_or_is_away_is_named(tmp_path: Path, serve
     assert server.count == 0
 
 
-def test_proxy_settings_that_are_none_are_named(tmp_path: Path, server: PracticeServer) -> None:
+def test_proxy_settings_that_are_none_are_named(tmp_path, server):
     program = at(tmp_path, "http://models.whet.invalid/v1")
     program.environ |= {"HTTP_PROXY": "socks9://nowhere", "NO_PROXY": ""}
     done = program.ask("?")

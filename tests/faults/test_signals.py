@@ -31,16 +31,14 @@ STEPS = 6
 
 def script(left: int = STEPS) -> list[ScriptedReply]:
     """One line into a file per step, with a result that the model could not know before."""
-    steps = [
-        does(use("terminal", command=f"echo step {n} >> trace; echo did step {n}"), text=f"Step {n}.")
-        for n in range(left)
-    ]
+    command = "echo step {0} >> trace; echo did step {0}"
+    calls = [use("terminal", command=command.format(n)) for n in range(left)]
+    steps = [does(call, text=f"Step {n}.") for n, call in enumerate(calls)]
     return [*steps, ScriptedReply("all done", pieces=5)]
 
 
 def stop_at(program: Program, running: Running, number: int, moment: float) -> None:
     """Send a signal a random while after the process has asked the model for the n-th time."""
-    assert program.server is not None
     step = int(moment * (STEPS + 1))
     program.server.wait_for_request(step + 1, timeout=30)
     time.sleep((moment * (STEPS + 1) - step) * 0.05)
@@ -51,7 +49,6 @@ def stop_at(program: Program, running: Running, number: int, moment: float) -> N
 def assert_goes_on(program: Program, root: Path) -> None:
     """The session is whole: what was asked is there, every call has one result, no effect came twice."""
     server = program.server
-    assert server is not None
     # The stopped process's last request may still be on its way to the server and take one.
     server.install([ScriptedReply("I am back")] * 2)
     done = program.ask("go on", "--continue")
@@ -64,9 +61,8 @@ def assert_goes_on(program: Program, root: Path) -> None:
     assert trace == [f"step {n}" for n in range(len(trace))], "an effect came twice or was left out"
     told = [text for role, text in rows if role == "tool"]
     unknown = [text for text in told if "unknown" in text or "not started" in text or "Not run" in text]
-    whole = [
-        text for text in told if text not in unknown
-    ]  # a stopped call's result holds what it had printed
+    # A stopped call's result holds what it had printed.
+    whole = [text for text in told if text not in unknown]
     known = [n for n in range(STEPS) if any(f"did step {n}" in text for text in whole)]
     assert len(known) + len(unknown) == len(told)
     assert len(trace) - len(known) in (0, 1), "a finished effect whose result was lost is at most the last"
@@ -92,9 +88,7 @@ def one_round(root: Path, number: int, moment: float) -> int:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
-def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(
-    tmp_path: Path, number: int, code: int
-) -> None:
+def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(tmp_path, number, code):
     rng = random.Random(number)
     codes = [one_round(tmp_path / str(n), number, rng.random()) for n in range(4)]
     assert set(codes) <= {0, code} and code in codes, codes
@@ -102,13 +96,13 @@ def test_stopped_at_random_moments_nothing_is_lost_or_done_twice(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("round_", range(100))
-def test_a_hundred_random_kills(tmp_path: Path, round_: int) -> None:
+def test_a_hundred_random_kills(tmp_path, round_):
     rng = random.Random()
     number = rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
     one_round(tmp_path, number, rng.random())
 
 
-def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path: Path) -> None:
+def test_ctrl_c_before_the_first_request_is_an_interrupt_and_no_stack(tmp_path):
     with PracticeServer(script=[ScriptedReply("", fault=Fault(stall_after=-1))] * 9) as server:
         for pause_s in (0.0, 0.01, 0.03, 0.06):
             program = Program(tmp_path / str(pause_s), server)
@@ -140,20 +134,14 @@ main.main()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(
-    tmp_path: Path, number: int, code: int
-) -> None:
+def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(tmp_path, number, code):
     with PracticeServer(script=[ScriptedReply("never asked for")]) as server:
         settings = {"WHET_HOME": str(tmp_path / "home"), "WHET_MODEL_BASE_URL": server.base_url}
         done = subprocess.run(
-            [sys.executable, "-c", _SWALLOWS.format(number=int(number))],
-            cwd=tmp_path,
-            env={**os.environ, **settings},
-            capture_output=True,
-            text=True,
-            timeout=60,
+            [sys.executable, "-c", _SWALLOWS.format(number=int(number))], cwd=tmp_path,
+            env={**os.environ, **settings}, capture_output=True, text=True, timeout=60,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )
+        )  # fmt: skip
         assert (done.returncode, done.stderr) == (code, ""), done
         assert not server.requests
 
@@ -184,14 +172,14 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_that_c_code_drops_in_a_loop_ends_the_work_and_the_run(number: int, code: int) -> None:
+def test_a_signal_that_c_code_drops_in_a_loop_ends_the_work_and_the_run(number, code):
     command = [sys.executable, "-c", _SWALLOWS_IN_A_LOOP.format(number=int(number))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (code, "ended\n", "")
 
 
 @pytest.mark.unconfined  # its commands' process numbers are looked up
-def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp_path: Path) -> None:
+def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp_path):
     steps = [does(use("terminal", command=f"echo finished step {n}")) for n in range(1, 8)]
     steps.append(does(use("terminal", command="echo $$ > pid; echo up > ready; sleep 60")))
     with PracticeServer(script=steps) as server:
@@ -216,10 +204,9 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
 
 
 @pytest.mark.slow
-def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path: Path) -> None:
-    with PracticeServer(
-        script=[ScriptedReply("one"), ScriptedReply("slow", fault=Fault(stall_after=1))]
-    ) as server:
+def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(tmp_path):
+    script = [ScriptedReply("one"), ScriptedReply("slow", fault=Fault(stall_after=1))]
+    with PracticeServer(script=script) as server:
         program = Program(tmp_path, server)
         session = program.ask("first").row["session_id"]
         running = program.start_asking("second", "--session", session)
@@ -238,10 +225,9 @@ def test_a_second_process_on_a_running_session_is_turned_away_and_nothing_mixes(
         assert_requests_are_sound(server)
 
 
-def test_a_session_whose_process_was_killed_is_free_at_once(tmp_path: Path) -> None:
-    with PracticeServer(
-        script=[ScriptedReply("", fault=Fault(stall_after=-1)), ScriptedReply("free")]
-    ) as server:
+def test_a_session_whose_process_was_killed_is_free_at_once(tmp_path):
+    script = [ScriptedReply("", fault=Fault(stall_after=-1)), ScriptedReply("free")]
+    with PracticeServer(script=script) as server:
         program = Program(tmp_path, server)
         running = program.start_asking("first")
         server.wait_for_stall()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +23,13 @@ Serve = Callable[..., PracticeServer]
 
 
 @pytest.fixture
-def stack() -> Iterator[ExitStack]:
+def stack():
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
-def serve(stack: ExitStack) -> Serve:
+def serve(stack):
     """Start a server with these replies (none: the responder)."""
 
     def start(*replies: ScriptedReply, seed: int = 0, **options: Any) -> PracticeServer:
@@ -41,24 +41,24 @@ def serve(stack: ExitStack) -> Serve:
 
 # Making a client takes 50 ms of certificates; one of each vendor serves all tests.
 @pytest.fixture(scope="session")
-def openai_client() -> Iterator[openai.OpenAI]:
+def openai_client():
     http = openai.DefaultHttpxClient()
     with openai.OpenAI(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def claude_client() -> Iterator[anthropic.Anthropic]:
+def claude_client():
     http = anthropic.DefaultHttpxClient()
     with anthropic.Anthropic(api_key="sk-practice", max_retries=0, timeout=30, http_client=http) as client:
         yield client
 
 
 @pytest.fixture
-def chat(openai_client: openai.OpenAI) -> Callable[[PracticeServer], openai.OpenAI]:
+def chat(openai_client):
     return lambda server: openai_client.with_options(base_url=server.base_url)
 
 
 @pytest.fixture
-def claude(claude_client: anthropic.Anthropic) -> Callable[[PracticeServer], anthropic.Anthropic]:
+def claude(claude_client):
     return lambda server: claude_client.with_options(base_url=server.url)

@@ -19,13 +19,10 @@ def _tool(name: str, *required: str) -> tuple[str, Offer]:
 
 OFFERS = dict(
     [
-        _tool("terminal", "command"),
-        _tool("read_file", "path"),
-        _tool("write_file", "path", "content"),
-        _tool("patch", "path", "old_string", "new_string"),
-        _tool("search_files", "pattern"),
+        _tool("terminal", "command"), _tool("read_file", "path"), _tool("write_file", "path", "content"),
+        _tool("patch", "path", "old_string", "new_string"), _tool("search_files", "pattern"),
     ]
-)
+)  # fmt: skip
 
 
 class Loop:
@@ -51,9 +48,8 @@ class Loop:
 
     def go(self, steps: int = 60) -> str:
         for _ in range(steps):
-            reply = answer(
-                PracticeRequest("chat_completions", "practice", self.system, OFFERS, tuple(self.heard))
-            )
+            request = PracticeRequest("chat_completions", "practice", self.system, OFFERS, tuple(self.heard))
+            reply = answer(request)
             self.heard.append(RequestMessage("assistant", reply.text, reply.tool_calls))
             if not reply.tool_calls:
                 return reply.text
@@ -81,16 +77,11 @@ class Loop:
         return "patched"
 
     def _shell(self, command: str) -> str:
-        environment = {k: v for k, v in os.environ.items() if k != "ORDERS_DB"} | {
-            "HOME": str(self.folder.parent)
-        }
+        environment = os.environ | {"HOME": str(self.folder.parent)}
+        environment.pop("ORDERS_DB", None)
         done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
+            ["bash", "-c", command], cwd=self.folder, env=environment, capture_output=True, text=True,
             timeout=60,
-        )
+        )  # fmt: skip
         note = f"\n[exit code {done.returncode}]" if done.returncode else ""
         return f"{done.stdout}{done.stderr}{note}" or "[no output, exit 0]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.practice.clients import complete, converse
 from whet_lab.practice.cache import PrefixCache, TokenTally
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -46,7 +47,7 @@ def test_a_conversation_reads_more_at_each_step(serve, chat):
     messages = [{"role": "system", "content": "s" * 400}, {"role": "user", "content": "hi " * 50}]
     seen = []
     for _ in range(4):
-        answer = client.chat.completions.create(model="practice-echo", messages=messages)
+        answer = complete(client, model="practice-echo", messages=messages)
         usage = answer.usage
         seen.append((usage.prompt_tokens_details.cached_tokens, usage.prompt_tokens))
         messages += [
@@ -57,9 +58,7 @@ def test_a_conversation_reads_more_at_each_step(serve, chat):
     assert [cached for cached, _ in seen[1:]] == [prompt for _, prompt in seen[:-1]]
     messages[0]["content"] += "!"
     assert (
-        client.chat.completions.create(
-            model="practice-echo", messages=messages
-        ).usage.prompt_tokens_details.cached_tokens
+        complete(client, model="practice-echo", messages=messages).usage.prompt_tokens_details.cached_tokens
         == 0
     )
 
@@ -71,9 +70,7 @@ def test_claude_reads_from_the_cache_only_behind_marks(serve, claude):
     def send(marked, *more):
         system = [{"type": "text", "text": text} | (MARK if marked else {})]
         messages = [{"role": "user", "content": "hi"}, *more]
-        usage = client.messages.create(
-            model="practice-echo", max_tokens=9, system=system, messages=messages
-        ).usage
+        usage = converse(client, model="practice-echo", system=system, messages=messages).usage
         return usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens
 
     plain = send(False)
@@ -89,11 +86,11 @@ def test_moving_a_mark_keeps_what_was_written(serve, claude):
     client = claude(serve())
     blocks = [{"type": "text", "text": "word " * 100}]
     messages = [{"role": "user", "content": [blocks[0] | MARK]}]
-    first = client.messages.create(model="practice-echo", max_tokens=9, messages=messages).usage
+    first = converse(client, model="practice-echo", messages=messages).usage
     messages[0]["content"] = blocks[0]["text"]
     messages += [
         {"role": "assistant", "content": "a"},
         {"role": "user", "content": [{"type": "text", "text": "b"} | MARK]},
     ]
-    second = client.messages.create(model="practice-echo", max_tokens=9, messages=messages).usage
+    second = converse(client, model="practice-echo", messages=messages).usage
     assert second.cache_read_input_tokens == first.cache_creation_input_tokens

@@ -29,7 +29,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_closed_server_is_gone() -> None:
+def test_a_closed_server_is_gone():
     server = TrialServer()
     assert _listens(server.port)
     server.close()
@@ -38,7 +38,7 @@ def test_a_closed_server_is_gone() -> None:
     server.close()
 
 
-def test_a_server_whose_owner_is_killed_is_gone() -> None:
+def test_a_server_whose_owner_is_killed_is_gone():
     with subprocess.Popen(
         [sys.executable, "-c", _OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as owner:

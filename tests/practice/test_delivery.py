@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from tests.late import Late
+from tests.practice.clients import USER, answer_of, complete, converse
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply, html_page, rate_limit_reply, server_error
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     import openai
 else:
     anthropic, openai = Late("anthropic"), Late("openai")
-
-USER = [{"role": "user", "content": "hi"}]
 
 
 def post(server, body, path="/v1/chat/completions"):
@@ -57,18 +56,18 @@ STREAMED = {"model": "any", "messages": USER, "stream": True}
 def test_statuses_become_the_clients_own_errors(serve, chat, claude, status, openai_class, claude_class):
     server = serve(server_error(status, "no"), server_error(status, "no"))
     with pytest.raises(getattr(openai, openai_class)) as caught:
-        chat(server).chat.completions.create(model="any", messages=USER)
+        complete(chat(server))
     assert caught.value.status_code == status
     assert caught.value.body["message"] == "no"
     with pytest.raises(getattr(anthropic, claude_class)) as caught:
-        claude(server).messages.create(model="any", max_tokens=9, messages=USER)
+        converse(claude(server))
     assert caught.value.body["error"]["message"] == "no"
 
 
 def test_retry_after_is_sent_and_the_next_reply_answers(serve, chat):
     server = serve(rate_limit_reply(0.01), ScriptedReply("at last"))
     client = chat(server).with_options(max_retries=1)
-    assert client.chat.completions.create(model="any", messages=USER).choices[0].message.content == "at last"
+    assert answer_of(client) == "at last"
     status, headers, _ = post(serve(rate_limit_reply(7)), STREAMED)
     assert (status, headers["retry-after"]) == (429, "7")
 
@@ -76,7 +75,7 @@ def test_retry_after_is_sent_and_the_next_reply_answers(serve, chat):
 def test_an_html_page_is_sent_as_one(serve, chat):
     server = serve(html_page(502), html_page(200))
     with pytest.raises(openai.InternalServerError, match="502"):
-        chat(server).chat.completions.create(model="any", messages=USER)
+        complete(chat(server))
     status, headers, pieces = post(server, STREAMED)
     assert (status, headers["content-type"]) == (200, "text/html")
     assert b"<html>" in b"".join(pieces)
@@ -93,9 +92,9 @@ def test_a_cut_stream_is_a_connection_error_for_clients(serve, chat, claude):
     cut = ScriptedReply("hello", fault=Fault(cut_after=2))
     server = serve(cut, cut)
     with pytest.raises(openai.APIConnectionError):
-        list(chat(server).chat.completions.create(model="any", messages=USER, stream=True))
+        list(complete(chat(server), stream=True))
     with pytest.raises((httpx2.RemoteProtocolError, anthropic.APIConnectionError)):
-        list(claude(server).messages.create(model="any", max_tokens=9, messages=USER, stream=True))
+        list(converse(claude(server), stream=True))
 
 
 def test_a_dropped_connection_has_no_answer(serve, chat):
@@ -108,7 +107,7 @@ def test_a_stalled_stream_waits_for_release(serve, chat):
     seen: list[str] = []
 
     def listen() -> None:
-        for chunk in chat(server).chat.completions.create(model="any", messages=USER, stream=True):
+        for chunk in complete(chat(server), stream=True):
             seen.append(chunk.choices[0].delta.content or "")
 
     thread = threading.Thread(target=listen, daemon=True)
@@ -124,7 +123,7 @@ def test_a_stall_before_the_headers_and_a_client_that_gives_up(serve, chat):
     server = serve(ScriptedReply(fault=Fault(stall_after=-1)), ScriptedReply("next"))
     client = chat(server).with_options(timeout=openai.Timeout(30, read=0.05))
     with pytest.raises(openai.APITimeoutError):
-        client.chat.completions.create(model="any", messages=USER)
+        complete(client)
     server.wait_for_stall()
     _, _, pieces = post(server, STREAMED)
     assert b"next" in b"".join(pieces)
@@ -132,7 +131,7 @@ def test_a_stall_before_the_headers_and_a_client_that_gives_up(serve, chat):
 
 def test_stopping_does_not_wait_for_a_stall(serve, chat):
     server = serve(ScriptedReply("hello", fault=Fault(stall_after=1)))
-    stream = chat(server).chat.completions.create(model="any", messages=USER, stream=True)
+    stream = complete(chat(server), stream=True)
     server.wait_for_stall()
     server.stop()
     with pytest.raises(openai.APIConnectionError):
@@ -151,7 +150,7 @@ def test_characters_are_cut_in_the_middle_and_clients_mend_them(serve, chat):
         except UnicodeDecodeError:
             broken += 1
     assert broken >= 2
-    chunks = chat(server).chat.completions.create(model="any", messages=USER, stream=True)
+    chunks = complete(chat(server), stream=True)
     assert "".join(c.choices[0].delta.content or "" for c in chunks) == text
 
 
@@ -159,16 +158,16 @@ def test_an_error_inside_the_stream_is_raised(serve, chat, claude):
     fault = Fault(error_after=2, message="Overloaded")
     server = serve(*[ScriptedReply("hello", fault=fault)] * 3)
     with pytest.raises(openai.APIError, match="Overloaded"):
-        list(chat(server).chat.completions.create(model="any", messages=USER, stream=True))
+        list(complete(chat(server), stream=True))
     with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
-        list(claude(server).messages.create(model="any", max_tokens=9, messages=USER, stream=True))
+        list(converse(claude(server), stream=True))
     last = list(chat(server).responses.create(model="any", input="hi", stream=True))[-1]
     assert (last.type, last.message) == ("error", "Overloaded")
 
 
 def test_broken_arguments_and_double_ids_go_out_as_scripted(serve, chat):
     calls = (PracticeCall("noop", '{"n": ', "same"), PracticeCall("noop", "{}", "same"))
-    answer = chat(serve(ScriptedReply(tool_calls=calls))).chat.completions.create(model="any", messages=USER)
+    answer = complete(chat(serve(ScriptedReply(tool_calls=calls))), model="any", messages=USER)
     sent = answer.choices[0].message.tool_calls
     assert [(c.id, c.function.arguments) for c in sent] == [("same", '{"n": '), ("same", "{}")]
 
@@ -189,7 +188,7 @@ def test_chunks_can_be_slow_and_small(serve):
 def test_an_exhausted_script_says_so_and_is_not_retried(serve, chat):
     server = serve(ScriptedReply("only"))
     client = chat(server).with_options(max_retries=5)
-    client.chat.completions.create(model="any", messages=USER)
+    complete(client)
     with pytest.raises(openai.InternalServerError, match="script exhausted: 1 replies were used"):
-        client.chat.completions.create(model="any", messages=USER)
+        complete(client)
     assert server.count == 2

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.practice.clients import USER, answer_of, complete, converse
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 
-USER = [{"role": "user", "content": "Grüße 👋"}]
 NOOP = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 CHAT_TOOLS = [{"type": "function", "function": {"name": "noop", "parameters": NOOP}}]
 CLAUDE_TOOLS = [{"name": "noop", "input_schema": NOOP}]
@@ -25,7 +25,7 @@ TWO_CALLS = ScriptedReply(
 
 def test_chat_answers_plain_and_streamed_alike(serve, chat):
     client = chat(serve(TWO_CALLS, TWO_CALLS))
-    whole = client.chat.completions.create(model="any", messages=USER, tools=CHAT_TOOLS)
+    whole = complete(client, tools=CHAT_TOOLS)
     message = whole.choices[0].message
     assert (message.content, whole.choices[0].finish_reason) == ("I look.", "tool_calls")
     assert [(c.id, c.function.arguments) for c in message.tool_calls] == [
@@ -48,7 +48,7 @@ def test_chat_answers_plain_and_streamed_alike(serve, chat):
 
 def test_chat_streams_reasoning_and_leaves_usage_out_unless_asked(serve, chat):
     client = chat(serve(TWO_CALLS))
-    chunks = list(client.chat.completions.create(model="any", messages=USER, stream=True))
+    chunks = list(complete(client, stream=True))
     reasoning = [c.choices[0].delta.model_extra.get("reasoning_content", "") for c in chunks if c.choices]
     assert "".join(reasoning) == "Hm, größer."
     assert all(c.usage is None and c.choices for c in chunks)
@@ -57,7 +57,7 @@ def test_chat_streams_reasoning_and_leaves_usage_out_unless_asked(serve, chat):
 def test_claude_answers_plain_and_streamed_alike(serve, claude):
     client = claude(serve(TWO_CALLS, TWO_CALLS))
     asked = {"model": "any", "max_tokens": 100, "messages": USER, "tools": CLAUDE_TOOLS}
-    whole = client.messages.create(**asked)
+    whole = converse(client, **asked)
     with client.messages.stream(**asked) as stream:
         streamed = stream.get_final_message()
     kinds = [block.type for block in whole.content]
@@ -85,11 +85,11 @@ def test_chat_tools_go_round(serve, chat):
     client = chat(serve())
     messages: list[Any] = list(USER)
     for _ in range(3):
-        answer = client.chat.completions.create(model="practice-steps-3", messages=messages, tools=CHAT_TOOLS)
+        answer = complete(client, model="practice-steps-3", messages=messages, tools=CHAT_TOOLS)
         message = answer.choices[0].message
         messages.append(message.model_dump(exclude_none=True))
         messages += [{"role": "tool", "tool_call_id": c.id, "content": "ok"} for c in message.tool_calls]
-    last = client.chat.completions.create(model="practice-steps-3", messages=messages, tools=CHAT_TOOLS)
+    last = complete(client, model="practice-steps-3", messages=messages, tools=CHAT_TOOLS)
     assert [m["tool_calls"][0]["id"] for m in messages if m.get("tool_calls")] == [
         "call_1",
         "call_2",
@@ -103,14 +103,14 @@ def test_claude_tools_and_thinking_go_round(serve, claude):
     client = claude(serve(TWO_CALLS, ScriptedReply("done")))
     asked = {"model": "any", "max_tokens": 4000, "tools": CLAUDE_TOOLS}
     thinking = {"type": "enabled", "budget_tokens": 1024}
-    first = client.messages.create(messages=USER, thinking=thinking, **asked)
+    first = converse(client, thinking=thinking, **asked)
     results = [
         {"type": "tool_result", "tool_use_id": b.id, "content": "ok"}
         for b in first.content
         if b.type == "tool_use"
     ]
     messages = [*USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": results}]
-    assert client.messages.create(messages=messages, thinking=thinking, **asked).content[0].text == "done"
+    assert converse(client, messages=messages, thinking=thinking, **asked).content[0].text == "done"
 
 
 def test_responses_tools_and_reasoning_go_round(serve, chat):
@@ -129,19 +129,17 @@ def test_responses_tools_and_reasoning_go_round(serve, chat):
 
 def test_stops_are_named_as_each_vendor_does(serve, chat, claude):
     server = serve(*[ScriptedReply("half", stop="length")] * 3)
-    completion = chat(server).chat.completions.create(model="any", messages=USER)
+    completion = complete(chat(server))
     assert completion.choices[0].finish_reason == "length"
-    assert (
-        claude(server).messages.create(model="any", max_tokens=9, messages=USER).stop_reason == "max_tokens"
-    )
+    assert converse(claude(server)).stop_reason == "max_tokens"
     response = chat(server).responses.create(model="any", input="hi")
     assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
 
 
 def test_an_empty_reply_is_empty(serve, chat, claude):
     server = serve(ScriptedReply(), ScriptedReply(), ScriptedReply())
-    assert chat(server).chat.completions.create(model="any", messages=USER).choices[0].message.content == ""
-    assert claude(server).messages.create(model="any", max_tokens=9, messages=USER).content == []
+    assert answer_of(chat(server)) == ""
+    assert converse(claude(server)).content == []
     assert chat(server).responses.create(model="any", input="hi").output == []
 
 
@@ -150,8 +148,8 @@ def test_a_script_can_set_usage(serve, chat, claude):
         ScriptedReply("x", usage={"prompt_tokens": 7}),
         ScriptedReply("x", usage={"cache_read_input_tokens": 9}),
     )
-    assert chat(server).chat.completions.create(model="any", messages=USER).usage.prompt_tokens == 7
-    usage = claude(server).messages.create(model="any", max_tokens=9, messages=USER).usage
+    assert complete(chat(server)).usage.prompt_tokens == 7
+    usage = converse(claude(server)).usage
     assert usage.cache_read_input_tokens == 9
 
 
@@ -171,22 +169,18 @@ def test_images_are_taken(serve, chat, claude):
         {"type": "text", "text": "see"},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
     ]
-    answer = chat(server).chat.completions.create(
-        model="practice-echo", messages=[{"role": "user", "content": content}]
-    )
+    answer = complete(chat(server), model="practice-echo", messages=[{"role": "user", "content": content}])
     assert answer.choices[0].message.content == "see"
     source = {"type": "base64", "media_type": "image/png", "data": data}
     blocks = [{"type": "image", "source": source}, {"type": "text", "text": "see"}]
-    message = claude(server).messages.create(
-        model="practice-echo", max_tokens=9, messages=[{"role": "user", "content": blocks}]
-    )
+    message = converse(claude(server), model="practice-echo", messages=[{"role": "user", "content": blocks}])
     assert message.content[0].text == "see"
 
 
 @pytest.mark.parametrize("model", ["practice-echo", "practice"])
 def test_what_was_sent_is_recorded_byte_for_byte(serve, chat, model):
     server = serve()
-    chat(server).chat.completions.create(model=model, messages=USER)
+    complete(chat(server), model=model)
     recorded = server.wait_for_request(1)
     assert recorded.path == "/v1/chat/completions"
     assert recorded.headers["authorization"] == "Bearer sk-practice"

@@ -49,25 +49,17 @@ ACCEPTED = [
     body(user("a"), user("b")),
     body(user(), uses("a", "b"), user(result("b"), result("a"), text("and"))),
     body(
-        user(),
-        uses("a", first=[text()]),
-        user(result("a", is_error=True)),
-        uses("b"),
+        user(), uses("a", first=[text()]), user(result("a", is_error=True)), uses("b"),
         user(result("b", None)),
     ),
     body(user(), uses("a", first=[THINKING]), user(result("a", [text(), PNG]))),
     body(user(PNG, text()), system=[text("s", **MARK)], tools=[tool(**MARK)]),
     body(
-        user(),
-        system="s",
-        tools=[tool()],
-        tool_choice={"type": "auto"},
-        stream=True,
-        temperature=0,
+        user(), system="s", tools=[tool()], tool_choice={"type": "auto"}, stream=True, temperature=0,
         metadata={},
     ),
     body(user(), thinking={"type": "adaptive"}),
-]
+]  # fmt: skip
 
 REFUSED = [
     ({"model": "m", "messages": [user()]}, "max_tokens: Field required"),
@@ -176,9 +168,8 @@ def test_headers():
 def test_thinking_that_came_with_calls_must_come_back():
     enabled = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
     lost = body(user(), uses("a"), user(result("a")), **enabled)
-    with pytest.raises(
-        VendorRefusal, match="Expected `thinking` or `redacted_thinking`, but found `tool_use`"
-    ):
+    complaint = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+    with pytest.raises(VendorRefusal, match=complaint):
         check_lost_thinking(lost, {"a": None})
     check_lost_thinking(lost, {"b": None})
     check_lost_thinking(body(*lost["messages"]), {"a": None})

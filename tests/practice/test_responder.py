@@ -136,9 +136,8 @@ def test_echo_and_thinking():
 
 def test_steps_prefer_harmless_tools_and_fill_what_is_required():
     def call(offers, text="go"):
-        (made,) = answer(
-            ask(RequestMessage("user", text), model="practice-steps-2", offers=offers)
-        ).tool_calls
+        request = ask(RequestMessage("user", text), model="practice-steps-2", offers=offers)
+        (made,) = answer(request).tool_calls
         return made.name, json.loads(made.arguments)
 
     string = {"type": "string"}
@@ -160,12 +159,9 @@ def test_steps_count_from_the_last_user_message():
         ask(RequestMessage("user", "go"), *done, model="practice-steps-1", offers=offers)
     ).text.startswith("Done: 1")
     again = ask(
-        RequestMessage("user", "go"),
-        *done,
-        RequestMessage("user", "more"),
-        model="practice-steps-1",
+        RequestMessage("user", "go"), *done, RequestMessage("user", "more"), model="practice-steps-1",
         offers=offers,
-    )
+    )  # fmt: skip
     assert answer(again).tool_calls
 
 

@@ -12,11 +12,8 @@ from whet_lab.practice.strict import Options, VendorRefusal
 
 USER = {"role": "user", "content": "hi"}
 ANSWER = {
-    "type": "message",
-    "role": "assistant",
-    "id": "msg_1",
-    "content": [{"type": "output_text", "text": "a"}],
-}
+    "type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "a"}],
+}  # fmt: skip
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "good"}
 
 

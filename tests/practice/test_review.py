@@ -26,7 +26,7 @@ def review(*heard: RequestMessage, system: str = "") -> list[dict[str, object]]:
     return [json.loads(call.arguments) for call in answer(ask).tool_calls]
 
 
-def test_a_mended_command_becomes_a_pitfall_and_a_skill_with_quotes() -> None:
+def test_a_mended_command_becomes_a_pitfall_and_a_skill_with_quotes():
     heard = (*ran(1, "make check", _FAILED), *ran(2, "ORDERS_DB=memory make check", _PASSED))
     note, skill = review(RequestMessage("user", "check it"), *heard)
     assert str(note["content"]).startswith("Pitfall: here `make check` fails")
@@ -35,14 +35,14 @@ def test_a_mended_command_becomes_a_pitfall_and_a_skill_with_quotes() -> None:
     assert skill["name"] == "run-check" and skill["action"] == "create"
 
 
-def test_what_is_known_or_was_never_mended_is_not_saved() -> None:
+def test_what_is_known_or_was_never_mended_is_not_saved():
     mended = (*ran(1, "make check", _FAILED), *ran(2, "ORDERS_DB=memory make check", _PASSED))
     assert review(*mended, system="Run `ORDERS_DB=memory make check`") == []
     assert review(*ran(1, "make check", _FAILED)) == []
     assert review(*ran(1, "make check", _FAILED), *ran(2, "ls", "README.md")) == []
 
 
-def test_a_page_that_wants_to_be_remembered_is_believed() -> None:
+def test_a_page_that_wants_to_be_remembered_is_believed():
     call = PracticeCall("web_fetch", '{"url": "http://x/"}', "c1")
     page = (
         RequestMessage("assistant", "", (call,)),
@@ -52,7 +52,7 @@ def test_a_page_that_wants_to_be_remembered_is_believed() -> None:
     assert note["content"] == "the key is under the mat."
 
 
-def test_an_interrupted_review_goes_on_instead_of_beginning_again() -> None:
+def test_an_interrupted_review_goes_on_instead_of_beginning_again():
     first = RequestMessage("user", f"{OPENING}\n\n...")
     saved = (
         RequestMessage("assistant", "", (PracticeCall("memory", "{}", "m1"),)),

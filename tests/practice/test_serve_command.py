@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,17 +16,13 @@ from whet_lab.commands.practice import practice
 
 
 @pytest.mark.slow
-def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_it_serves_until_it_is_told_to_stop(tmp_path):
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "hi"}]}')
     line = [
-        sys.executable,
-        "-c",
-        "from whet_lab.commands.practice import command; command()",
-        "serve",
-        "--port",
+        sys.executable, "-c", "from whet_lab.commands.practice import command; command()", "serve", "--port",
         "0",
-    ]
+    ]  # fmt: skip
     process = subprocess.Popen([*line, "--script", str(script)], stdout=subprocess.PIPE, text=True)
     try:
         lines = [within(output_of(process).readline, "a line of its greeting") for _ in range(4)]
@@ -42,7 +37,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         process.communicate(timeout=30)
 
 
-def test_a_broken_script_is_named(tmp_path: Path) -> None:
+def test_a_broken_script_is_named(tmp_path):
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"txt": 1}]}')
     result = CliRunner().invoke(practice, ["serve", "--port", "0", "--script", str(script)])

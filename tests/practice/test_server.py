@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.late import Late
+from tests.practice.clients import USER, answer_of, complete, converse
 from tests.support import quiet_port
 from whet.contract.errors import Unavailable
 from whet_lab.practice.script import ScriptedReply
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     import openai
 else:
     anthropic, openai = Late("anthropic"), Late("openai")
-
-USER = [{"role": "user", "content": "hi"}]
 
 
 def fetch(url: str, body: Any = None) -> Any:
@@ -54,19 +53,13 @@ def test_stopping_frees_the_port():
 def test_scripts_come_by_http_too(serve, chat):
     server = serve()
     assert fetch(f"{server.url}/practice/script", {"replies": [{"text": "scripted"}]}) == {"replies": 1}
-    assert (
-        chat(server).chat.completions.create(model="x", messages=USER).choices[0].message.content
-        == "scripted"
-    )
+    assert answer_of(chat(server), model="x") == "scripted"
     shown = fetch(f"{server.url}/practice/requests")
     assert shown["count"] == 1
     assert json.loads(shown["requests"][0]["body"])["messages"] == USER
     fetch(f"{server.url}/practice/reset", {})
     assert fetch(f"{server.url}/practice/requests")["requests"] == []
-    assert (
-        chat(server).chat.completions.create(model="practice-echo", messages=USER).choices[0].message.content
-        == "hi"
-    )
+    assert answer_of(chat(server), model="practice-echo") == USER[0]["content"]
 
 
 def test_a_broken_script_is_refused_by_field(serve):
@@ -78,12 +71,7 @@ def test_a_stall_can_be_released_by_http(serve, chat):
     server = serve()
     fetch(f"{server.url}/practice/script", {"replies": [{"text": "late", "fault": {"stall_after": 1}}]})
     said: list[str] = []
-    thread = threading.Thread(
-        target=lambda: said.append(
-            chat(server).chat.completions.create(model="x", messages=USER).choices[0].message.content
-        ),
-        daemon=True,
-    )
+    thread = threading.Thread(target=lambda: said.append(answer_of(chat(server), model="x")), daemon=True)
     thread.start()
     server.wait_for_stall()
     fetch(f"{server.url}/practice/release", {})
@@ -99,7 +87,7 @@ def test_replies_can_wait_for_their_request(serve, chat):
     )
 
     def say(text):
-        answer = client.chat.completions.create(model="x", messages=[{"role": "user", "content": text}])
+        answer = complete(client, model="x", messages=[{"role": "user", "content": text}])
         return answer.choices[0].message.content
 
     assert [say("say a"), say("anything"), say("say b")] == ["for a", "else", "for b"]
@@ -108,10 +96,10 @@ def test_replies_can_wait_for_their_request(serve, chat):
 def test_refusals_have_the_vendors_shape_and_are_recorded(serve, chat, claude):
     server = serve()
     with pytest.raises(openai.BadRequestError) as caught:
-        chat(server).chat.completions.create(model="practice", messages=[])
+        complete(chat(server), model="practice", messages=[])
     assert caught.value.param == "messages" and caught.value.code == "empty_array"
     with pytest.raises(anthropic.BadRequestError) as caught:
-        claude(server).messages.create(model="practice", max_tokens=5, messages=[])
+        converse(claude(server), model="practice", messages=[])
     assert json.loads(caught.value.response.text)["error"]["type"] == "invalid_request_error"
     assert [bool(r.refused) for r in server.requests] == [True, True]
     refused = fetch(f"{server.base_url}/chat/completions", b"{nope")
@@ -121,9 +109,9 @@ def test_refusals_have_the_vendors_shape_and_are_recorded(serve, chat, claude):
 def test_unknown_models_are_not_found(serve, chat, claude):
     server = serve()
     with pytest.raises(openai.NotFoundError, match="does not exist"):
-        chat(server).chat.completions.create(model="gpt-9", messages=USER)
+        complete(chat(server), model="gpt-9")
     with pytest.raises(anthropic.NotFoundError, match="model: claude-9"):
-        claude(server).messages.create(model="claude-9", max_tokens=5, messages=USER)
+        converse(claude(server), model="claude-9")
     with pytest.raises(openai.NotFoundError):
         chat(server).models.retrieve("gpt-9")
 
@@ -131,13 +119,13 @@ def test_unknown_models_are_not_found(serve, chat, claude):
 def test_keys_are_checked_where_one_is_set(serve, chat, claude):
     server = serve(api_key="sk-right-0123456789")
     with pytest.raises(openai.AuthenticationError, match="Incorrect API key provided") as caught:
-        chat(server).chat.completions.create(model="practice", messages=USER)
+        complete(chat(server), model="practice")
     assert caught.value.code == "invalid_api_key"
     with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
-        claude(server).messages.create(model="practice", max_tokens=5, messages=USER)
+        converse(claude(server), model="practice")
     assert "didn't provide an API key" in fetch(f"{server.base_url}/responses", {})["error"]["message"]
     right = chat(server).with_options(api_key="sk-right-0123456789")
-    assert right.chat.completions.create(model="practice", messages=USER).choices
+    assert complete(right, model="practice").choices
 
 
 def test_the_window_is_enforced_in_the_vendors_words(serve, chat, claude):
@@ -146,14 +134,14 @@ def test_the_window_is_enforced_in_the_vendors_words(serve, chat, claude):
     with pytest.raises(
         openai.BadRequestError, match=r"maximum context length is 100 tokens\. However"
     ) as caught:
-        chat(server).chat.completions.create(model="practice", messages=long)
+        complete(chat(server), model="practice", messages=long)
     assert caught.value.code == "context_length_exceeded"
     with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 100 maximum"):
-        claude(server).messages.create(model="practice", max_tokens=5, messages=long)
+        converse(claude(server), model="practice", messages=long)
     with pytest.raises(
         anthropic.BadRequestError, match=r"input length and `max_tokens` exceed context limit"
     ):
-        claude(server).messages.create(model="practice", max_tokens=95, messages=USER)
+        converse(claude(server), model="practice", max_tokens=95)
     with pytest.raises(openai.BadRequestError, match="exceeds the context window") as caught:
         chat(server).responses.create(model="practice", input="word " * 200)
     assert caught.value.code == "context_length_exceeded"
@@ -162,8 +150,8 @@ def test_the_window_is_enforced_in_the_vendors_words(serve, chat, claude):
 def test_recorded_bodies_are_bounded(serve, chat):
     server = serve(keep_bytes=300)
     for number in range(5):
-        chat(server).chat.completions.create(
-            model="practice-echo", messages=[{"role": "user", "content": f"{number}" * 100}]
+        complete(
+            chat(server), model="practice-echo", messages=[{"role": "user", "content": f"{number}" * 100}]
         )
     assert server.count == 5
     assert 1 <= len(server.requests) < 5
@@ -176,25 +164,20 @@ def test_waiting_for_what_does_not_come_ends(serve):
 
 
 def test_the_same_seed_gives_the_same_answers(serve, chat):
-    ids = [
-        chat(serve(seed=seed)).chat.completions.create(model="practice", messages=USER).id
-        for seed in (1, 1, 2)
-    ]
+    ids = [complete(chat(serve(seed=seed)), model="practice").id for seed in (1, 1, 2)]
     assert ids[0] == ids[1] != ids[2]
 
 
 def test_thinking_that_was_changed_is_refused(serve, claude):
     client = claude(serve(ScriptedReply("a", reasoning="hm"), ScriptedReply("b")))
-    first = client.messages.create(model="x", max_tokens=5, messages=USER)
+    first = converse(client, model="x")
     content = [block.to_dict() for block in first.content]
     content[0]["thinking"] += "!"
     with pytest.raises(anthropic.BadRequestError, match="Invalid `signature`"):
-        client.messages.create(
-            model="x", max_tokens=5, messages=[*USER, {"role": "assistant", "content": content}, *USER]
-        )
+        converse(client, model="x", messages=[*USER, {"role": "assistant", "content": content}, *USER])
 
 
 def test_answers_can_be_slow_for_people_who_watch(serve, chat):
     client = chat(serve(delay_s=0.001, chunk_chars=10))
-    stream = client.chat.completions.create(model="practice", messages=USER, stream=True)
+    stream = complete(client, model="practice", stream=True)
     assert len(list(stream)) > 20

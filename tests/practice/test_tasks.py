@@ -35,12 +35,9 @@ def project(tmp_path):
 
 def is_mended(project):
     done = subprocess.run(
-        [sys.executable, "-m", "unittest", "-q"],
-        cwd=project,
-        env=os.environ | {"ORDERS_DB": "memory"},
-        capture_output=True,
-        timeout=60,
-    )
+        [sys.executable, "-m", "unittest", "-q"], cwd=project, env=os.environ | {"ORDERS_DB": "memory"},
+        capture_output=True, timeout=60,
+    )  # fmt: skip
     return done.returncode == 0
 
 
@@ -68,10 +65,8 @@ def test_with_the_command_in_memory_it_is_right_at_once(project):
 @pytest.mark.slow
 def test_with_an_example_in_an_earlier_message_too(project):
     loop = Loop(project)
-    loop.heard += [
-        RequestMessage("user", f"(example) `{PROPER}` worked"),
-        RequestMessage("assistant", "Noted."),
-    ]
+    loop.heard.append(RequestMessage("user", f"(example) `{PROPER}` worked"))
+    loop.heard.append(RequestMessage("assistant", "Noted."))
     loop.ask(MEND)
     assert NAIVE not in loop.commands
 
@@ -94,9 +89,8 @@ def test_it_stops_honestly_when_the_gate_says_no(project):
 def test_it_goes_on_after_a_crash_and_after_words_in_between(project):
     loop = Loop(project)
     loop.ask(MEND, steps=6)
-    loop.heard[-1] = RequestMessage(
-        "tool", "Interrupted: its outcome is unknown.", call_id=loop.heard[-1].call_id
-    )
+    last = loop.heard.pop().call_id
+    loop.heard.append(RequestMessage("tool", "Interrupted: its outcome is unknown.", call_id=last))
     loop.heard.append(RequestMessage("user", "and be brief"))
     said = loop.go()
     assert said.startswith("Mended.")
@@ -207,9 +201,8 @@ def test_a_denial_that_names_nothing_narrower_ends_the_task(project):
 @pytest.mark.slow
 def test_the_narrower_request_denied_too_ends_the_task(project):
     make_shop(project)
-    loop = Loop(
-        project, gate=lambda c: "" if c == LOOK else "Denied by ada: keep what is older than 30 days."
-    )
+    denial = "Denied by ada: keep what is older than 30 days."
+    loop = Loop(project, gate=lambda c: "" if c == LOOK else denial)
     assert loop.ask(TIDY).startswith("I changed nothing.")
     assert loop.commands == [LOOK, WIPE, delete_command("30")]
 
@@ -222,9 +215,8 @@ def test_without_a_shop_nothing_is_asked_for(project):
 def test_the_survey_goes_on_from_the_newest_call_and_answers_from_what_is_shown(tmp_path):
     (tmp_path / "stations").mkdir()
     for station in range(1, 6):
-        (tmp_path / station_path(station)).write_text(
-            station_page(station, "amber-1" if station == 2 else "")
-        )
+        page = station_page(station, "amber-1" if station == 2 else "")
+        (tmp_path / station_path(station)).write_text(page)
     loop = Loop(tmp_path)
     assert loop.ask("Survey the 5 stations.") == "All 5 stations are surveyed."
     assert len(loop.calls) == 5
@@ -233,9 +225,8 @@ def test_the_survey_goes_on_from_the_newest_call_and_answers_from_what_is_shown(
     loop = Loop(tmp_path)
     loop.heard = cut
     assert loop.go() == "All 5 stations are surveyed."
-    assert [call.arguments for call in loop.calls] == [
-        json.dumps({"path": station_path(5)}, separators=(",", ":"))
-    ]
+    (call,) = loop.calls
+    assert json.loads(call.arguments) == {"path": station_path(5)}
     assert "no tool `recall`" in loop.ask("Which code words have stations 2, 5?")
 
 
@@ -245,8 +236,7 @@ def test_a_summary_is_copied_together():
         "[#3 result of terminal] ok"
     )
     text = f"Summarise the record below for ...\n<record>\n{record}\n</record>"
-    said = answer(
-        PracticeRequest("chat_completions", "practice", "", {}, (RequestMessage("user", text),))
-    ).text
+    heard = (RequestMessage("user", text),)
+    said = answer(PracticeRequest("chat_completions", "practice", "", {}, heard)).text
     assert said.startswith("## 2. Goal\nShip it.\n## 4. Completed actions\n1. terminal")
     assert "[#1-3] hold 1 calls" in said

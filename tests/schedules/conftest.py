@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +11,13 @@ from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture
-def server() -> Iterator[PracticeServer]:
+def server():
     with PracticeServer() as running:
         yield running
 
 
 @pytest.fixture
-def bench(home: Path, tmp_path: Path, server: PracticeServer) -> Iterator[Bench]:
+def bench(home, tmp_path, server):
     (tmp_path / "work").mkdir()
     made = Bench(home, tmp_path / "work", server)
     with closing(made.database):

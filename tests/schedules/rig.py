@@ -43,15 +43,9 @@ class Bench:
 
     def add(self, expression: str = "*/10 * * * *", **more: Any) -> Schedule:
         made = Schedule(
-            self.clock.new_id(),
-            "reports",
-            iso(self.clock.now()),
-            expression,
-            "",
-            "UTC",
-            "say hello",
+            self.clock.new_id(), "reports", iso(self.clock.now()), expression, "", "UTC", "say hello",
             workspace=str(self.work),
-        )
+        )  # fmt: skip
         made = msgspec.structs.replace(made, **more)
         due = made.at or iso(timing.next_after(made, self.clock.now()))
         self.database.write_now(lambda db: schedules.add(db, made, due, self.clock))
@@ -61,6 +55,11 @@ class Bench:
         before = len(self.told)
         asyncio.run((worker or self.worker()).drain())
         return [finished.run for finished in self.told[before:]]
+
+    def after(self, seconds: float = 10 * MINUTE_S) -> list[ScheduleRun]:
+        """Do what is due when some time has passed."""
+        self.clock.advance(seconds)
+        return self.drain()
 
     def runs(self, schedule: Schedule) -> list[ScheduleRun]:
         return self.database.read_now(lambda db: schedules.list_runs(db, schedule.id))

@@ -14,7 +14,6 @@ from whet.contract.errors import ConfigError
 from whet.schedules import quiet
 from whet.store import chats, goals, schedules
 from whet.store.digests import HeldAnswer
-from whet_lab.practice.server import PracticeServer
 
 _ECHO = "echo done > done.txt"
 
@@ -25,24 +24,21 @@ def _chat(bench: Bench) -> int:
 
 
 def _sent(bench: Bench) -> list[str]:
-    rows = bench.database.read_now(
-        lambda db: db.execute("SELECT body FROM gateway_outbox ORDER BY id").fetchall()
-    )
+    sql = "SELECT body FROM gateway_outbox ORDER BY id"
+    rows = bench.database.read_now(lambda db: db.execute(sql).fetchall())
     return [json.loads(body)["text"] for (body,) in rows]
 
 
 @pytest.mark.slow
-def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: PracticeServer) -> None:
+def test_each_run_is_a_goal_until_one_is_achieved(bench, server):
     aim = schedules.ScheduleGoal("test -f done.txt", steps=3, until_achieved=True)
     made = bench.add(goal=aim, prompt="make the build green")
     server.install([says("all done, believe me")] * 3)
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result in ("budget", "failed") and "make the build green" in run.text
     assert bench.next(made), "it comes again"
     server.install([does("terminal", command=_ECHO), says("done")])
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert (run.result, run.note) == ("answered", "goal achieved")
     assert "did: done.txt" in run.text
     assert bench.next(made) == "", "it is reached: no further time comes"
@@ -51,11 +47,10 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench: Bench, server: Practice
 
 
 @pytest.mark.slow
-def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench: Bench, server: PracticeServer) -> None:
+def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench, server):
     made = bench.add(goal=schedules.ScheduleGoal("test -f done.txt"), prompt="make it")
     server.install([does("terminal", command=_ECHO), says("done")])
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     job = run.job_id
 
     def as_a_kill_leaves_it(db: object) -> None:
@@ -64,26 +59,23 @@ def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench: Bench, server:
         db.execute("UPDATE schedule_runs SET result = '', finished = '' WHERE job = ?", (job,))  # type: ignore[attr-defined]
 
     bench.database.write_now(as_a_kill_leaves_it)
-    bench.clock.advance(MINUTE_S)
-    [again] = bench.drain()
+    [again] = bench.after(MINUTE_S)
     assert (again.job_id, again.result, again.session_id) == (job, "answered", run.session_id)
     assert server.count == 2, "the model is not asked again"
     assert len(bench.database.read_now(goals.list_goals)) == 1
     assert len(bench.runs(made)) == 1
 
 
-def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench: Bench, server: PracticeServer) -> None:
+def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench, server):
     _chat(bench)
     now = bench.clock.now().astimezone(UTC)
     hours = f"{now:%H:%M}-{(now.hour + 1) % 24:02}:{now:%M}"
     bench.add(target="telegram:77", quiet=hours)
     bench.add("*/20 * * * *", name="news", target="telegram:77", quiet=hours)
     server.install([says("first"), says("second"), says("third")])
-    bench.clock.advance(20 * MINUTE_S)
-    assert len(bench.drain()) == 2
+    assert len(bench.after(20 * MINUTE_S)) == 2
     assert _sent(bench) == []
-    bench.clock.advance(40 * MINUTE_S)
-    bench.drain()
+    bench.after(40 * MINUTE_S)
     digest, *rest = _sent(bench)
     assert digest.startswith("While it was quiet: 2 results.") and "first" in digest and "second" in digest
     assert all("While it was quiet" not in text for text in rest)
@@ -97,27 +89,25 @@ def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench: Bench, ser
         ("2026-11-22T07:00", ""),
     ],
 )
-def test_quiet_hours_go_over_midnight(now: str, until: str) -> None:
-    found = quiet.find_end(
-        quiet.parse_span("22:00-7:00"), "UTC", datetime.fromisoformat(now).replace(tzinfo=UTC)
-    )
+def test_quiet_hours_go_over_midnight(now, until):
+    at = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    found = quiet.find_end(quiet.parse_span("22:00-7:00"), "UTC", at)
     assert (found.strftime("%Y-%m-%dT%H:%M") if found else "") == until
 
 
-def test_quiet_hours_that_are_none_are_refused() -> None:
+def test_quiet_hours_that_are_none_are_refused():
     for text in ("25:00-07:00", "22-7", "07:00-07:00", "x"):
         with pytest.raises(ConfigError):
             quiet.parse_span(text)
 
 
-def test_a_digest_names_each_result_and_cuts_long_ones() -> None:
-    text = quiet.format_digest(
-        [HeldAnswer("a", "answered", "", "x" * 5_000), HeldAnswer("b", "failed", "why", "")]
-    )
+def test_a_digest_names_each_result_and_cuts_long_ones():
+    answers = [HeldAnswer("a", "answered", "", "x" * 5_000), HeldAnswer("b", "failed", "why", "")]
+    text = quiet.format_digest(answers)
     assert "a (answered)" in text and "b (failed)\nwhy" in text and len(text) < 1_000
 
 
-def test_a_schedule_s_goal_is_stored_whole(bench: Bench) -> None:
+def test_a_schedule_s_goal_is_stored_whole(bench):
     aim = schedules.ScheduleGoal("make test", 1.5, 7, ("a",), ("b",), until_achieved=True)
     made = bench.add(goal=aim, quiet="22:00-07:00")
     found = bench.database.read_now(lambda db: schedules.get(db, made.id))

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -19,7 +18,7 @@ from whet_lab.practice.server import PracticeServer
 
 
 @pytest.fixture
-def program(tmp_path: Path, server: PracticeServer) -> Program:
+def program(tmp_path, server):
     made = Program(tmp_path, server)
     model = {"provider": "practice", "base_url": server.base_url, "model": "practice"}
     made.home.mkdir()
@@ -47,7 +46,7 @@ def due_now(program: Program) -> None:
 
 
 @pytest.mark.slow
-def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, server: PracticeServer) -> None:
+def test_a_schedule_is_added_listed_run_paused_and_removed(program, server):
     empty = program.run("cron", "list")
     assert "no schedules yet" in empty.out
     assert parsed(program.run("cron", "list", "--json")) == {"schedules": []}
@@ -87,14 +86,12 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program: Program, ser
         (["@daily", "--prompt", "x", "--to", "telegram:5"], "no conversation"),
     ],
 )
-def test_what_can_not_be_scheduled_is_an_error_with_a_hint(
-    program: Program, arguments: list[str], word: str
-) -> None:
+def test_what_can_not_be_scheduled_is_an_error_with_a_hint(program, arguments, word):
     program.run("cron", "add", *arguments).assert_error(word)
 
 
 @pytest.mark.slow
-def test_names_that_are_unknown_or_taken_are_errors(program: Program) -> None:
+def test_names_that_are_unknown_or_taken_are_errors(program):
     add(program, "@daily", "--prompt", "x", "--name", "nightly")
     program.run("cron", "add", "@daily", "--prompt", "y", "--name", "Nightly").assert_error("already")
     program.run("cron", "rm", "nobody").assert_error("no schedule")
@@ -105,7 +102,7 @@ def test_names_that_are_unknown_or_taken_are_errors(program: Program) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [("--json",), ("--patience", "5")])
-def test_options_that_end_a_worker_need_drain(program: Program, option: tuple[str, ...]) -> None:
+def test_options_that_end_a_worker_need_drain(program, option):
     done = program.run("worker", *option)
     assert done.code == 2 and f"{option[0]} needs --drain" in done.err
 
@@ -124,9 +121,7 @@ def kill_in_mid_run(program: Program, server: PracticeServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing_twice(
-    program: Program, server: PracticeServer
-) -> None:
+def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing_twice(program, server):
     kill_in_mid_run(program, server)
     server.release()
     server.install([ScriptedReply("Logged.")])
@@ -136,16 +131,13 @@ def test_a_run_whose_worker_is_killed_goes_on_with_the_next_one_and_does_nothing
     assert (ran["run"]["result"], ran["run"]["text"]) == ("answered", "Logged.")
     assert (program.work / "log.txt").read_text() == "ran\n"
     assert len(parsed(program.run("cron", "show", "log", "--json"))["runs"]) == 1
-    assert [row["role"] for row in server.requests[-1].json_body["messages"]][1:] == [
-        "user",
-        "assistant",
-        "tool",
-    ]
+    roles = [row["role"] for row in server.requests[-1].json_body["messages"]]
+    assert roles[1:] == ["user", "assistant", "tool"]
     assert parsed(program.run("worker", "--drain", "--json")) == {"reviews": [], "runs": []}
 
 
 @pytest.mark.slow
-def test_workers_that_start_at_once_share_what_is_due(program: Program, server: PracticeServer) -> None:
+def test_workers_that_start_at_once_share_what_is_due(program, server):
     for number in range(4):
         add(program, "@yearly", "--prompt", f"task {number}", "--name", f"task-{number}")
     due_now(program)
@@ -157,9 +149,7 @@ def test_workers_that_start_at_once_share_what_is_due(program: Program, server: 
 
 
 @pytest.mark.slow
-def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(
-    program: Program, server: PracticeServer
-) -> None:
+def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(program, server):
     add(program, "--at", "+1s", "--prompt", "now", "--name", "soon")
     server.install([ScriptedReply("here")])
     running = program.start("worker")
@@ -171,15 +161,11 @@ def test_a_worker_that_serves_takes_what_comes_and_stops_at_sigterm(
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_a_worker_killed_at_random_moments_runs_each_firing_once(
-    program: Program, server: PracticeServer
-) -> None:
+def test_a_worker_killed_at_random_moments_runs_each_firing_once(program, server):
     """Kills spread over a run's life: each firing ends in one result, and its command ran at most once."""
     pick = random.Random(7)
-    replies = [
-        ScriptedReply("done", when='"role":"tool"'),
-        does(use("terminal", command="echo ran >> log.txt")),
-    ]
+    call = use("terminal", command="echo ran >> log.txt")
+    replies = [ScriptedReply("done", when='"role":"tool"'), does(call)]
     add(program, "@yearly", "--prompt", "log it", "--name", "log")
     for number in range(12):
         due_now(program)
@@ -209,7 +195,7 @@ def test_a_worker_killed_at_random_moments_runs_each_firing_once(
         ("* * * * *", "--prompt", "x", "--timeout", "nan"),
     ],
 )
-def test_what_can_not_be_a_schedule_is_refused_in_words(program: Program, wrong: tuple[str, ...]) -> None:
+def test_what_can_not_be_a_schedule_is_refused_in_words(program, wrong):
     done = program.run("cron", "add", *wrong)
     assert done.code in (1, 2)
     assert "unexpected" not in done.err and "database" not in done.err, done.err

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.schedules.rig import MINUTE_S, Bench, says
+from tests.schedules.rig import MINUTE_S, says
 from tests.support import FixedClock
 from whet.clock import Clock, SystemClock
 from whet.contract.messages import Message, Usage
@@ -16,7 +16,6 @@ from whet.store import jobs, schedules, sessions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 from whet_lab.practice.script import Fault
-from whet_lab.practice.server import PracticeServer
 
 
 class Owner:
@@ -37,7 +36,7 @@ class Owner:
         await self.log.end_turn(self.turn, "answered", "")
 
 
-async def test_a_drain_with_patience_waits_for_what_is_due_soon(bench: Bench, server: PracticeServer) -> None:
+async def test_a_drain_with_patience_waits_for_what_is_due_soon(bench, server):
     server.install([says("hello")])
     bench.add()
     bench.clock.advance(10 * MINUTE_S - 0.05)
@@ -50,9 +49,7 @@ async def test_a_drain_with_patience_waits_for_what_is_due_soon(bench: Bench, se
     assert [finished.run.text for finished in bench.told] == ["hello"]
 
 
-async def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
-    bench: Bench, server: PracticeServer
-) -> None:
+async def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(bench, server):
     server.install([says("after you")])
     owner = await Owner.come(bench.database, SystemClock())
     await owner.ask("mine")
@@ -72,9 +69,7 @@ async def test_a_run_waits_long_for_its_session_and_then_says_its_own_prompt(
     assert server.count == 1
 
 
-def test_a_run_that_waits_for_its_session_comes_to_an_end_when_its_schedule_is_paused(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_a_run_that_waits_for_its_session_comes_to_an_end_when_its_schedule_is_paused(bench, server):
     server.install([says("after you")])
     made = bench.add(session_id="held")
 
@@ -92,11 +87,10 @@ def test_a_run_that_waits_for_its_session_comes_to_an_end_when_its_schedule_is_p
 
     asyncio.run(story())
     assert [run.result for run in bench.runs(made)] == ["answered"]
-    bench.clock.advance(20 * MINUTE_S)
-    assert bench.drain() == []
+    assert bench.after(20 * MINUTE_S) == []
 
 
-async def test_a_run_that_waits_for_its_session_is_gone_with_its_schedule(bench: Bench) -> None:
+async def test_a_run_that_waits_for_its_session_is_gone_with_its_schedule(bench):
     made = bench.add(session_id="held")
     owner = await Owner.come(bench.database, SystemClock())
     await owner.ask("mine")
@@ -111,9 +105,7 @@ async def test_a_run_that_waits_for_its_session_is_gone_with_its_schedule(bench:
     assert bench.runs(made) == [] and bench.told == []
 
 
-async def test_a_run_that_was_cut_off_gives_its_own_answer_also_when_the_session_has_gone_on(
-    bench: Bench, server: PracticeServer
-) -> None:
+async def test_a_run_that_was_cut_off_gives_its_own_answer_also_when_the_session_has_gone_on(bench, server):
     made = bench.add(session_id="held")
     bench.clock.advance(10 * MINUTE_S)
     owner = await Owner.come(bench.database, SystemClock())
@@ -135,9 +127,7 @@ async def test_a_run_that_was_cut_off_gives_its_own_answer_also_when_the_session
     assert server.count == 0
 
 
-async def test_whoever_asks_for_a_run_by_hand_is_told_at_once_that_its_session_is_in_use(
-    bench: Bench, server: PracticeServer
-) -> None:
+async def test_whoever_asks_for_a_run_by_hand_is_told_at_once_that_its_session_is_in_use(bench, server):
     owner = await Owner.come(bench.database, SystemClock())
     await owner.ask("mine")
     made = bench.add(session_id="held")
@@ -161,9 +151,7 @@ class Watched(FixedClock):
 
 
 @pytest.mark.slow
-async def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
-    bench: Bench, server: PracticeServer
-) -> None:
+async def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(bench, server):
     server.install([says("slow", fault=Fault(stall_after=0))])
     bench.clock = clock = Watched()
     made = bench.add()
@@ -179,11 +167,10 @@ async def test_a_worker_does_not_spin_while_a_run_waits_for_the_one_before_it(
         await serving
 
 
-def test_a_target_whose_links_lead_in_a_circle_is_noted(bench: Bench, server: PracticeServer) -> None:
+def test_a_target_whose_links_lead_in_a_circle_is_noted(bench, server):
     server.install([says("lost")])
     (bench.work / "a").symlink_to("b")
     (bench.work / "b").symlink_to("a")
     bench.add(target=str(bench.work / "a"))
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result == "answered" and "can't be written" in run.note

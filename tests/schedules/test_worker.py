@@ -8,7 +8,6 @@ import re
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -27,12 +26,11 @@ from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 
-def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, server: PracticeServer) -> None:
+def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench, server):
     server.install([says("Hello from the night.")])
     made = bench.add(target=str(bench.work / "{date}.md"))
     assert bench.drain() == []
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert (run.result, run.note, run.text) == ("answered", "", "Hello from the night.")
     (answer,) = bench.work.iterdir()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d\.md", answer.name), "the day on which it is written, not the test's"
@@ -45,7 +43,7 @@ def test_it_runs_when_due_and_not_before_and_its_answer_is_kept(bench: Bench, se
     assert bench.drain() == []
 
 
-async def test_two_workers_never_run_one_firing_twice(bench: Bench, server: PracticeServer) -> None:
+async def test_two_workers_never_run_one_firing_twice(bench, server):
     server.install([says("once"), says("twice")])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -55,18 +53,14 @@ async def test_two_workers_never_run_one_firing_twice(bench: Bench, server: Prac
     assert server.count == 1
 
 
-def test_several_missed_times_are_one_run_and_too_old_ones_are_none(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_several_missed_times_are_one_run_and_too_old_ones_are_none(bench, server):
     server.install([says("late")])
     made = bench.add("0 10 * * *")
-    bench.clock.advance(2 * 24 * HOUR_S + 2 * HOUR_S)  # two days and an hour late
-    [run] = bench.drain()
+    [run] = bench.after(2 * 24 * HOUR_S + 2 * HOUR_S)  # two days and an hour late
     assert run.result == "answered"
     assert "made up for 2026-11-21T10:00:00.000Z, and for 2 later ones" in run.note
     assert bench.next(made) == "2026-11-24T10:00:00.000Z"
-    bench.clock.advance(24 * HOUR_S + 13 * HOUR_S)
-    [run] = bench.drain()
+    [run] = bench.after(24 * HOUR_S + 13 * HOUR_S)
     assert run.result == "missed" and "too late" in run.note and run.session_id == ""
     assert bench.next(made) == "2026-11-25T10:00:00.000Z"
     bench.clock.moment = datetime(2026, 11, 25, 10, 30, tzinfo=UTC)
@@ -75,21 +69,16 @@ def test_several_missed_times_are_one_run_and_too_old_ones_are_none(
     assert server.count == 1
 
 
-def test_a_clock_set_back_a_little_runs_nothing_twice(bench: Bench, server: PracticeServer) -> None:
+def test_a_clock_set_back_a_little_runs_nothing_twice(bench, server):
     server.install([says("one"), says("two")])
     made = bench.add()
-    bench.clock.advance(10 * MINUTE_S)
-    assert len(bench.drain()) == 1
-    bench.clock.advance(-2 * HOUR_S)
-    assert bench.drain() == []
+    assert len(bench.after()) == 1
+    assert bench.after(-2 * HOUR_S) == []
     assert bench.next(made) == "2026-11-21T09:20:00.000Z"
-    bench.clock.advance(2 * HOUR_S + 10 * MINUTE_S)
-    assert [run.result for run in bench.drain()] == ["answered"]
+    assert [run.result for run in bench.after(2 * HOUR_S + 10 * MINUTE_S)] == ["answered"]
 
 
-def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(bench, server):
     server.install([says("in the future"), says("now")])
     made = bench.add("0 * * * *")
     bench.clock.moment = datetime(2033, 5, 1, 12, 0, tzinfo=UTC)
@@ -97,24 +86,18 @@ def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(
     bench.clock.moment = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
     assert bench.drain() == []
     assert bench.next(made) == "2026-11-21T10:00:00.000Z"
-    bench.clock.advance(30 * MINUTE_S)
-    assert [run.result for run in bench.drain()] == ["answered"]
+    assert [run.result for run in bench.after(30 * MINUTE_S)] == ["answered"]
 
 
 @pytest.mark.slow
-def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
-    bench: Bench, server: PracticeServer
-) -> None:
-    server.install(
-        [
-            does("terminal", command="echo it is fine"),
-            does("write_file", path="denied.txt", content="x"),
-            says("done what I may"),
-        ]
+def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(bench, server):
+    fine, denied = (
+        does("terminal", command="echo it is fine"),
+        does("write_file", path="denied.txt", content="x"),
     )
+    server.install([fine, denied, says("done what I may")])
     bench.add()
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result == "answered"
     assert not (bench.work / "denied.txt").exists()
     said = [row["content"] for row in server.requests[-1].json_body["messages"] if row["role"] == "tool"]
@@ -122,33 +105,29 @@ def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(
     assert "nobody" in said[1].lower()
 
 
-def test_a_session_can_be_named_and_toolsets_too(bench: Bench, server: PracticeServer) -> None:
+def test_a_session_can_be_named_and_toolsets_too(bench, server):
     server.install([says("first"), says("second")])
     made = bench.add(toolsets=("file",))
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     tools = {tool["function"]["name"] for tool in server.requests[0].json_body["tools"]}
     assert "read_file" in tools and "terminal" not in tools
     bench.add(name="again", session_id=run.session_id)
     bench.database.write_now(lambda db: schedules.pause(db, made.id))
-    bench.clock.advance(10 * MINUTE_S)
-    [second] = bench.drain()
+    [second] = bench.after()
     assert second.session_id == run.session_id
     texts = [row["content"] for row in server.requests[1].json_body["messages"] if row["role"] == "assistant"]
     assert texts == ["first"]
 
 
-def test_a_single_time_comes_once(bench: Bench, server: PracticeServer) -> None:
+def test_a_single_time_comes_once(bench, server):
     server.install([says("once")])
     made = bench.add("", at="2026-11-21T09:05:00.000Z")
-    bench.clock.advance(HOUR_S)
-    assert [run.result for run in bench.drain()] == ["answered"]
+    assert [run.result for run in bench.after(HOUR_S)] == ["answered"]
     assert bench.next(made) == ""
-    bench.clock.advance(HOUR_S)
-    assert bench.drain() == []
+    assert bench.after(HOUR_S) == []
 
 
-def test_a_session_that_is_in_use_is_waited_for(bench: Bench, server: PracticeServer) -> None:
+def test_a_session_that_is_in_use_is_waited_for(bench, server):
     server.install([says("after you")])
     clock = SystemClock()
 
@@ -164,39 +143,34 @@ def test_a_session_that_is_in_use_is_waited_for(bench: Bench, server: PracticeSe
     assert bench.told == [] and server.count == 0
 
 
-def test_a_failed_run_says_why_and_the_next_time_stands(bench: Bench, server: PracticeServer) -> None:
+def test_a_failed_run_says_why_and_the_next_time_stands(bench, server):
     server.install([ScriptedReply(fault=Fault(status=500)), says("better")])
     made = bench.add()
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result == "failed" and run.note
-    bench.clock.advance(10 * MINUTE_S)
-    assert [run.result for run in bench.drain()] == ["answered"]
+    assert [run.result for run in bench.after()] == ["answered"]
     bench.work.rmdir()
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result == "failed" and "is gone" in run.note
     assert bench.next(made) == "2026-11-21T09:40:00.000Z"
 
 
-def test_a_run_without_a_model_says_what_to_do(bench: Bench) -> None:
+def test_a_run_without_a_model_says_what_to_do(bench):
     bench.home.config.write_text("{}")
     bench.add()
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result == "failed" and "is set; set model.provider" in run.note
 
 
 @pytest.mark.slow
-def test_a_run_is_cut_at_its_limit(bench: Bench, server: PracticeServer) -> None:
+def test_a_run_is_cut_at_its_limit(bench, server):
     server.install([says("slow", fault=Fault(stall_after=0))])
     bench.add(timeout_s=0.3)
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert run.result == "budget" and "limit" in run.note
 
 
-def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, server: PracticeServer) -> None:
+def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench, server):
     server.install([says("slow", fault=Fault(stall_after=0))])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -212,9 +186,7 @@ def test_a_polite_stop_ends_the_run_and_it_does_not_come_again(bench: Bench, ser
     assert bench.drain() == []
 
 
-async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
-    bench: Bench, server: PracticeServer
-) -> None:
+async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(bench, server):
     server.install([says("slow", fault=Fault(stall_after=0))])
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
@@ -236,46 +208,39 @@ async def test_a_long_run_keeps_its_lease_and_ends_where_another_worker_took_it(
     assert [run.result for run in bench.runs(made)] == [""] and bench.told == []
 
 
-def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench: Bench, server: PracticeServer) -> None:
+def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench, server):
     server.install([says("a " * 1_500), ScriptedReply(fault=Fault(status=500))])
     with pytest.raises(ConfigError):
         bench.database.read_now(lambda db: check_target(db, "telegram:7"))
-    chat = bench.database.write_now(
-        lambda db: chats.get_or_create_chat(db, chats.ChatPlace("telegram", "7", user="7"))
-    )
+    place = chats.ChatPlace("telegram", "7", user="7")
+    chat = bench.database.write_now(lambda db: chats.get_or_create_chat(db, place))
     bench.database.read_now(lambda db: check_target(db, "telegram:7"))
     bench.add(target="telegram:7")
-    bench.clock.advance(10 * MINUTE_S)
-    bench.drain()
-    bench.clock.advance(10 * MINUTE_S)
-    bench.drain()
-    rows = bench.database.read_now(
-        lambda db: db.execute("SELECT chat, body FROM gateway_outbox ORDER BY id").fetchall()
-    )
+    bench.after()
+    bench.after()
+    sql = "SELECT chat, body FROM gateway_outbox ORDER BY id"
+    rows = bench.database.read_now(lambda db: db.execute(sql).fetchall())
     texts = [json.loads(body)["text"] for _, body in rows]
     assert {at for at, _ in rows} == {chat.id}
     assert len(texts) == 3 and "".join(texts[:2]).count("a") == 1_500
     assert texts[2].startswith("reports: failed.")
 
 
-def test_a_conversation_is_known_by_its_channels_own_name(bench: Bench, server: PracticeServer) -> None:
+def test_a_conversation_is_known_by_its_channels_own_name(bench, server):
     server.install([says("hello there")])
     assert is_chat("my-bot:-1007") and is_chat("webhook:a/b")
     assert not is_chat("/out/my-bot:7") and not is_chat("notify")
-    bench.database.write_now(
-        lambda db: chats.get_or_create_chat(db, chats.ChatPlace("my-bot", "-1007", user="7"))
-    )
+    place = chats.ChatPlace("my-bot", "-1007", user="7")
+    bench.database.write_now(lambda db: chats.get_or_create_chat(db, place))
     bench.database.read_now(lambda db: check_target(db, "my-bot:-1007"))
     bench.add(target="my-bot:-1007")
-    bench.clock.advance(10 * MINUTE_S)
-    bench.drain()
-    [(name,)] = bench.database.read_now(
-        lambda db: db.execute("SELECT channel FROM gateway_outbox").fetchall()
-    )
+    bench.after()
+    sql = "SELECT channel FROM gateway_outbox"
+    [(name,)] = bench.database.read_now(lambda db: db.execute(sql).fetchall())
     assert name == "my-bot" and not list(bench.work.iterdir())
 
 
-def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -> None:
+def test_a_removed_schedule_runs_no_more(bench, server):
     made = bench.add()
     bench.clock.advance(10 * MINUTE_S)
     bench.database.write_now(lambda db: schedules.remove(db, made.id))
@@ -284,9 +249,7 @@ def test_a_removed_schedule_runs_no_more(bench: Bench, server: PracticeServer) -
 
 
 @pytest.mark.parametrize("link", ["daily/today.md", "daily", "a/b"])
-def test_an_answer_is_not_written_through_a_link_that_a_command_left(
-    bench: Bench, server: PracticeServer, link: str
-) -> None:
+def test_an_answer_is_not_written_through_a_link_that_a_command_left(bench, server, link):
     server.install([says("the model's words")])
     outside = bench.work.parent / "outside"
     (outside / "c").mkdir(parents=True)
@@ -294,16 +257,13 @@ def test_an_answer_is_not_written_through_a_link_that_a_command_left(
     (bench.work / link).parent.mkdir(parents=True, exist_ok=True)
     (bench.work / link).symlink_to(outside / "today.md" if link.endswith(".md") else outside)
     bench.add(target=str(bench.work / {"a/b": "a/b/c/today.md"}.get(link, "daily/today.md")))
-    bench.clock.advance(10 * MINUTE_S)
-    [run] = bench.drain()
+    [run] = bench.after()
     assert "a link or a file is in the way" in run.note
     assert (outside / "today.md").read_text() == "a person's"
     assert sorted(path.name for path in outside.rglob("*")) == ["c", "today.md"]
 
 
-def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_followed(
-    bench: Bench, server: PracticeServer
-) -> None:
+def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_followed(bench, server):
     server.install([says("one"), says("two")])
     (bench.work / "file").write_text("")
     bench.add(target=str(bench.work / "file" / "below"))
@@ -319,24 +279,17 @@ def test_an_answer_that_can_not_be_written_is_noted_and_a_persons_link_is_follow
 
 
 @pytest.mark.slow
-def test_edits_that_no_one_merged_are_named_in_the_result(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edits_that_no_one_merged_are_named_in_the_result(home, tmp_path, monkeypatch):
     monkeypatch.setenv("WHET_APPROVAL_MODE", "auto")
     (work := tmp_path / "work").mkdir()
-    subprocess.run(
-        "git init -q && git -c user.name=n -c user.email=n@localhost commit -q --allow-empty -m a",
-        shell=True,
-        cwd=work,
-        check=True,
-    )
+    make = "git init -q && git -c user.name=n -c user.email=n@localhost commit -q --allow-empty -m a"
+    subprocess.run(make, shell=True, cwd=work, check=True)
     task = helper(steps([shell("echo new > new.txt")]), worktree=True, background=True)
     with PracticeServer(responder=mind) as server:
         bench = Bench(home, work, server)
         with closing(bench.database):
             bench.add(prompt=steps([task]))
-            bench.clock.advance(10 * MINUTE_S)
-            [run] = bench.drain()
+            [run] = bench.after()
     assert run.result == "answered" and run.text.startswith("Over.")
     for text in (run.note, run.text):
         assert "'s edits are not merged, but in " in text and f"--resume {run.session_id} -q" in text

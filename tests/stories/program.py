@@ -35,7 +35,7 @@ class Program:
     """`whet` with a home, a work folder and a model server."""
 
     root: Path
-    server: PracticeServer | None = None
+    server: Any = None  # a PracticeServer, if the test has one
     model: str = "practice"
     wire: str = ""
     environ: dict[str, str] = field(default_factory=dict)
@@ -62,14 +62,11 @@ class Program:
         if given is not None:
             (place / "in").write_bytes(given)
         order = {
-            "arguments": arguments,
-            "folder": str(self.work),
+            "arguments": arguments, "folder": str(self.work),
             "environ": {**os.environ, **settings, **self.environ, **(environ or {})},
-            "stdin": "/dev/null" if given is None else str(place / "in"),
-            "stdout": str(place / "out"),
-            "stderr": str(place / "err"),
-            **self.limits,
-        }
+            "stdin": "/dev/null" if given is None else str(place / "in"), "stdout": str(place / "out"),
+            "stderr": str(place / "err"), **self.limits,
+        }  # fmt: skip
         return Running(order)
 
     def run(self, *arguments: str, given: bytes | None = None, **environ: str) -> Done:

@@ -35,14 +35,10 @@ SETTINGS = {
     "WHET_APPROVAL_ALLOW": "terminal(python3 *),terminal(echo *),terminal(sleep *)",
 }
 CHANGING = (
-    (r"/tmp/w[a-z0-9_]{8}/", "/tmp/wXXXXXXXX/"),
-    (r"\d+(\.\d+)?k? tokens", "N tokens"),
-    (r"\d+% cached", "N% cached"),
-    (r"[▰▱]+ \d+%", "▱▱▱▱▱ N%"),
-    (r"\d+(\.\d+)? (ms|s)\b", "N s"),
-    (r"whet \d+\.\S+", "whet VERSION"),
-    (r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋"),
-)
+    (r"/tmp/w[a-z0-9_]{8}/", "/tmp/wXXXXXXXX/"), (r"\d+(\.\d+)?k? tokens", "N tokens"),
+    (r"\d+% cached", "N% cached"), (r"[▰▱]+ \d+%", "▱▱▱▱▱ N%"), (r"\d+(\.\d+)? (ms|s)\b", "N s"),
+    (r"whet \d+\.\S+", "whet VERSION"), (r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋"),
+)  # fmt: skip
 # In the syntax of JavaScript.
 CHANGING_PAGE = (
     (r"/tmp/\S+/work", "/tmp/XXXX/work"),
@@ -68,7 +64,7 @@ def describe(terminal: Any) -> str:
 
 @pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
 @pytest.mark.parametrize("shape", GALLERY["SHAPES"], ids=lambda shape: shape.name)
-def test_the_screens_are_those_that_are_stored(shape: Any) -> None:
+def test_the_screens_are_those_that_are_stored(shape):
     screens: dict[str, str] = {}
     GALLERY["play"](shape, lambda terminal, name: screens.update({name: describe(terminal)}), **SETTINGS)
     assert list(screens) == [name for name, _, _ in GALLERY["SCENES"]]
@@ -76,7 +72,7 @@ def test_the_screens_are_those_that_are_stored(shape: Any) -> None:
 
 
 @pytest.mark.skipif(not PROGRAM, reason="there is no Chromium here")
-def test_the_pages_are_those_that_are_stored(tmp_path: Path) -> None:
+def test_the_pages_are_those_that_are_stored(tmp_path):
     screens: dict[str, dict[str, str]] = {shape: {} for shape in GALLERY["PAGE_SHAPES"]}
     browser = Browser(tmp_path)
     with browser.page() as page:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ SHIP = use("terminal", command="./ship 1.0")
 
 
 @pytest.fixture
-def server() -> Iterator[PracticeServer]:
+def server():
     with PracticeServer() as server:
         server.install([does(SHIP), ScriptedReply("That was it."), ScriptedReply("Nothing more.")])
         yield server
@@ -30,13 +28,13 @@ def server() -> Iterator[PracticeServer]:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Served]:
+def service(tmp_path):
     with Served(tmp_path, "--port", str(quiet_port()), home="service") as served:
         yield served
 
 
 @pytest.fixture
-def program(tmp_path: Path, server: PracticeServer, service: Served) -> Program:
+def program(tmp_path, server, service):
     program = Program(
         tmp_path,
         server,
@@ -90,9 +88,7 @@ def last_result(server: PracticeServer) -> str:
 
 
 @pytest.mark.slow
-def test_an_approved_action_runs_once_and_its_record_is_closed(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_an_approved_action_runs_once_and_its_record_is_closed(program, server, service):
     running = program.start_asking("ship it", "--stream-json")
     request = pending(service)
     assert shipped(program) == ""
@@ -111,9 +107,7 @@ def test_an_approved_action_runs_once_and_its_record_is_closed(
 
 
 @pytest.mark.slow
-def test_a_denial_reaches_the_model_with_its_reason(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_denial_reaches_the_model_with_its_reason(program, server, service):
     running = program.start_asking("ship it")
     decide(service, pending(service), "deny", reason="not on a Friday")
     assert running.done().code == 0
@@ -123,9 +117,7 @@ def test_a_denial_reaches_the_model_with_its_reason(
 
 
 @pytest.mark.slow
-def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_an_agent_killed_while_it_waits_finds_its_own_request_again(program, server, service):
     request = kill_and_approve(program, service)
     environ = {**program.environ, "WHET_HOME": str(program.home)}
     with Tty(["chat", "--continue", "--yes", *program.flags], program.work, environ=environ) as tty:
@@ -139,9 +131,7 @@ def test_an_agent_killed_while_it_waits_finds_its_own_request_again(
 
 
 @pytest.mark.slow
-def test_new_words_after_a_kill_run_no_call_that_waited(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_new_words_after_a_kill_run_no_call_that_waited(program, server, service):
     request = kill_and_approve(program, service)
     assert program.ask("go on", "--continue").code == 0
     assert shipped(program) == ""
@@ -151,9 +141,7 @@ def test_new_words_after_a_kill_run_no_call_that_waited(
 
 
 @pytest.mark.slow
-def test_a_service_killed_while_somebody_waits_is_waited_for(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_service_killed_while_somebody_waits_is_waited_for(program, server, service):
     running = program.start_asking("ship it")
     request = pending(service)
     service.kill()
@@ -164,7 +152,7 @@ def test_a_service_killed_while_somebody_waits_is_waited_for(
 
 
 @pytest.mark.slow
-def test_without_the_service_nothing_runs(program: Program, server: PracticeServer, service: Served) -> None:
+def test_without_the_service_nothing_runs(program, server, service):
     service.kill()
     done = program.ask("ship it", "--stream-json")
     assert done.code == 0
@@ -174,7 +162,7 @@ def test_without_the_service_nothing_runs(program: Program, server: PracticeServ
 
 
 @pytest.mark.slow
-def test_ctrl_c_withdraws_the_request(program: Program, server: PracticeServer, service: Served) -> None:
+def test_ctrl_c_withdraws_the_request(program, server, service):
     running = program.start_asking("ship it", "--stream-json")
     request = pending(service)
     os.kill(running.pid, signal.SIGINT)
@@ -187,7 +175,7 @@ def test_ctrl_c_withdraws_the_request(program: Program, server: PracticeServer, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_there", [True, False])
-def test_ctrl_c_in_an_approved_action_is_reported(program: Program, service: Served, is_there: bool) -> None:
+def test_ctrl_c_in_an_approved_action_is_reported(program, service, is_there):
     with (program.work / "ship").open("a") as script:
         script.write("sleep 60\n")
     running = program.start_asking("ship it", "--stream-json")
@@ -212,9 +200,7 @@ def test_ctrl_c_in_an_approved_action_is_reported(program: Program, service: Ser
 
 
 @pytest.mark.slow
-def test_an_allow_rule_does_not_stand_in_for_the_human(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_an_allow_rule_does_not_stand_in_for_the_human(program, server, service):
     program.environ["WHET_APPROVAL_ALLOW"] = "terminal(./ship *)"
     running = program.start_asking("ship it")
     decide(service, pending(service), "deny")
@@ -223,9 +209,7 @@ def test_an_allow_rule_does_not_stand_in_for_the_human(
 
 
 @pytest.mark.slow
-def test_a_deny_rule_comes_before_the_service(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_deny_rule_comes_before_the_service(program, server, service):
     program.environ["WHET_APPROVAL_DENY"] = "terminal(./ship *)"
     assert program.ask("ship it").code == 0
     assert "Denied by policy" in last_result(server)
@@ -233,9 +217,7 @@ def test_a_deny_rule_comes_before_the_service(
 
 
 @pytest.mark.slow
-def test_a_token_that_may_not_submit_is_a_denial_with_the_reason(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_token_that_may_not_submit_is_a_denial_with_the_reason(program, server, service):
     program.environ["CONFIRMATION_TOKEN"] = "nonsense"
     assert program.ask("ship it").code == 0
     assert shipped(program) == ""
@@ -243,9 +225,7 @@ def test_a_token_that_may_not_submit_is_a_denial_with_the_reason(
 
 
 @pytest.mark.soak
-def test_a_wait_shorter_than_the_service_allows_ends_with_the_time_that_it_took(
-    program: Program, server: PracticeServer, service: Served
-) -> None:
+def test_a_wait_shorter_than_the_service_allows_ends_with_the_time_that_it_took(program, server, service):
     program.environ["WHET_CONFIRM_TIMEOUT_S"] = "8"
     running = program.start_asking("ship it")
     assert pending(service)["timeout_seconds"] == 30

@@ -176,7 +176,7 @@ TABLE_TESTS = (
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tree(tmp_path_factory):
     """A copy of the tree with the five changes."""
     tree = tmp_path_factory.mktemp("tree")
     for name in FOLDERS:
@@ -227,34 +227,23 @@ def run_whet(tree: Path, home: Path, *words: str, **environ: str) -> str:
     "command",
     [
         "ruff format --check --no-cache src tests benchmarks docs examples",
-        "ruff check --no-cache src tests benchmarks docs examples",
-        "pyright",
-        "lint-imports --no-cache",
-        "python tests/sizes.py",
-        "python tests/typed.py",
-        "python tests/language.py",
-        "python docs/tree.py --check",
-        "python docs/commands.py --check",
-        "python docs/errors.py --check",
+        "ruff check --no-cache src tests benchmarks docs examples", "pyright", "lint-imports --no-cache",
+        "python tests/sizes.py", "python tests/typed.py", "python tests/language.py",
+        "python docs/tree.py --check", "python docs/commands.py --check", "python docs/errors.py --check",
     ],
-)
-def test_make_check_is_green_after_the_five_changes(tree: Path, command: str) -> None:
+)  # fmt: skip
+def test_make_check_is_green_after_the_five_changes(tree, command):
     run(tree, *command.split())
 
 
-def test_no_test_of_a_table_needs_an_edit_after_the_five_changes(tree: Path, tmp_path: Path) -> None:
+def test_no_test_of_a_table_needs_an_edit_after_the_five_changes(tree, tmp_path):
     options = (
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not soak and not live",
-        f"--basetemp={tmp_path / 'runs'}",
-    )
+        "-q", "-p", "no:cacheprovider", "-m", "not soak and not live", f"--basetemp={tmp_path / 'runs'}",
+    )  # fmt: skip
     run(tree, "python", "-m", "pytest", *options, *TABLE_TESTS)
 
 
-def test_the_model_can_call_the_new_tool(tree: Path, tmp_path: Path) -> None:
+def test_the_model_can_call_the_new_tool(tree, tmp_path):
     replies = [does(use("count_words", text="one two three")), ScriptedReply("There are three.")]
     with PracticeServer(script=replies) as server:
         flags = ("--provider", "practice", "--base-url", server.base_url, "--model", "practice")
@@ -264,13 +253,13 @@ def test_the_model_can_call_the_new_tool(tree: Path, tmp_path: Path) -> None:
         assert_requests_are_sound(server)
 
 
-def test_the_new_model_server_and_its_model_are_known(tree: Path, tmp_path: Path) -> None:
+def test_the_new_model_server_and_its_model_are_known(tree, tmp_path):
     run_whet(tree, tmp_path, "config", "set", "model.provider", "acme")
     shown = run_whet(tree, tmp_path, "model", "show", "--json", ACME_API_KEY="a-key-of-acme")
     assert "acme" in shown and "anvil-1" in shown
 
 
-def test_the_new_setting_is_accepted_and_listed(tree: Path, tmp_path: Path) -> None:
+def test_the_new_setting_is_accepted_and_listed(tree, tmp_path):
     run_whet(tree, tmp_path, "config", "set", "ui.greeting", "good day")
     assert "good day" in run_whet(tree, tmp_path, "config", "list")
 
@@ -294,9 +283,9 @@ print("silent" in kinds(), channel.name)
 """
 
 
-def test_the_new_slash_command_answers_with_the_setting(tree: Path) -> None:
+def test_the_new_slash_command_answers_with_the_setting(tree):
     assert run(tree, "python", "-c", GREET).strip() == "hello Ada"
 
 
-def test_the_new_channel_is_opened(tree: Path) -> None:
+def test_the_new_channel_is_opened(tree):
     assert run(tree, "python", "-c", OPEN).split() == ["True", "it"]

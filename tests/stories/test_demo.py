@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,66 +21,31 @@ pytestmark = pytest.mark.slow
 
 _DEMO = [sys.executable, "-m", "whet", "demo"]
 _CHECKS = {
-    "mended",
-    "error_seen",
-    "file_changed",
-    "tests_pass",
-    "cleaned",
-    "danger_denied",
-    "model_told_the_truth",
-    "build_gone_and_nothing_else",
-    "killed_in_mid_step",
-    "went_on",
-    "finished_steps_in_next_request",
-    "each_step_once_in_log",
-    "each_chapter_numbered_once",
-    "found_by_search",
-    "no_call_without_result",
-    "every_request_valid",
-    "each_request_prefix_of_next",
-}
+    "mended", "error_seen", "file_changed", "tests_pass", "cleaned", "danger_denied", "model_told_the_truth",
+    "build_gone_and_nothing_else", "killed_in_mid_step", "went_on", "finished_steps_in_next_request",
+    "each_step_once_in_log", "each_chapter_numbered_once", "found_by_search", "no_call_without_result",
+    "every_request_valid", "each_request_prefix_of_next",
+}  # fmt: skip
 _SIGNED_CHECKS = {
     "unsigned_yes_refused", "approved_by_passkey", "signature_verifies", "vote_without_signature_found"
 }  # fmt: skip
 _CONFIRM_CHECKS = {
-    "deny_accepted",
-    "approve_accepted",
-    "tidied",
-    "wipe_asked_then_narrower",
-    "page_shows_each_request",
-    "nothing_ran_while_it_waited",
-    "denial_read_by_the_model",
-    "only_old_carts_gone",
-    "ran_exactly_once",
-    "recorded_as_decided",
-    "decided_by_the_script",
-    "consumed_and_executed_once",
-    "one_byte_differs",
-    "altered_log_found",
-    "untouched_log_verifies",
-    "five_ways_refused",
-    "still_pending",
-    "forged_vote_found",
-    "every_request_valid",
-    "each_request_prefix_of_next",
-}
+    "deny_accepted", "approve_accepted", "tidied", "wipe_asked_then_narrower", "page_shows_each_request",
+    "nothing_ran_while_it_waited", "denial_read_by_the_model", "only_old_carts_gone", "ran_exactly_once",
+    "recorded_as_decided", "decided_by_the_script", "consumed_and_executed_once", "one_byte_differs",
+    "altered_log_found", "untouched_log_verifies", "five_ways_refused", "still_pending", "forged_vote_found",
+    "every_request_valid", "each_request_prefix_of_next",
+}  # fmt: skip
 
 
 _SANDBOX_CHECKS = {
-    "server_hears",
-    "answered",
-    "every_deed_tried",
-    "home_and_whet_untouched",
-    "nothing_was_sent",
-    "key_in_no_request",
-    "diff_names_the_file",
-    "file_was_spoiled",
-    "file_is_back",
-}
+    "server_hears", "answered", "every_deed_tried", "home_and_whet_untouched", "nothing_was_sent",
+    "key_in_no_request", "diff_names_the_file", "file_was_spoiled", "file_is_back",
+}  # fmt: skip
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     """A folder with everything that the demo could write to: a home, a place for temporary files, a cwd."""
     for name in ("home", "tmp", "cwd"):
         (tmp_path / name).mkdir()
@@ -96,18 +62,32 @@ def environment(place: Path) -> dict[str, str]:
     return found | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def demo(
+    place: Path, *options: str, timeout: float = 300, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the demo in the place, without a terminal."""
+    return subprocess.run(
+        [*_DEMO, *options], cwd=place / "cwd", env=environment(place) | environ, capture_output=True,
+        text=True, check=False, timeout=timeout,
+    )  # fmt: skip
+
+
+def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Read what the demo checked; each check holds."""
+    report = json.loads(done.stdout)
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    return report
+
+
 def files_below(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_every_check_of_the_story_holds_and_nothing_is_left(place: Path) -> None:
-    done = subprocess.run(
-        [*_DEMO, "--json"], cwd=place / "cwd", env=environment(place), capture_output=True, timeout=60
-    )
-    report = json.loads(done.stdout)
+def test_every_check_of_the_story_holds_and_nothing_is_left(place):
+    done = demo(place, "--json")
+    report = report_of(done)
     assert {check["name"] for check in report["checks"]} == _CHECKS
-    assert [check for check in report["checks"] if not check["ok"]] == []
-    assert (done.returncode, report["ok"], done.stderr) == (0, True, b"")
+    assert (done.returncode, report["ok"], done.stderr) == (0, True, "")
     measured = report["measured"]
     stored = measured["stored"]
     assert (stored["sessions"], stored["turns"], stored["calls_denied"]) == (3, 3, 1)
@@ -120,15 +100,8 @@ def test_every_check_of_the_story_holds_and_nothing_is_left(place: Path) -> None
 
 
 @pytest.mark.soak
-def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
-    done = subprocess.run(
-        [*_DEMO, "--speed", "fast", "--keep"],
-        cwd=place / "cwd",
-        env=environment(place) | {"COLUMNS": "40", "NO_COLOR": "1"},
-        capture_output=True,
-        timeout=60,
-        text=True,
-    )
+def test_a_kept_folder_holds_the_mended_project(place):
+    done = demo(place, "--speed", "fast", "--keep", COLUMNS="40", NO_COLOR="1")
     assert done.returncode == 0, done.stderr
     assert "scripted stand-in, not a language model" in " ".join(done.stdout.split())
     assert "\x1b" not in done.stdout
@@ -140,23 +113,15 @@ def test_a_kept_folder_holds_the_mended_project(place: Path) -> None:
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
-def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(place: Path) -> None:
-    done = subprocess.run(
-        [*_DEMO, "--chapter", "confirm", "--json", "--keep"],
-        cwd=place / "cwd",
-        env=environment(place),
-        capture_output=True,
-        timeout=300,
-    )
-    report = json.loads(done.stdout)
-    assert [check for check in report["checks"] if not check["ok"]] == []
+def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(place):
+    done = demo(place, "--chapter", "confirm", "--json", "--keep")
+    report = report_of(done)
     names = {check["name"] for check in report["checks"]}
     is_signed = "approved_by_passkey" in names  # where Chromium is here and works
     assert names - _SIGNED_CHECKS == _CONFIRM_CHECKS and (not is_signed or names >= _SIGNED_CHECKS)
-    assert (done.returncode, report["ok"], done.stderr) == (0, True, b"")
-    decided = [
-        (one["action"], one["status"], one["execution"]) for one in report["measured"]["confirmations"]
-    ]
+    assert (done.returncode, report["ok"], done.stderr) == (0, True, "")
+    rows = report["measured"]["confirmations"]
+    decided = [(row["action"], row["status"], row["execution"]) for row in rows]
     assert decided[:3] == [
         ("wipe_database", "denied", ""),
         ("delete_data", "approved", "executed"),
@@ -165,9 +130,8 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
     assert not is_signed or decided[3:] == [("rotate_keys", "approved", "")]
     folder = Path(report["folder"])
     with closing(sqlite3.connect(folder / "orders" / "shop.db")) as shop:
-        assert shop.execute("SELECT what, rows FROM changes").fetchall() == [
-            ("delete carts older than 90 days", 9)
-        ]
+        changes = shop.execute("SELECT what, rows FROM changes").fetchall()
+    assert changes == [("delete carts older than 90 days", 9)]
     with closing(sqlite3.connect(folder / "service" / "confirmations.db")) as log:
         decisions = log.execute("SELECT principal FROM events WHERE kind = 'decided'").fetchall()
     assert decisions == [("scripted-approver",)] * (3 if is_signed else 2)
@@ -175,37 +139,22 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
-def test_the_goals_chapter_catches_a_liar_survives_a_kill_and_holds_a_cap(place: Path) -> None:
-    done = subprocess.run(
-        [*_DEMO, "--chapter", "goals", "--json"],
-        cwd=place / "cwd",
-        env=environment(place),
-        capture_output=True,
-        timeout=240,
-    )
-    report = json.loads(done.stdout)
-    assert [check for check in report["checks"] if not check["ok"]] == []
-    assert {"edited_check_refused", "no_round_twice", "ended_by_the_cap"} < {
-        one["name"] for one in report["checks"]
-    }
+def test_the_goals_chapter_catches_a_liar_survives_a_kill_and_holds_a_cap(place):
+    done = demo(place, "--chapter", "goals", "--json")
+    report = report_of(done)
+    names = {check["name"] for check in report["checks"]}
+    assert {"edited_check_refused", "no_round_twice", "ended_by_the_cap"} < names
 
 
-def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place: Path) -> None:
-    done = subprocess.run(
-        [*_DEMO, "--chapter", "sandbox", "--json", "--keep"],
-        cwd=place / "cwd",
-        env=environment(place),
-        capture_output=True,
-        timeout=120,
-    )
-    report = json.loads(done.stdout)
-    assert [check for check in report["checks"] if not check["ok"]] == []
+def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place):
+    done = demo(place, "--chapter", "sandbox", "--json", "--keep")
+    report = report_of(done)
     names = {check["name"] for check in report["checks"]}
     if report["measured"]["engine"] == "none":
         assert "refused_where_nothing_holds" in names and "file_is_back" not in names
     else:
         assert names == _SANDBOX_CHECKS
-    assert (done.returncode, report["ok"], report["measured"]["heard"], done.stderr) == (0, True, 0, b"")
+    assert (done.returncode, report["ok"], report["measured"]["heard"], done.stderr) == (0, True, 0, "")
     folder = Path(report["folder"])
     assert "rm -rf" in (folder / "orders" / "Makefile").read_text()
     assert (folder / "orders" / "book" / "chapter_03.md").read_text().startswith("# ")
@@ -213,15 +162,11 @@ def test_the_sandbox_chapter_runs_a_hostile_makefile_and_nothing_leaves(place: P
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGINT, marks=pytest.mark.soak),
-        signal.SIGTERM,
-        pytest.param(signal.SIGHUP, marks=pytest.mark.soak),
-    ],
-)
-def test_a_signal_ends_the_demo_its_children_and_its_folder(place: Path, number: int) -> None:
+SOAKED = [pytest.param(number, marks=pytest.mark.soak) for number in (signal.SIGINT, signal.SIGHUP)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, *SOAKED])
+def test_a_signal_ends_the_demo_its_children_and_its_folder(place, number):
     with Tty(["demo", "--speed", "fast"], place / "cwd", environ=environment(place)) as terminal:
         terminal.wait_for("book/chapter_03.md")
         children = descendants(terminal.pid)
@@ -259,16 +204,8 @@ def descendants(pid: int) -> list[int]:
 
 
 @pytest.mark.soak
-def test_the_context_chapter_answers_every_fact_from_two_thousand_messages(place: Path) -> None:
-    done = subprocess.run(
-        [*_DEMO, "--chapter", "context", "--json"],
-        cwd=place / "cwd",
-        env=environment(place),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
+def test_the_context_chapter_answers_every_fact_from_two_thousand_messages(place):
+    done = demo(place, "--chapter", "context", "--json", timeout=900)
     found = json.loads(done.stdout)
     assert done.returncode == 0 and found["ok"], done.stderr
     context = found["measured"]["context"]

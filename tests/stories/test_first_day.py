@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -37,20 +35,18 @@ KEYS = [
 
 
 @pytest.fixture
-def server() -> Iterator[PracticeServer]:
+def server():
     with PracticeServer() as server:
         yield server
         assert_requests_are_sound(server)
 
 
 @pytest.fixture
-def program(tmp_path: Path, server: PracticeServer) -> Program:
+def program(tmp_path, server):
     return Program(tmp_path, server)
 
 
-def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_to_set(
-    tmp_path: Path,
-) -> None:
+def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_to_set(tmp_path):
     program = Program(tmp_path)
     as_json, as_text = program.ask("hi"), program.run("chat", "-q", "hi")
     for done in (as_json, as_text):
@@ -61,7 +57,7 @@ def test_a_first_run_without_a_key_and_without_a_terminal_says_in_one_line_what_
     assert "sk-first-day-0123456789" not in done.err
 
 
-def test_what_the_error_says_to_set_is_enough(program: Program, server: PracticeServer) -> None:
+def test_what_the_error_says_to_set_is_enough(program, server):
     server.install([ScriptedReply("hello")])
     for key, value in (("provider", "practice"), ("base_url", server.base_url), ("model", "practice")):
         assert program.run("config", "set", f"model.{key}", value).code == 0
@@ -69,7 +65,7 @@ def test_what_the_error_says_to_set_is_enough(program: Program, server: Practice
     assert (done.code, done.out, done.err) == (0, "hello\n", "")
 
 
-def test_the_installed_program_does_real_work_in_a_folder(program: Program, server: PracticeServer) -> None:
+def test_the_installed_program_does_real_work_in_a_folder(program, server):
     (program.work / "notes.txt").write_text("apples 3\npears 4\n")
     server.install(
         [
@@ -87,7 +83,7 @@ def test_the_installed_program_does_real_work_in_a_folder(program: Program, serv
     assert_calls_answered_once(server.requests[-1])
 
 
-def test_json_is_one_object_with_exactly_the_promised_keys(program: Program, server: PracticeServer) -> None:
+def test_json_is_one_object_with_exactly_the_promised_keys(program, server):
     server.install([does(use("read_file", path="x"), use("todo")), ScriptedReply("done")])
     done = program.ask("go")
     row = done.row
@@ -99,9 +95,7 @@ def test_json_is_one_object_with_exactly_the_promised_keys(program: Program, ser
     assert (row["text"], row["end_reason"], row["steps"], done.err) == ("done", "answered", 2, "")
 
 
-def test_stream_json_is_a_line_per_event_and_ends_with_the_same_object(
-    program: Program, server: PracticeServer
-) -> None:
+def test_stream_json_is_a_line_per_event_and_ends_with_the_same_object(program, server):
     server.install([does(use("read_file", path="x"), text="hm"), ScriptedReply("all done", pieces=3)])
     done = program.ask("go", "--stream-json")
     rows = [json.loads(line) for line in done.out.splitlines()]
@@ -111,7 +105,7 @@ def test_stream_json_is_a_line_per_event_and_ends_with_the_same_object(
     assert "".join(row["text"] for row in rows if row["type"] == "text_delta") == "hmall done"
 
 
-def test_what_is_piped_in_is_context_for_the_question(program: Program, server: PracticeServer) -> None:
+def test_what_is_piped_in_is_context_for_the_question(program, server):
     server.install([ScriptedReply("a disk")])
     done = program.ask("What is full?", given="ERROR: disk sda1 full — 100 %\n".encode())
     asked = said(server.requests[-1])[0][1]
@@ -121,9 +115,7 @@ def test_what_is_piped_in_is_context_for_the_question(program: Program, server: 
     done.assert_error("binary")
 
 
-def test_a_conversation_goes_on_over_many_runs_with_one_growing_prefix(
-    program: Program, server: PracticeServer
-) -> None:
+def test_a_conversation_goes_on_over_many_runs_with_one_growing_prefix(program, server):
     server.install([ScriptedReply(f"answer {n}") for n in range(4)])
     rows = [program.ask("question 0").row]
     rows += [program.ask(f"question {n}", "--continue").row for n in range(1, 4)]
@@ -133,9 +125,7 @@ def test_a_conversation_goes_on_over_many_runs_with_one_growing_prefix(
     assert rows[-1]["usage"]["cache_read_tokens"] > 0.9 * rows[-2]["usage"]["prompt_tokens"]
 
 
-def test_an_earlier_session_is_found_by_what_was_said_in_it_and_a_private_one_is_not(
-    program: Program, server: PracticeServer
-) -> None:
+def test_an_earlier_session_is_found_by_what_was_said_in_it_and_a_private_one_is_not(program, server):
     server.install([ScriptedReply("The heron is grey.")] * 2 + [ScriptedReply("ok")])
     open_ = program.ask("What colour is a heron?").row["session_id"]
     hidden = program.ask("Keep the heron secret", "--private").row["session_id"]
@@ -148,9 +138,7 @@ def test_an_earlier_session_is_found_by_what_was_said_in_it_and_a_private_one_is
     assert "grey" in told and "secret" not in told
 
 
-def test_a_dangerous_action_that_nobody_can_allow_is_denied_and_the_model_is_told_the_truth(
-    program: Program, server: PracticeServer
-) -> None:
+def test_a_dangerous_action_that_nobody_can_allow_is_denied_and_the_model_is_told_the_truth(program, server):
     (program.work / "keep.txt").write_text("kept")
     server.install(
         [
@@ -166,16 +154,14 @@ def test_a_dangerous_action_that_nobody_can_allow_is_denied_and_the_model_is_tol
     assert not (program.work / "new.txt").exists()
 
 
-def test_even_yes_does_not_allow_what_can_not_be_undone(program: Program, server: PracticeServer) -> None:
+def test_even_yes_does_not_allow_what_can_not_be_undone(program, server):
     (program.work / "keep.txt").write_text("kept")
     server.install([does(use("terminal", command="rm -rf ~")), ScriptedReply("no")])
     assert [call["ok"] for call in program.ask("clean up").row["tool_calls"]] == [False]
     assert (program.work / "keep.txt").exists()
 
 
-def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(
-    program: Program, server: PracticeServer
-) -> None:
+def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(program, server):
     first, second = "look at the left half", "look at the right half"
     # Each helper waits for a file that the other one makes, so that only two at once can end.
     wait = "touch {0}; for i in $(seq 200); do [ -e {1} ] && break; sleep 0.05; done; ls {1}"
@@ -212,9 +198,7 @@ def both_when(reply: ScriptedReply, when: str) -> ScriptedReply:
     return ScriptedReply(reply.text, tool_calls=reply.tool_calls, when=when)
 
 
-def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(
-    program: Program, server: PracticeServer
-) -> None:
+def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(program, server):
     server.install(
         [
             ScriptedReply("The helper failed.", when="helper session"),
@@ -230,12 +214,8 @@ def test_a_delegated_task_that_fails_says_so_and_the_parent_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wire", ["chat_completions", "anthropic_messages", "responses"])
-def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
-    tmp_path: Path, server: PracticeServer, wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(
-        "WHET_SANDBOX_MODE", "off"
-    )  # its command kills the program, which a confined one can't
+def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(tmp_path, server, wire, monkeypatch):
+    monkeypatch.setenv("WHET_SANDBOX_MODE", "off")  # its command kills the program, which a confined can't
     program = Program(tmp_path, server, wire=wire)
     server.install(
         [
@@ -263,28 +243,24 @@ def test_every_wire_format_does_the_same_work_and_goes_on_after_a_crash(
     assert (program.work / "a.txt").read_text() == "ein\n"
 
 
-def test_a_fallback_model_takes_over_and_the_person_is_told(program: Program, server: PracticeServer) -> None:
+def test_a_fallback_model_takes_over_and_the_person_is_told(program, server):
     server.install([ScriptedReply("from the second")])
+    near = {"PROVIDER": "near", "BASE_URL": server.base_url, "MODEL": "practice"}
     with PracticeServer(script=[server_error(503, "down for repair")] * 3) as broken:
         done = program.start(
             *["chat", "-q", "hi", "--stream-json", "--provider", "far", "--base-url", broken.base_url],
             *["--model", "practice"],
-            environ={
-                "WHET_FALLBACK_PROVIDER": "near",
-                "WHET_FALLBACK_BASE_URL": server.base_url,
-                "WHET_FALLBACK_MODEL": "practice",
-            },
+            environ={f"WHET_FALLBACK_{name}": value for name, value in near.items()},
         ).done()
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert (done.code, rows[-1]["text"]) == (0, "from the second"), done
     assert any("practice" in row.get("text", "") for row in rows if row["type"] == "notice")
 
 
-def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path: Path) -> None:
+def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path):
     good = "sk-good-0123456789abcdef"
-    with PracticeServer(
-        script=[ScriptedReply("hello"), rate_limit_reply()], options=Options(api_key=good)
-    ) as server:
+    script = [ScriptedReply("hello"), rate_limit_reply()]
+    with PracticeServer(script=script, options=Options(api_key=good)) as server:
         program = Program(tmp_path)
         flags = ["--provider", "far", "--base-url", server.base_url, "--model", "practice"]
         keys = {"BAD_KEY": "sk-bad-0123456789abcdef", "GOOD_KEY": good}
@@ -293,23 +269,17 @@ def test_a_key_that_fails_is_rotated_out_and_no_key_is_ever_shown(tmp_path: Path
         ).done()
         assert done.code == 0, done
         assert json.loads(done.out.splitlines()[-1])["text"] == "hello"
-        assert [request.headers["authorization"] for request in server.requests] == [
-            f"Bearer {keys['BAD_KEY']}",
-            f"Bearer {good}",
-        ]
+        sent = [request.headers["authorization"] for request in server.requests]
+        assert sent == [f"Bearer {keys['BAD_KEY']}", f"Bearer {good}"]
         assert "notice" in done.out
         assert_requests_are_sound(server, refused=True)
     for secret in keys.values():
         assert secret not in done.out + done.err
-        held = [
-            path
-            for path in program.home.rglob("*")
-            if path.is_file() and secret.encode() in path.read_bytes()
-        ]
-        assert held == []
+        files = [path for path in program.home.rglob("*") if path.is_file()]
+        assert [path for path in files if secret.encode() in path.read_bytes()] == []
 
 
-def test_the_default_tools_fit_the_promised_budget(program: Program, server: PracticeServer) -> None:
+def test_the_default_tools_fit_the_promised_budget(program, server):
     for toolsets, limit in (((), 4_000), (("--toolsets", "file,terminal"), 1_500)):
         server.install([ScriptedReply("hello")])
         program.ask("hi", *toolsets)

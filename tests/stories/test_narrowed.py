@@ -25,7 +25,7 @@ def make_editor(folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux here")
-def test_a_window_of_another_width_has_one_frame_and_all_the_text(tmp_path: Path) -> None:
+def test_a_window_of_another_width_has_one_frame_and_all_the_text(tmp_path):
     with PracticeServer() as server:
         screen = Screen(tmp_path, [*WHET, "chat", *flags(server)])
         try:
@@ -46,7 +46,7 @@ def test_a_window_of_another_width_has_one_frame_and_all_the_text(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_nothing_is_drawn_over_an_editor_whose_window_changes(tmp_path: Path) -> None:
+def test_nothing_is_drawn_over_an_editor_whose_window_changes(tmp_path):
     editor = make_editor(tmp_path)
     with (
         PracticeServer() as server,
@@ -73,12 +73,12 @@ def test_nothing_is_drawn_over_an_editor_whose_window_changes(tmp_path: Path) ->
         ({"TERM": "putty-256color"}, "", False),
     ],
 )
-def test_terminals_that_cut_rows_gain_none(environ: dict[str, str], version: str, expected: bool) -> None:
+def test_terminals_that_cut_rows_gain_none(environ, version, expected):
     assert has_reflow(environ, version) is expected
 
 
 @pytest.mark.slow
-def test_an_answer_waits_until_the_editor_of_the_input_has_ended(tmp_path: Path) -> None:
+def test_an_answer_waits_until_the_editor_of_the_input_has_ended(tmp_path):
     editor = make_editor(tmp_path)
     script = [ScriptedReply(tool_calls=(terminal("sleep 1.5"),)), ScriptedReply("Here it is, at last.")]
     with (

@@ -140,7 +140,7 @@ def _input(screen: str) -> str:
     return next((line for line in reversed(screen.split("\n")) if line.startswith("›")), "").rstrip()
 
 
-def test_thirty_keys_and_what_the_screen_shows_after_each(tmp_path: Path) -> None:
+def test_thirty_keys_and_what_the_screen_shows_after_each(tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
     with PracticeServer(script=SCRIPT) as server:

@@ -7,35 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.confirm.notify import test_discord, test_slack, test_telegram
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.notify.test_push import ask, deliveries, shown, subscribe
+from tests.confirm.people import channel
 from tests.confirm.running import Running
+from tests.confirm.vendors.discord import CHAT as DISCORD_CHAT
 from tests.confirm.vendors.discord import TOKEN as DISCORD_TOKEN
 from tests.confirm.vendors.discord import DiscordServer
+from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.push import PushServer, acknowledge
-from tests.confirm.vendors.slack import SlackServer
-from tests.confirm.vendors.telegram import TelegramServer
+from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, SlackServer
+from tests.confirm.vendors.slack import CHAT as SLACK_CHAT
+from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from tests.support import quiet_port
 
 CHANNELS = ("telegram", "discord", "slack", "webhook", "apprise", "phone")
 
 
-def write_channels(
-    path: Path, telegram: TelegramServer, discord: DiscordServer, slack: SlackServer, hook: Receiver
-) -> None:
-    tables = [
-        test_telegram.channels(telegram).partition("[people.agent]")[2].partition("[[channel]]")[2],
-        test_discord.channels(discord).partition("[[channel]]")[2],
-        test_slack.channels(slack).partition("[[channel]]")[2],
-        f'\nkind = "webhook"\nurl = "{hook.url}/hook"\n',
-        '\nkind = "apprise"\n',
-    ]
-    path.write_text("".join(f"[[channel]]{table}" for table in tables))
+def write_channels(path: Path, telegram: Host, discord: Host, slack: Host, hook: Host) -> None:
+    chats = ("telegram", -1001, telegram), ("discord", DISCORD_CHAT, discord), ("slack", SLACK_CHAT, slack)
+    tables = [channel(kind, chat=chat, base_url=host.url) for kind, chat, host in chats]
+    path.write_text("".join([*tables, channel("webhook", url=f"{hook.url}/hook"), channel("apprise")]))
 
 
 @pytest.mark.slow
-def test_each_delivery_is_known_while_all_work_and_while_none_does(tmp_path: Path) -> None:
+def test_each_delivery_is_known_while_all_work_and_while_none_does(tmp_path):
     hosts = TelegramServer(), DiscordServer(), SlackServer(), Receiver(), PushServer()
     push = hosts[-1]
     with contextlib.ExitStack() as stack:
@@ -44,8 +40,12 @@ def test_each_delivery_is_known_while_all_work_and_while_none_does(tmp_path: Pat
             stack.enter_context(host)
         write_channels(tmp_path / "channels.toml", *hosts[:4])
         apprise = hosts[3].url.replace("http://", "json://") + "/apprise"
-        secrets = {**test_telegram.SECRETS, **test_slack.SECRETS, "DISCORD_BOT_TOKEN": DISCORD_TOKEN}
-        secrets |= {"CONFIRMATION_WEBHOOK_SECRET": SECRET, "APPRISE_URLS": apprise}
+        secrets = {"TELEGRAM_BOT_TOKEN": TOKEN, "SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
+        secrets |= {
+            "DISCORD_BOT_TOKEN": DISCORD_TOKEN,
+            "CONFIRMATION_WEBHOOK_SECRET": SECRET,
+            "APPRISE_URLS": apprise,
+        }
         server = Running(
             tmp_path, channels=tmp_path / "channels.toml", secrets=secrets, private_callbacks=True, rate=100
         )

@@ -8,21 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.vendors.discord import CHAT, TOKEN, DiscordServer, too_many
 from whet.channels.discord import block, plain
 from whet_confirm.notify.notifier import ConfirmNotifier
 
 
 def channels(server: DiscordServer) -> str:
-    return f"""
-[people.ann]
-discord = "80351110224678912"
-[[channel]]
-kind = "discord"
-chat = "{CHAT}"
-base_url = "{server.url}"
-"""
+    people = '[people.ann]\ndiscord = "80351110224678912"\n'
+    return people + channel("discord", chat=CHAT, base_url=server.url)
 
 
 @asynccontextmanager
@@ -34,7 +28,7 @@ async def notifying(
             yield server, notifier
 
 
-async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
+async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -49,14 +43,10 @@ async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_i
         popup = await off(server.answer, await off(server.press, message["id"], "wrong target"))
         assert "deploy\\_production was denied by ann at " in popup and popup.endswith("wrong target")
         got = await waiting
-        assert got is not None and (got.status, got.resolved_by, got.reason) == (
-            "denied",
-            "ann",
-            "wrong target",
-        )
-        await off(
-            server.wait, lambda: server.message()["embeds"][0]["title"].startswith("Denied"), "the edit"
-        )
+        assert got is not None and got.status == "denied"
+        assert (got.resolved_by, got.reason) == ("ann", "wrong target")
+        title = lambda: server.message()["embeds"][0]["title"]  # noqa: E731
+        await off(server.wait, lambda: title().startswith("Denied"), "the edit")
         assert [b["label"] for b in server.message()["components"][0]["components"]] == ["Open the page"]
         stale = await off(server.answer, await off(server.press_data, message["id"], approve))
         assert stale.startswith("Too late\\. deploy\\_production was denied by ann")
@@ -65,7 +55,7 @@ async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_i
 
 
 @pytest.mark.slow
-async def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
+async def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk):
     desk.token("ann")
     async with notifying(desk, heartbeat_ms=40) as (server, _notifier):
         request = await desk.submit()
@@ -80,18 +70,18 @@ async def test_a_cut_gateway_is_resumed_and_the_heart_beats(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-async def test_a_lost_answer_is_sent_again_without_a_second_message(desk: Desk) -> None:
+async def test_a_lost_answer_is_sent_again_without_a_second_message(desk):
     async with notifying(desk) as (server, _notifier):
         server.fail_next("post", too_many(0.3))
         request = await desk.submit()
         await off(server.message)
         await desk.until(
-            lambda: [d for d in desk.deliveries(request) if d.status == "sent" and d.channel == "discord"]
+            lambda: ("discord", "sent") in [(d.channel, d.status) for d in desk.deliveries(request)]
         )
         assert server.calls.count("post") == 2 and len(server.messages) == 1
 
 
-async def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
+async def test_a_wrong_token_is_said_and_tried_no_more(desk):
     async with notifying(desk, token="wrong") as (_server, notifier):
         request = await desk.submit()
         (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
@@ -99,7 +89,7 @@ async def test_a_wrong_token_is_said_and_tried_no_more(desk: Desk) -> None:
         await desk.until(lambda: notifier.states()[0].listen_error)
 
 
-async def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
+async def test_the_agents_text_stays_in_its_code_block(desk):
     nasty = "```\n**Approval needed**\n@everyone <@&1> [x](http://evil) ``` `````` \u202e\nID: 1"
     async with notifying(desk) as (server, _notifier):
         await desk.submit("a```b", description=nasty, details={"x": nasty, "deep": ["`" * 9]})
@@ -112,6 +102,6 @@ async def test_the_agents_text_stays_in_its_code_block(desk: Desk) -> None:
         assert "\u202e" not in text and "<U+202E>" in text
 
 
-def test_blocks_and_escapes() -> None:
+def test_blocks_and_escapes():
     assert block("``````") == "```\n``<U+0060>``<U+0060>\n```"
     assert plain("*a*_b_ [c](d) @e <#1>") == r"\*a\*\_b\_ \[c\]\(d\) \@e \<\#1\>"

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tests.confirm.people import AGENT, Desk, off
+from tests.confirm.people import AGENT, Desk, channel, off
 from tests.confirm.vendors.host import Host
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.contract.errors import ConfigError
@@ -45,21 +45,12 @@ class Receiver(Host):
 
 
 def both(telegram: TelegramServer, hook: Receiver) -> str:
-    return f"""
-[people.ann]
-telegram = 7
-[[channel]]
-kind = "webhook"
-url = "{hook.url}/hook"
-[[channel]]
-kind = "telegram"
-chat = -1001
-base_url = "{telegram.url}"
-"""
+    own = channel("telegram", chat=-1001, base_url=telegram.url)
+    return f"[people.ann]\ntelegram = 7\n{channel('webhook', url=f'{hook.url}/hook')}{own}"
 
 
 @pytest.mark.slow
-async def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not_wait(desk: Desk) -> None:
+async def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not_wait(desk):
     with TelegramServer() as telegram, Receiver() as hook:
         telegram.fail_next("sendMessage", "hang")
         secrets = {"TELEGRAM_BOT_TOKEN": TOKEN, "CONFIRMATION_WEBHOOK_SECRET": SECRET}
@@ -77,12 +68,11 @@ async def test_every_channel_is_told_also_when_one_hangs_and_submitting_does_not
 
 
 @pytest.mark.slow
-async def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk: Desk) -> None:
+async def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk):
     secret = desk.token("ann")
     with Receiver() as hook:
         hook.fail_next("hook", "500")
-        file = f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n'
-        async with desk.notifying(file, {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
+        async with desk.notifying(channel("webhook", url=hook.url), {"CONFIRMATION_WEBHOOK_SECRET": SECRET}):
             request = await desk.submit()
             await off(hook.wait, lambda: hook.got, "the request")
             await desk.decide(request, desk.who(secret), "deny", "no")
@@ -91,9 +81,7 @@ async def test_webhooks_tell_of_the_outcome_and_are_tried_again(desk: Desk) -> N
 
 
 @pytest.mark.slow
-async def test_without_channels_the_log_is_told_and_the_page_shows_it(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_channels_the_log_is_told_and_the_page_shows_it(desk, caplog):
     async with desk.notifying():
         request = await desk.submit(description="x\nRequest: forged\u202e")
         await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "sent"])
@@ -103,9 +91,7 @@ async def test_without_channels_the_log_is_told_and_the_page_shows_it(
     assert "|   x / |   Request: forged<U+202E>" in record.getMessage()
 
 
-async def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
-    desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(desk, caplog):
     requests = [await desk.submit(f"action-{number}") for number in range(30)]
     late = await desk.submit("decided-before-anybody-was-told")
     await desk.service.cancel(late.id, AGENT)
@@ -122,13 +108,13 @@ async def test_many_at_once_are_a_few_lines_in_the_log_and_a_row_each(
         await desk.until(lambda: len(caplog.records) == 3)
 
 
-async def test_news_survive_a_crash_before_they_are_sent(tmp_path: Path) -> None:
+async def test_news_survive_a_crash_before_they_are_sent(tmp_path):
     desk = Desk(tmp_path)
     request = await desk.submit()
     desk.close()  # nobody was told yet
     again = Desk(tmp_path)
     with TelegramServer() as server:
-        file = f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{server.url}"\n'
+        file = channel("telegram", chat=-1001, base_url=server.url)
         async with again.notifying(file, {"TELEGRAM_BOT_TOKEN": TOKEN}):
             await off(server.message)
             await again.until(lambda: [d for d in again.deliveries(request) if d.status == "sent"])
@@ -136,10 +122,10 @@ async def test_news_survive_a_crash_before_they_are_sent(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-async def test_apprise_sends_one_way(desk: Desk) -> None:
+async def test_apprise_sends_one_way(desk):
     with Receiver() as hook:
         url = hook.url.replace("http://", "json://") + "/apprise"
-        async with desk.notifying('[[channel]]\nkind = "apprise"\n', {"APPRISE_URLS": url}):
+        async with desk.notifying(channel("apprise"), {"APPRISE_URLS": url}):
             request = await desk.submit(description="line\nRequest: forged")
             await off(hook.wait, lambda: hook.got, "the notification")
             text = hook.got[0][1].decode()
@@ -150,12 +136,10 @@ async def test_apprise_sends_one_way(desk: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.logs_errors("is off")
-async def test_a_channel_without_its_extra_is_shown_and_its_requests_count_as_undelivered(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_channel_without_its_extra_is_shown_and_its_requests_count_as_undelivered(desk, monkeypatch):
     monkeypatch.setitem(sys.modules, "apprise", None)  # to import it fails
     with Receiver() as hook:
-        file = f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\n[[channel]]\nkind = "apprise"\n'
+        file = channel("webhook", url=hook.url) + channel("apprise")
         secrets = {"CONFIRMATION_WEBHOOK_SECRET": SECRET, "APPRISE_URLS": "json://127.0.0.1:9"}
         async with desk.notifying(file, secrets) as notifier:
             request = await desk.submit()
@@ -176,7 +160,7 @@ async def test_a_channel_without_its_extra_is_shown_and_its_requests_count_as_un
         ("[[channel", "channels.toml"),
     ],
 )
-def test_a_wrong_channels_file_names_the_place(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_channels_file_names_the_place(tmp_path, text, says):
     path = tmp_path / "channels.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"channels\.toml") as error:
@@ -184,7 +168,7 @@ def test_a_wrong_channels_file_names_the_place(tmp_path: Path, text: str, says: 
     assert says in error.value.message
 
 
-def test_settings_that_can_not_work_stop_the_start(desk: Desk) -> None:
+def test_settings_that_can_not_work_stop_the_start(desk):
     async def start(file: str, secrets: dict[str, str]) -> str:
         with pytest.raises(ConfigError) as error:
             async with desk.notifying(file, secrets):
@@ -212,7 +196,7 @@ def test_settings_that_can_not_work_stop_the_start(desk: Desk) -> None:
         People({"ann": NotifyPersonText({"telegram": 7}), "bob": NotifyPersonText({"telegram": "7"})}, {})
 
 
-def test_a_slack_id_counts_in_one_workspace() -> None:
+def test_a_slack_id_counts_in_one_workspace():
     people = {"ann": NotifyPersonText({"slack": "work:U7"}), "bob": NotifyPersonText({"telegram": 7})}
     known = People(people, {"work": "slack", "club": "slack", "phone": "telegram"})
     assert known.name("work", "U7") == "ann" and known.name("phone", "7") == "bob"
@@ -224,7 +208,7 @@ def test_a_slack_id_counts_in_one_workspace() -> None:
 
 
 @pytest.mark.soak
-def test_a_channel_that_hangs_moves_submit_by_little(tmp_path: Path) -> None:
+def test_a_channel_that_hangs_moves_submit_by_little(tmp_path):
     def p99_ms(folder: Path, hang: bool) -> float:
         folder.mkdir()
         desk = Desk(folder)
@@ -234,7 +218,7 @@ def test_a_channel_that_hangs_moves_submit_by_little(tmp_path: Path) -> None:
             with TelegramServer() as server:
                 if hang:
                     server.fail_next("sendMessage", *["hang"] * 50)
-                file = f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{server.url}"\n'
+                file = channel("telegram", chat=-1001, base_url=server.url)
                 async with desk.notifying(file if hang else "", {"TELEGRAM_BOT_TOKEN": TOKEN}):
                     for number in range(2_000):
                         began = time.perf_counter()
@@ -253,7 +237,7 @@ def test_a_channel_that_hangs_moves_submit_by_little(tmp_path: Path) -> None:
     assert hanging < free * 3  # a figure of this machine's quiet hours stands in the benchmarks
 
 
-def test_news_of_an_older_database_are_still_told_once(tmp_path: Path) -> None:
+def test_news_of_an_older_database_are_still_told_once(tmp_path):
     """Its outbox was a table; what lay there is told, what had been spread is not told again."""
     desk = Desk(tmp_path)
     first, second = (asyncio.run(desk.submit(f"action-{number}")) for number in range(2))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -13,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.confirm.notify.test_notifier import SECRET, Receiver
+from tests.confirm.people import channel
 from tests.confirm.running import ManualClock, Running, field_of
 from tests.confirm.vendors.push import Phone, PushServer, acknowledge, decode, encode, press
 from tests.support import each, wait_until
@@ -24,13 +23,13 @@ SMALL = {"action": "restart", "description": "Restart web", "details": {"unit": 
 
 
 @pytest.fixture
-def push() -> Iterator[PushServer]:
+def push():
     with PushServer() as server:
         yield server
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Running]:
+def server(tmp_path):
     with Running(tmp_path, private_callbacks=True, rate=1000) as running:
         running.agent = running.client("submit", "agent")
         yield running
@@ -91,7 +90,7 @@ def begin_at_midnight(push: PushServer) -> ManualClock:
     return clock
 
 
-def test_the_example_of_rfc_8291_is_encrypted_to_the_same_bytes() -> None:
+def test_the_example_of_rfc_8291_is_encrypted_to_the_same_bytes():
     private = ec.derive_private_key(
         int.from_bytes(decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"), "big"), ec.SECP256R1()
     )
@@ -109,9 +108,7 @@ def test_the_example_of_rfc_8291_is_encrypted_to_the_same_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_a_small_request_is_approved_on_the_notification_and_its_delivery_is_known(
-    server: Running, push: PushServer
-) -> None:
+def test_a_small_request_is_approved_on_the_notification_and_its_delivery_is_known(server, push):
     ann = server.signed_in("ann")
     phone = subscribe(ann, push)
     request_id = ask(server)
@@ -128,15 +125,13 @@ def test_a_small_request_is_approved_on_the_notification_and_its_delivery_is_kno
     assert deliveries(server, request_id) == {"phone": "seen"}
     shown(push, phone, request_id, is_open=None)  # the outcome takes the place of the request
     assert server.agent.get(f"/confirm/{request_id}").json()["resolved_by"] == "ann"
-    kinds = [event.kind for event in server.service.log.history(request_id=request_id)]
+    kinds = server.kinds(request_id)
     assert kinds.count("delivered") == kinds.count("seen") == kinds.count("decided") == 1
     assert push.headers[0]["topic"] == request_id and push.headers[0]["urgency"] == "high"
 
 
 @pytest.mark.slow
-def test_a_request_that_could_be_granted_for_a_while_has_the_two_plain_buttons(
-    tmp_path: Path, push: PushServer
-) -> None:
+def test_a_request_that_could_be_granted_for_a_while_has_the_two_plain_buttons(tmp_path, push):
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rules]]\naction = "*"\neffect = "ask"\ngrants = ["hour", "times"]\n')
     with Running(tmp_path, private_callbacks=True, policy=policy) as server:
@@ -150,9 +145,7 @@ def test_a_request_that_could_be_granted_for_a_while_has_the_two_plain_buttons(
 
 
 @pytest.mark.slow
-def test_what_is_high_risk_or_not_shown_whole_has_no_button_that_decides(
-    server: Running, push: PushServer
-) -> None:
+def test_what_is_high_risk_or_not_shown_whole_has_no_button_that_decides(server, push):
     phone = subscribe(server.signed_in("ann"), push)
     for fields in (
         {"action": "deploy_production"},
@@ -167,9 +160,7 @@ def test_what_is_high_risk_or_not_shown_whole_has_no_button_that_decides(
 
 
 @pytest.mark.slow
-def test_a_press_or_receipt_of_another_person_device_or_version_is_refused(
-    server: Running, push: PushServer
-) -> None:
+def test_a_press_or_receipt_of_another_person_device_or_version_is_refused(server, push):
     ann, bob = server.signed_in("ann"), server.signed_in("bob")
     phone, other = subscribe(ann, push), subscribe(bob, push)
     request_id = ask(server, accepts_edits=True)
@@ -198,9 +189,7 @@ def test_a_press_or_receipt_of_another_person_device_or_version_is_refused(
 
 
 @pytest.mark.slow
-def test_a_revoked_token_a_removed_device_and_an_ended_subscription_get_nothing_more(
-    server: Running, push: PushServer
-) -> None:
+def test_a_revoked_token_a_removed_device_and_an_ended_subscription_get_nothing_more(server, push):
     ann, bob = server.signed_in("ann"), server.signed_in("bob")
     kept, gone, removed = (
         subscribe(bob, push, "kept"), subscribe(ann, push, "gone"), subscribe(bob, push, "removed"),
@@ -214,7 +203,7 @@ def test_a_revoked_token_a_removed_device_and_an_ended_subscription_get_nothing_
     push.wait(lambda: not server.rows("SELECT 1 FROM devices WHERE label = 'gone'"), "that it was removed")
     assert "answered 410" in server.rows("SELECT data FROM events WHERE kind = 'device_removed'")[-1][0]
     token_id = server.rows("SELECT account_key FROM devices WHERE label = 'kept'")[0][0]
-    server.run(server.service.change(lambda tx: tokens.revoke(tx, token_id, by="admin")))
+    server.change(lambda tx: tokens.revoke(tx, token_id, by="admin"))
     server.signed_in("carol")
     second = ask(server)
     push.wait(lambda: server.rows("SELECT 1 FROM deliveries WHERE request_id = ?", second), "the log")
@@ -223,10 +212,10 @@ def test_a_revoked_token_a_removed_device_and_an_ended_subscription_get_nothing_
 
 
 @pytest.mark.slow
-def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path: Path, push: PushServer) -> None:
+def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path, push):
     with Receiver() as hook:
         channels = tmp_path / "channels.toml"
-        channels.write_text(f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/"\nafter_s = 60\n')
+        channels.write_text(channel("webhook", url=hook.url, after_s=60))
         clock = ManualClock()
         push.clock = lambda: clock.wall_s
         secrets = {"CONFIRMATION_WEBHOOK_SECRET": SECRET}
@@ -255,9 +244,7 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
-    tmp_path: Path, push: PushServer
-) -> None:
+def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(tmp_path, push):
     clock = begin_at_midnight(push)
     policy = tmp_path / "policy.toml"
     policy.write_text('[[rules]]\naction = "*"\neffect = "ask"\nmax_timeout_s = 86400\n')
@@ -280,9 +267,7 @@ def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(
         assert short not in asleep.shown
 
 
-def test_what_waits_for_the_end_of_quiet_hours_is_sent_if_they_are_changed(
-    tmp_path: Path, push: PushServer
-) -> None:
+def test_what_waits_for_the_end_of_quiet_hours_is_sent_if_they_are_changed(tmp_path, push):
     clock = begin_at_midnight(push)
     with Running(tmp_path, private_callbacks=True, clock=clock) as server:
         server.agent = server.client("submit", "agent")
@@ -301,9 +286,7 @@ def test_what_waits_for_the_end_of_quiet_hours_is_sent_if_they_are_changed(
 
 
 @pytest.mark.slow
-def test_a_push_service_that_fails_is_tried_again_and_one_inside_is_never_called(
-    tmp_path: Path, server: Running, push: PushServer
-) -> None:
+def test_a_push_service_that_fails_is_tried_again_and_one_inside_is_never_called(tmp_path, server, push):
     ann = server.signed_in("ann")
     phone = subscribe(ann, push)
     push.fail_next("push", (503, "later", {}), (429, "slowly", {"retry-after": "1"}))
@@ -319,15 +302,8 @@ def test_a_push_service_that_fails_is_tried_again_and_one_inside_is_never_called
         inside = push.subscribe(key[0])
         secure = {**inside.subscription, "endpoint": inside.endpoint.replace("http:", "https:")}
         literals = (
-            "127.0.0.1",
-            "[::1]",
-            "10.0.0.5",
-            "169.254.1.1",
-            "100.64.0.1",
-            "2130706433",
-            "0x7f.1",
-            "0",
-        )
+            "127.0.0.1", "[::1]", "10.0.0.5", "169.254.1.1", "100.64.0.1", "2130706433", "0x7f.1", "0",
+        )  # fmt: skip
         private = [({**secure, "endpoint": f"https://{host}/x"}, 400) for host in literals]
         secure["endpoint"] = secure["endpoint"].replace("127.0.0.1", "localhost")
         for subscription, status in ((inside.subscription, 400), *private, (secure, 303)):
@@ -345,16 +321,12 @@ def quiet_device(quiet: str) -> PushDevice:
 @each(
     ("quiet", "clock", "left_min"),
     [
-        ("", "23:00", 0),
-        ("22:00-07:00", "21:59", 0),
-        ("22:00-07:00", "22:00", 540),
-        ("22:00-07:00", "06:59", 1),
-        ("22:00-07:00", "07:00", 0),
-        ("09:00-17:30", "12:00", 330),
+        ("", "23:00", 0), ("22:00-07:00", "21:59", 0), ("22:00-07:00", "22:00", 540),
+        ("22:00-07:00", "06:59", 1), ("22:00-07:00", "07:00", 0), ("09:00-17:30", "12:00", 330),
         ("09:00-17:30", "17:30", 0),
     ],
-)
-def test_quiet_hours_end_when_they_say(quiet: str, clock: str, left_min: int) -> None:
+)  # fmt: skip
+def test_quiet_hours_end_when_they_say(quiet, clock, left_min):
     hour, minute = map(int, clock.split(":"))
     at_s = 1_789_941_600.0 + hour * 3600 + minute * 60  # midnight in Berlin, in summer
     assert quiet_left_s(quiet_device(quiet), at_s) == left_min * 60
@@ -364,15 +336,13 @@ def test_quiet_hours_end_when_they_say(quiet: str, clock: str, left_min: int) ->
     ("quiet", "zone"),
     [("7-8", "UTC"), ("24:00-07:00", "UTC"), ("07:00-07:00", "UTC"), ("", "../etc"), ("", "Mars/One")],
 )
-def test_what_is_no_quiet_time_is_refused(quiet: str, zone: str) -> None:
+def test_what_is_no_quiet_time_is_refused(quiet, zone):
     with pytest.raises(ValueError, match=r"quiet hours|time zone"):
         check_quiet(quiet, zone)
 
 
 @pytest.mark.slow
-def test_a_browser_renews_the_subscription_of_its_device_which_keeps_its_name_and_messages(
-    server: Running, push: PushServer
-) -> None:
+def test_a_browser_renews_the_subscription_of_its_device_which_keeps_its_name_and_messages(server, push):
     ann, bob = server.signed_in("ann"), server.signed_in("bob")
     old = subscribe(ann, push, "work phone")
     device = server.rows("SELECT id, label FROM devices")

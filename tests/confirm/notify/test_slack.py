@@ -6,11 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.vendors.slack import APP_TOKEN, BOT_TOKEN, CHAT, SlackServer, too_many
 from whet.channels.slack import escape
 from whet_confirm import stand_ins
@@ -20,14 +19,7 @@ SECRETS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 
 
 def channels(server: SlackServer) -> str:
-    return f"""
-[people.ann]
-slack = "U0ANN"
-[[channel]]
-kind = "slack"
-chat = "{CHAT}"
-base_url = "{server.url}"
-"""
+    return '[people.ann]\nslack = "U0ANN"\n' + channel("slack", chat=CHAT, base_url=server.url)
 
 
 @asynccontextmanager
@@ -39,7 +31,7 @@ async def notifying(
             yield server, notifier
 
 
-async def test_a_press_from_another_workspace_with_the_same_id_decides_nothing(desk: Desk) -> None:
+async def test_a_press_from_another_workspace_with_the_same_id_decides_nothing(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -53,7 +45,7 @@ async def test_a_press_from_another_workspace_with_the_same_id_decides_nothing(d
         assert "was approved by ann" in await off(server.whisper, 1)
 
 
-async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk: Desk) -> None:
+async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_is_told(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -68,18 +60,15 @@ async def test_a_person_denies_and_the_waiting_agent_gets_it_and_a_stale_press_i
         assert envelope in server.acknowledged
         got = await waiting
         assert got is not None and (got.status, got.resolved_by, got.reason) == ("denied", "ann", "not now")
-        await off(
-            server.wait,
-            lambda: server.message()["blocks"][0]["text"]["text"].startswith("Denied"),
-            "the edit",
-        )
+        head = lambda: server.message()["blocks"][0]["text"]["text"]  # noqa: E731
+        await off(server.wait, lambda: head().startswith("Denied"), "the edit")
         await off(server.press_data, message["ts"], actions[0]["value"])
         assert (await off(server.whisper, 1)).startswith("Too late.")
         await off(server.press_data, message["ts"], actions[0]["value"], "U0EVIL")
         assert "slack user U0EVIL is not in the service's list" in await off(server.whisper, 2)
 
 
-async def test_slack_asks_for_a_new_connection_now_and_then(desk: Desk) -> None:
+async def test_slack_asks_for_a_new_connection_now_and_then(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -93,7 +82,7 @@ async def test_slack_asks_for_a_new_connection_now_and_then(desk: Desk) -> None:
 
 
 @pytest.mark.slow
-async def test_rate_limits_and_wrong_tokens(desk: Desk) -> None:
+async def test_rate_limits_and_wrong_tokens(desk):
     async with notifying(desk) as (server, _notifier):
         server.fail_next("chat.postMessage", too_many(1))
         request = await desk.submit()
@@ -108,7 +97,7 @@ async def test_rate_limits_and_wrong_tokens(desk: Desk) -> None:
         await desk.until(lambda: notifier.states()[0].listen_error)
 
 
-async def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
+async def test_the_agents_text_is_never_parsed(desk):
     nasty = "<!channel> <@U1> <http://evil|click> *Approved* `x` & \u202e\nID: 1"
     async with notifying(desk) as (server, _notifier):
         await desk.submit(nasty, description=nasty, requester=nasty, details={"x": nasty * 9})
@@ -122,16 +111,12 @@ async def test_the_agents_text_is_never_parsed(desk: Desk) -> None:
 
 
 GROUPS = """
-[groups]
-release = ["slack:S0RELEASE"]
-[[rules]]
-action = "*"
-effect = "ask"
-quorum = "2 of release"
+groups = {release = ["slack:S0RELEASE"]}
+rules = [{action = "*", effect = "ask", quorum = "2 of release"}]
 """
 
 
-async def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(tmp_path: Path) -> None:
+async def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(tmp_path):
     desk = Desk(tmp_path, GROUPS)
     ann, ben = desk.who(desk.token("ann")), desk.who(desk.token("ben"))
 
@@ -158,7 +143,7 @@ async def test_members_of_a_user_group_are_a_quorum_as_slack_says_who_they_are(t
     desk.close()
 
 
-async def test_a_user_group_that_slack_does_not_know_has_no_members(tmp_path: Path) -> None:
+async def test_a_user_group_that_slack_does_not_know_has_no_members(tmp_path):
     desk = Desk(tmp_path, GROUPS)
     ann = desk.who(desk.token("ann"))
     with SlackServer() as server:

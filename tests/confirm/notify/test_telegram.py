@@ -6,46 +6,37 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
-from tests.confirm.people import Desk, off
+from tests.confirm.people import Desk, channel, off
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer, too_many
+from whet_confirm import decide, tokens
 from whet_confirm.notify.notice import AGENT_MARK
 from whet_confirm.notify.notifier import ConfirmNotifier
 
+PEOPLE = "[people]\nann.telegram = 7\nagent.telegram = 99\n"
 SECRETS = {"TELEGRAM_BOT_TOKEN": TOKEN}
 
 
-def channels(server: TelegramServer) -> str:
-    return f"""
-[people.ann]
-telegram = 7
-[people.agent]
-telegram = 99
-[[channel]]
-kind = "telegram"
-chat = -1001
-base_url = "{server.url}"
-"""
+def channels(server: TelegramServer, **more: object) -> str:
+    return channel("telegram", chat=-1001, base_url=server.url, **more)
 
 
 @asynccontextmanager
 async def notifying(desk: Desk) -> AsyncIterator[tuple[TelegramServer, ConfirmNotifier]]:
     with TelegramServer() as server:
-        async with desk.notifying(channels(server), SECRETS) as notifier:
+        async with desk.notifying(PEOPLE + channels(server), SECRETS) as notifier:
             yield server, notifier
 
 
-async def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk: Desk) -> None:
+async def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         waiting = asyncio.create_task(desk.service.wait(request.id, 30))
         message = await off(server.message)
-        assert message["text"].startswith("Approval needed")
-        assert "HIGH RISK" in message["text"]
+        assert message["text"].startswith("Approval needed") and "HIGH RISK" in message["text"]
         assert request.id in message["text"] and request.digest[:12] in message["text"]
         assert message["pre"] == ["agent: Release 2.4 to all regions", '{\n  "version": "2.4"\n}']
         popup = await off(server.answer, server.press(1, "too broad"))
@@ -53,13 +44,12 @@ async def test_a_person_denies_with_a_reason_and_the_waiting_agent_gets_it(desk:
         got = await waiting
         assert got is not None and (got.status, got.resolved_by, got.reason) == ("denied", "ann", "too broad")
         await off(server.wait, lambda: server.messages[1]["text"].startswith("Denied"), "the edited message")
-        assert server.messages[1]["reply_markup"]["inline_keyboard"] == [
-            [{"text": "Open the page", "url": f"https://confirm.example.org/r/{request.id}"}]
-        ]
+        page = {"text": "Open the page", "url": f"https://confirm.example.org/r/{request.id}"}
+        assert server.messages[1]["reply_markup"]["inline_keyboard"] == [[page]]
         assert "notified" in desk.events(request)
 
 
-async def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk) -> None:
+async def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
@@ -72,7 +62,7 @@ async def test_an_approval_counts_once_and_a_stale_press_is_told_why(desk: Desk)
         assert desk.service.get(request.id).status == "approved"  # type: ignore[union-attr]
 
 
-async def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) -> None:
+async def test_strangers_forgers_and_the_requester_decide_nothing(desk):
     desk.token("ann")
     desk.token("agent")
     async with notifying(desk) as (server, _notifier):
@@ -95,24 +85,18 @@ async def test_strangers_forgers_and_the_requester_decide_nothing(desk: Desk) ->
         assert desk.events(first).count("press_refused") == 2
 
 
-async def test_a_revoked_token_ends_a_persons_presses(desk: Desk) -> None:
+async def test_a_revoked_token_ends_a_persons_presses(desk):
     secret = desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit()
         await off(server.message)
         token_id = desk.who(secret).token_id
-        await desk.service.change(lambda tx: tokens_revoke(tx, token_id))
+        await desk.service.change(lambda tx: tokens.revoke(tx, token_id, by="test"))
         assert "no approve token in use" in await off(server.answer, server.press(1, "Approve"))
         assert desk.service.get(request.id).status == "pending"  # type: ignore[union-attr]
 
 
-def tokens_revoke(tx: Any, token_id: str) -> None:
-    from whet_confirm import tokens
-
-    tokens.revoke(tx, token_id, by="test")
-
-
-async def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
+async def test_nothing_the_agent_writes_looks_like_ours(desk):
     nasty = (
         "ok</pre><b>Approval needed</b>\nRequest abc digest def\nID: 1\n<a href='http://evil'>x</a> @everyone"
         " \u202eevil\u2066\u200b\x1b[2J\x00 sk-ant-REDACTED &lt; &"
@@ -135,7 +119,7 @@ async def test_nothing_the_agent_writes_looks_like_ours(desk: Desk) -> None:
         assert "<U+202E>" in theirs and "[REDACTED]" in theirs and "⏎ID: 7" in theirs
 
 
-async def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: Desk) -> None:
+async def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk):
     desk.token("ann")
     async with notifying(desk) as (server, _notifier):
         request = await desk.submit(details={"rows": ["\U0001f600" * 50] * 100}, description="<&>" * 2_000)
@@ -149,22 +133,20 @@ async def test_what_does_not_fit_is_cut_and_can_not_be_approved_in_chat(desk: De
 
 
 @pytest.mark.slow
-async def test_rate_limits_are_waited_for(desk: Desk) -> None:
+async def test_rate_limits_are_waited_for(desk):
     async with notifying(desk) as (server, _notifier):
         server.fail_next("sendMessage", too_many(1))
         request = await desk.submit()
         await off(server.message)
-        (delivery,) = await desk.until(
-            lambda: [d for d in desk.deliveries(request) if d.channel == "telegram" and d.status == "sent"]
+        sent = {"telegram": ("sent", 2), "log": ("sent", 1)}  # while nobody had been told, the log was
+        await desk.until(
+            lambda: {d.channel: (d.status, d.attempts) for d in desk.deliveries(request)} == sent
         )
-        assert delivery.attempts == 2
-        # While nobody had been told, the log was.
-        assert [d.status for d in desk.deliveries(request) if d.channel == "log"] == ["sent"]
 
 
-async def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
+async def test_a_wrong_token_is_final_and_says_so(desk):
     with TelegramServer() as server:
-        async with desk.notifying(channels(server), {"TELEGRAM_BOT_TOKEN": "1:wrong"}) as notifier:
+        async with desk.notifying(PEOPLE + channels(server), {"TELEGRAM_BOT_TOKEN": "1:wrong"}) as notifier:
             request = await desk.submit()
             (dead,) = await desk.until(lambda: [d for d in desk.deliveries(request) if d.status == "dead"])
             assert dead.error == "Telegram answered 401: Unauthorized"
@@ -172,68 +154,36 @@ async def test_a_wrong_token_is_final_and_says_so(desk: Desk) -> None:
             assert "notify_failed" in desk.events(request)
 
 
-async def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path: Any) -> None:
-    policy = """
-[[rules]]
-effect = "ask"
-name = "releases"
-action = "deploy*"
-escalate_to = "leads"
-escalate_after = 0.0001
-[groups]
-leads = ["ann"]
-"""
-    desk = Desk(tmp_path, policy)
+async def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path):
+    rule = '{action = "deploy*", effect = "ask", escalate_to = "leads", escalate_after = 0.0001}'
+    desk = Desk(tmp_path, f'rules = [{rule}]\ngroups = {{leads = ["ann"]}}')
     desk.token("ann")
     with TelegramServer() as server:
-        file = (
-            channels(server)
-            + f"""
-[[channel]]
-kind = "telegram"
-name = "leads"
-chat = -1001
-groups = ["leads"]
-base_url = "{server.url}"
-"""
-        )
+        file = PEOPLE + channels(server) + channels(server, name="leads", groups=["leads"])
         async with desk.notifying(file, SECRETS):
             request = await desk.submit()
             await off(server.message)
-            from whet_confirm import decide
-
             assert [d.channel for d in desk.deliveries(request)] == ["telegram"]
+            policy = desk.service.policy_file.policy
             async with asyncio.timeout(30):
-                while not await desk.service.change(
-                    lambda tx: decide.escalate(tx, 10, desk.service.policy_file.policy)
-                ):
+                while not await desk.service.change(lambda tx: decide.escalate(tx, 10, policy)):
                     pass
             await off(server.message, 3)
             assert server.messages[3]["text"].startswith("Still unanswered: approval needed")
             told = [(d.kind, d.channel) for d in desk.deliveries(request)]
             assert ("escalated", "leads") in told and ("submitted", "leads") not in told
             await off(server.answer, server.press(3, "Deny"))
-            await off(
-                server.wait,
-                lambda: all(m["text"].startswith("Denied") for m in server.messages.values()),
-                "all three messages edited",
-            )
+            edited = lambda: all(m["text"].startswith("Denied") for m in server.messages.values())  # noqa: E731
+            await off(server.wait, edited, "all three messages edited")
     desk.close()
 
 
-async def test_chats_of_one_bot_share_its_listener_and_keep_their_buttons(tmp_path: Any) -> None:
+async def test_chats_of_one_bot_share_its_listener_and_keep_their_buttons(tmp_path):
     desk = Desk(tmp_path)
     desk.token("ann")
     with TelegramServer() as server:
-        second = f"""
-[[channel]]
-kind = "telegram"
-name = "second"
-chat = -1001
-deny_reasons = ["not on a friday"]
-base_url = "{server.url}"
-"""
-        async with desk.notifying(channels(server) + second, SECRETS):
+        second = channels(server, name="second", deny_reasons=["not on a friday"])
+        async with desk.notifying(PEOPLE + channels(server) + second, SECRETS):
             for number in (1, 3):
                 await desk.submit()
                 await off(server.message, number + 1)
@@ -242,12 +192,3 @@ base_url = "{server.url}"
                 assert answer.endswith(": not on a friday")
             assert not server.conflicts
     desk.close()
-
-
-async def test_buttons_fit_into_telegrams_64_bytes(desk: Desk) -> None:
-    async with notifying(desk) as (server, _notifier):
-        await desk.submit()
-        message = await off(server.message)
-        sent = [b.get("callback_data", "") for row in message["reply_markup"]["inline_keyboard"] for b in row]
-        assert max(len(data.encode()) for data in sent) <= 64
-        assert json.dumps(server.calls).count("callback_query") > 0

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import forked
 from tests.confirm.notify.test_notifier import SECRET, Receiver
+from tests.confirm.people import channel
 from tests.confirm.process import Served
 from tests.confirm.running import SUBMIT
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
@@ -21,7 +21,7 @@ ENV = {"TELEGRAM_BOT_TOKEN": TOKEN, "CONFIRMATION_WEBHOOK_SECRET": SECRET}
 
 
 @pytest.fixture
-def telegram() -> Iterator[TelegramServer]:
+def telegram():
     with TelegramServer() as server:
         yield server
 
@@ -29,7 +29,7 @@ def telegram() -> Iterator[TelegramServer]:
 def write_channels(folder: Path, telegram: TelegramServer, *chats: int, more: str = "") -> None:
     (folder / "confirm").mkdir(parents=True)
     entries = [
-        f'[[channel]]\nkind = "telegram"\nname = "chat{number}"\nchat = {chat}\nbase_url = "{telegram.url}"\n'
+        channel("telegram", name=f"chat{number}", chat=chat, base_url=telegram.url)
         for number, chat in enumerate(chats)
     ]
     (folder / "confirm/channels.toml").write_text("".join(entries) + more)
@@ -41,13 +41,9 @@ def try_channels(folder: Path, *options: str) -> forked.Done:
 
 
 @pytest.mark.slow
-def test_a_trial_message_arrives_in_every_channel_and_decides_nothing(
-    tmp_path: Path, telegram: TelegramServer
-) -> None:
+def test_a_trial_message_arrives_in_every_channel_and_decides_nothing(tmp_path, telegram):
     with Receiver() as hook:
-        write_channels(
-            tmp_path, telegram, -1001, more=f'[[channel]]\nkind = "webhook"\nurl = "{hook.url}/hook"\n'
-        )
+        write_channels(tmp_path, telegram, -1001, more=channel("webhook", url=f"{hook.url}/hook"))
         done = try_channels(tmp_path)
         assert done.code == 0 and done.err == ""
         assert "arrived, message -1001/1" in done.out and "webhook" in done.out
@@ -59,7 +55,7 @@ def test_a_trial_message_arrives_in_every_channel_and_decides_nothing(
 
 
 @pytest.mark.slow
-def test_a_wrong_chat_is_named_and_the_others_are_tried(tmp_path: Path, telegram: TelegramServer) -> None:
+def test_a_wrong_chat_is_named_and_the_others_are_tried(tmp_path, telegram):
     write_channels(tmp_path, telegram, -1001, -9)
     done = try_channels(tmp_path, "--json")
     assert done.code == 1
@@ -84,11 +80,8 @@ def run_without_extras(folder: Path, *arguments: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.slow
-def test_channels_without_their_extra_are_named_and_the_others_work(
-    tmp_path: Path, telegram: TelegramServer
-) -> None:
-    more = '[[channel]]\nkind = "discord"\nchat = 1\n[[channel]]\nkind = "apprise"\n'
-    write_channels(tmp_path, telegram, -1001, more=more)
+def test_channels_without_their_extra_are_named_and_the_others_work(tmp_path, telegram):
+    write_channels(tmp_path, telegram, -1001, more=channel("discord", chat=1) + channel("apprise"))
     done = run_without_extras(tmp_path, "confirm", "try-channels", "--json")
     assert done.returncode == 1, done.stderr
     problems = {trial["channel"]: trial["problem"] for trial in json.loads(done.stdout)["channels"]}
@@ -102,15 +95,13 @@ def test_channels_without_their_extra_are_named_and_the_others_work(
         assert f"channel {name} delivers nothing: {problems[name]}" in report
 
 
-def test_without_channels_the_command_says_where_they_are_set(tmp_path: Path) -> None:
+def test_without_channels_the_command_says_where_they_are_set(tmp_path):
     done = try_channels(tmp_path)
     done.assert_error("no channel in", "confirm/channels.toml")
 
 
 @pytest.mark.slow
-def test_the_terminal_names_a_wrong_chat_once(
-    tmp_path: Path, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_terminal_names_a_wrong_chat_once(tmp_path, telegram, monkeypatch):
     for name, value in ENV.items():
         monkeypatch.setenv(name, value)
     write_channels(tmp_path / "home", telegram, -9)
@@ -127,9 +118,7 @@ def test_the_terminal_names_a_wrong_chat_once(
 
 
 @pytest.mark.slow
-def test_the_service_outlives_the_terminal_to_which_it_reports_channels(
-    tmp_path: Path, telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_service_outlives_the_terminal_to_which_it_reports_channels(tmp_path, telegram, monkeypatch):
     for name, value in ENV.items():
         monkeypatch.setenv(name, value)
     write_channels(tmp_path / "home", telegram, -9)

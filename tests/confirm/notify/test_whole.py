@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from tests.browser.conftest import Daemon
+from tests.confirm.people import channel
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 
 pytestmark = pytest.mark.slow
 
 
-def test_a_press_in_a_chat_reaches_the_agent_that_waits(tmp_path: Path) -> None:
+def test_a_press_in_a_chat_reaches_the_agent_that_waits(tmp_path):
     with TelegramServer() as server:
         channels = tmp_path / "channels.toml"
-        channels.write_text(
-            "[people.owner]\ntelegram = 7\n"
-            f'[[channel]]\nkind = "telegram"\nchat = -1001\nbase_url = "{server.url}"\n'
-        )
+        text = channel("telegram", chat=-1001, base_url=server.url)
+        channels.write_text(f"[people.owner]\ntelegram = 7\n{text}")
         daemon = Daemon(tmp_path / "home", "--channels", str(channels), environ={"TELEGRAM_BOT_TOKEN": TOKEN})
         try:
             request_id = daemon.submit(action="wipe_database", description="All of it")

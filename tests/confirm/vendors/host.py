@@ -20,15 +20,10 @@ class _Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, started: threading.Event) -> None:
         super().__init__(
             uvicorn.Config(
-                app,
-                loop="asyncio",
-                http="h11",
-                ws="wsproto",
-                lifespan="off",
-                log_config=None,
+                app, loop="asyncio", http="h11", ws="wsproto", lifespan="off", log_config=None,
                 log_level="critical",
             )
-        )
+        )  # fmt: skip
         self._started = started
         self.stopping = asyncio.Event()
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -48,10 +48,8 @@ class Phone:
     @property
     def subscription(self) -> dict[str, Any]:
         """What `PushSubscription.toJSON()` returns."""
-        return {
-            "endpoint": self.endpoint,
-            "keys": {"p256dh": encode(self.point), "auth": encode(self._secret)},
-        }
+        keys = {"p256dh": encode(self.point), "auth": encode(self._secret)}
+        return {"endpoint": self.endpoint, "keys": keys}
 
     @property
     def point(self) -> bytes:
@@ -62,9 +60,8 @@ class Phone:
         salt, size, end = body[:16], int.from_bytes(body[16:20], "big"), 21 + body[20]
         theirs, sealed = body[21:end], body[end:]
         assert len(sealed) <= size and len(body) <= 4096
-        shared = self._private.exchange(
-            ec.ECDH(), ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, theirs)
-        )
+        point = ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, theirs)
+        shared = self._private.exchange(ec.ECDH(), point)
         info = b"WebPush: info\0" + self.point + theirs
         seed = HKDF(SHA256(), 32, self._secret, info).derive(shared)
         key = HKDF(SHA256(), 16, salt, b"Content-Encoding: aes128gcm\0").derive(seed)

@@ -131,9 +131,8 @@ class SlackChat(ChatHost, SlackServer):
             return JSONResponse({"ok": True, "user_id": BOT, "team_id": TEAM})
         if method == "files.getUploadURLExternal":
             file_id = f"F{len(self.uploads)}"
-            return JSONResponse(
-                {"ok": True, "upload_url": f"{self.url}/upload/{file_id}", "file_id": file_id}
-            )
+            url = f"{self.url}/upload/{file_id}"
+            return JSONResponse({"ok": True, "upload_url": url, "file_id": file_id})
         if method == "files.completeUploadExternal":
             self.note(lambda: self.shared.append(body))
             return JSONResponse({"ok": True})
