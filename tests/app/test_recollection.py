@@ -59,8 +59,8 @@ async def test_a_note_that_the_prompt_has_no_room_for_comes_with_its_message(tmp
 
 async def keep(b: Bench, *texts: str, profile: str = "") -> None:
     for text in texts:
-        desk = b.app.learning.service_of(profile)
-        assert (await desk.submit(MemoryRequest("add", "memory", text), Origin("user"))).ok
+        learning = b.app.learning.service_of(profile)
+        assert (await learning.submit(MemoryRequest("add", "memory", text), Origin("user"))).ok
 
 
 async def requested(b: Bench, text: str, profile: str = "") -> str:

@@ -22,9 +22,9 @@ from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader, entry_id
 from whet.memory.requests import MemoryRequest
+from whet.memory.service import LearningService
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
 
@@ -247,9 +247,11 @@ def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Pat
     home.mkdir()
     database = StateDatabase.open(home / "state.db", SystemClock())
     database.write_now(lambda db: sessions.create(db, sessions.NewSession(id="talk"), "2026-11-21T00:00:00Z"))
-    desk = LearningService(MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings())))
+    learning = LearningService(
+        MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    )
     origin = Origin("user", session_id="talk")
-    asyncio.run(desk.submit(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
+    asyncio.run(learning.submit(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
     database.close()
     assert "nobody is at a terminal" in str(whet("forget --session talk --purge").exception)
     assert whet("forget --session talk --purge --dry-run").exit_code == 2

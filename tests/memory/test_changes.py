@@ -16,9 +16,9 @@ from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.contract.tools import ToolContext
 from whet.memory import notes, skill_changes
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
+from whet.memory.service import LearningService
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger
 from whet.store.ledger import LedgerRow, hash_text
@@ -38,8 +38,8 @@ def rows(world: World) -> list[LedgerRow]:
 
 def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> WriteOutcome:
     if isinstance(request, SkillRequest):
-        return asyncio.run(world.desk.submit(request, origin))
-    return asyncio.run(world.desk.submit(request, origin))
+        return asyncio.run(world.learning.submit(request, origin))
+    return asyncio.run(world.learning.submit(request, origin))
 
 
 def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> int:
@@ -48,7 +48,9 @@ def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = H
     return outcome.ledger_id
 
 
-def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> LearningService:
+def build_learning(
+    world: World, limits: MemorySettings | None = None, writes: str = "auto"
+) -> LearningService:
     settings = (limits or world.limits, ReviewSettings(writes=writes))  # type: ignore[arg-type]
     return LearningService(MemoryReader(world.database, world.clock, world.folder, settings))
 
@@ -93,7 +95,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
         more = msgspec.structs.replace(patch, new_string=words)
         said = change(world, more, msgspec.structs.replace(origin, tool_call_id=words))
         assert not said.ok and "Nobody typed this line" in said.text
-    read = asyncio.run(world.desk.skills.view("run-make-check", "references/a.md", origin))
+    read = asyncio.run(world.learning.skills.view("run-make-check", "references/a.md", origin))
     tree = read.text.split("hash ")[1][:12]
     file = world.folder / "skills/run-make-check/references/a.md"
     file.write_text("the person's own words\n")
@@ -101,7 +103,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
     stale = change(world, gone, msgspec.structs.replace(origin, tool_call_id="c3"))
     assert not stale.ok and "has changed since" in stale.text
     assert file.read_text() == "the person's own words\n"
-    now = asyncio.run(world.desk.skills.view("run-make-check", "", origin)).text.split("hash ")[1][:12]
+    now = asyncio.run(world.learning.skills.view("run-make-check", "", origin)).text.split("hash ")[1][:12]
     fresh = msgspec.structs.replace(gone, base_hash=now)
     asked = change(world, fresh, msgspec.structs.replace(origin, tool_call_id="c4"))
     assert (asked.state, file.exists()) == ("needs_yes", True), "nothing newer takes those words back"
@@ -206,11 +208,11 @@ def test_the_agents_own_skill_needs_no_yes_and_a_pinned_one_refuses(world: World
     patch = SkillRequest(
         "patch", "commit", old_string="We run make", new_string="Twice: run make", evidence=(TWICE,)
     )
-    asyncio.run(world.desk.skills.pin("commit", True))
+    asyncio.run(world.learning.skills.pin("commit", True))
     pinned = change(world, patch, msgspec.structs.replace(origin, tool_call_id="c2"))
     assert pinned.state == "refused" and "pinned" in pinned.text
     made(world, msgspec.structs.replace(patch, new_string="By hand: run make"), HAND)
-    asyncio.run(world.desk.skills.pin("commit", False))
+    asyncio.run(world.learning.skills.pin("commit", False))
     again = msgspec.structs.replace(patch, old_string="By hand: run make")
     made(world, again, msgspec.structs.replace(origin, tool_call_id="c3"))
 
@@ -235,7 +237,7 @@ def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
         return choices[answer] if isinstance(answer := next(answers), int) else answer
 
     ctx = ToolContext(session, "t", "c1", Path(), print, ask)
-    outcomes = [asyncio.run(change_skill(ctx, world.desk, patch, origin)) for _ in range(5)]
+    outcomes = [asyncio.run(change_skill(ctx, world.learning, patch, origin)) for _ in range(5)]
     assert [outcome.state for outcome in outcomes] == ["refused"] * 4 + ["active"]
 
 
@@ -253,37 +255,37 @@ def test_a_person_means_the_skill_as_it_is_now(world: World) -> None:
 
 
 def test_reviews_that_are_off_keep_nothing(world: World) -> None:
-    desk = desk_with(world, writes="off")
+    learning = build_learning(world, writes="off")
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    outcome = asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), origin))
+    outcome = asyncio.run(learning.submit(add("Deploy on Tuesdays only.", SAID), origin))
     assert not outcome.ok and "review.writes is off" in outcome.text
     own = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), own)).ok
+    assert asyncio.run(learning.submit(add("Deploy on Tuesdays only.", SAID), own)).ok
 
 
 def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
-    desk = desk_with(world, writes="ask")
+    learning = build_learning(world, writes="ask")
     session = asyncio.run(world.session([User(SAID), Say("ok"), User(TWICE), Say("ok")]))
     base = Origin("review", session_id="r", parent_session_id=session, task_id="t")
 
     def origin(call: str) -> Origin:
         return msgspec.structs.replace(base, tool_call_id=call)
 
-    asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), origin("c1")))
+    asyncio.run(learning.submit(add("Deploy on Tuesdays only.", SAID), origin("c1")))
     skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
-    asyncio.run(desk.submit(skill, origin("c2")))
+    asyncio.run(learning.submit(skill, origin("c2")))
     on_top = SkillRequest("patch", "commit", old_string="We run", new_string="Twice.", evidence=(TWICE,))
-    asyncio.run(desk.submit(on_top, origin("c3")))
-    done = world.database.write_now(lambda db: desk.settle(db, "t"))
+    asyncio.run(learning.submit(on_top, origin("c3")))
+    done = world.database.write_now(lambda db: learning.settle(db, "t"))
     assert (done[0].state, done[0].reason) == ("inbox", "review.writes is ask")
     assert [row.state for row in done] == ["inbox"] * 3
     for row in done[1:]:
-        asyncio.run(desk.accept(row.id))
+        asyncio.run(learning.accept(row.id))
     assert TWICE in (world.folder / "skills/commit/SKILL.md").read_text()
-    dropped = asyncio.run(desk.reject(done[0].id, "no"))
+    dropped = asyncio.run(learning.reject(done[0].id, "no"))
     assert (dropped.state, dropped.reason) == ("rejected", "no")
-    for decide in (desk.accept, desk.reject):
+    for decide in (learning.accept, learning.reject):
         with pytest.raises(CannotUndo, match=f"change {done[0].id} is rejected"):
             asyncio.run(decide(done[0].id))
 
@@ -308,7 +310,7 @@ def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(wor
     own, row = rows(world)
     assert (state, row.reason) == ("inbox", "it changes something of your own")
     assert (own.base_hash, own.hash, row.base_hash) == ("", hash_text(own.after), hash_text(own.after))
-    asyncio.run(world.desk.accept(outcome.ledger_id))
+    asyncio.run(world.learning.accept(outcome.ledger_id))
     asked = "We run make check twice before each commit."
     session = asyncio.run(world.session([User(asked), Say("ok")]))
     again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(asked,))
@@ -364,7 +366,7 @@ def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> Non
         asked = MemoryRequest("replace", content="Windows.", old_text=words, evidence=(said[2],))
         ((outcome, _),) = asyncio.run(world.review(session, [asked]))
         assert (outcome.ok, rows(world)[-1].before) == (True, gone), outcome.text
-        asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
+        asyncio.run(world.learning.undo(rows(world)[-1].id, HAND))
 
 
 # --- entries ----------------------------------------------------------------------------------------
@@ -393,11 +395,11 @@ def test_ten_edits_by_hand_are_ten_changes_and_more_are_one(
     world: World, count: int, actions: list[str]
 ) -> None:
     memory_file(world).write_text("".join(f"- fact {n}\n" for n in range(count)))
-    asyncio.run(world.desk.reader.read_notes())
+    asyncio.run(world.learning.reader.read_notes())
     assert [(row.action, row.trust, row.origin.execution_context) for row in rows(world)] == [
         (action, "user", "edited by hand") for action in actions
     ]
-    asyncio.run(world.desk.reader.read_notes())
+    asyncio.run(world.learning.reader.read_notes())
     assert len(rows(world)) == len(actions), "it is entered once"
 
 
@@ -410,7 +412,7 @@ def test_a_hand_edit_that_overtakes_a_waiting_change_is_what_stands(world: World
     assert outcome.ok and "could not be written" in outcome.text
     file.rmdir()
     file.write_text("# Memory\n\n- Tests run with make\n")
-    asyncio.run(world.desk.apply())
+    asyncio.run(world.learning.apply())
     found = {row.id: row for row in rows(world)}
     assert found[outcome.ledger_id].state == "undone"
     assert "by hand at the same time" in found[outcome.ledger_id].reason
@@ -421,28 +423,28 @@ def test_a_persons_own_skill_is_no_change_until_it_is_edited(world: World) -> No
     folder = world.folder / "skills" / "commit"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(MAIN)
-    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    asyncio.run(world.learning.skills.view("commit", "", HAND))
     assert rows(world) == []
     (folder / "SKILL.md").write_text(MAIN.replace("Then", "Now"))
-    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    asyncio.run(world.learning.skills.view("commit", "", HAND))
     ((kind, item, action),) = [(row.kind, row.item, row.action) for row in rows(world)]
     assert (kind, item, action) == ("skill", "commit", "hand_edit")
-    asyncio.run(world.desk.undo(rows(world)[0].id, HAND))
+    asyncio.run(world.learning.undo(rows(world)[0].id, HAND))
     assert (folder / "SKILL.md").read_text() == MAIN
 
 
 def test_listeners_hear_what_comes_into_force_and_nothing_else(world: World) -> None:
     heard: list[tuple[str, str]] = []
-    world.desk.listeners.append(lambda row: heard.append((row.action, row.state)))
+    world.learning.listeners.append(lambda row: heard.append((row.action, row.state)))
     first = made(world, MemoryRequest("add", content="Tests run with tox"))
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     asyncio.run(world.review(session, [add("Deploy on Tuesdays only.", SAID)]))
-    asyncio.run(world.desk.undo(first, HAND))
+    asyncio.run(world.learning.undo(first, HAND))
     assert heard == [("add", "active"), ("add", "active"), ("undo", "active")]
     skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
     staged = change(world, skill, origin)
-    asyncio.run(world.desk.reject(staged.ledger_id))
+    asyncio.run(world.learning.reject(staged.ledger_id))
     assert len(heard) == 3
 
 
@@ -463,7 +465,7 @@ def test_what_is_told_of_each_state(world: World) -> None:
         f" The skill's hash is now {outcome.hash}."
     )
     assert outcome.summary == "Skill 'commit' created" and len(outcome.hash) == 12
-    asyncio.run(world.desk.undo(outcome.ledger_id, HAND))
+    asyncio.run(world.learning.undo(outcome.ledger_id, HAND))
     again = change(world, skill, Origin("foreground", session_id=session, tool_call_id="c1"))
     assert (again.ok, again.state) == (False, "undone") and again.text.startswith("This change is undone")
 
@@ -472,28 +474,28 @@ def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world
     session = asyncio.run(world.session([User(SAID), Say("ok")]))
     origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
     change(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
-    read = asyncio.run(world.desk.skills.view("commit", "", origin))
+    read = asyncio.run(world.learning.skills.view("commit", "", origin))
     assert read.ok and read.state == "staged" and "folder not in force yet" in read.text
     assert world.database.read_now(lambda db: learned.list_uses(db, name="commit")) == []
     other = msgspec.structs.replace(origin, task_id="other")
-    assert not asyncio.run(world.desk.skills.view("commit", "", other)).ok
+    assert not asyncio.run(world.learning.skills.view("commit", "", other)).ok
 
 
 def test_what_was_taken_back_says_by_which_change(world: World) -> None:
     row = made(world, MemoryRequest("add", content="Tests run with tox"))
-    back = asyncio.run(world.desk.undo(row, HAND))
+    back = asyncio.run(world.learning.undo(row, HAND))
     assert (back.action, back.undoes, back.before, back.after) == ("undo", row, "Tests run with tox", "")
     with pytest.raises(CannotUndo, match=f"taken back already, by change {back.id}") as refused:
-        asyncio.run(world.desk.undo(row, HAND))
+        asyncio.run(world.learning.undo(row, HAND))
     assert refused.value.hint == f"to have it back: whet undo {back.id}"
     with pytest.raises(CannotUndo, match="only what waits can be accepted"):
-        asyncio.run(world.desk.accept(row))
+        asyncio.run(world.learning.accept(row))
 
 
 def test_a_change_of_another_person_is_not_found(world: World) -> None:
     row = made(world, MemoryRequest("add", content="Tests run with tox"))
-    assert asyncio.run(world.desk.get_change(row)).after == "Tests run with tox"
-    anna = world.desk.for_person("anna", world.folder / "people" / "anna")
+    assert asyncio.run(world.learning.get_change(row)).after == "Tests run with tox"
+    anna = world.learning.for_person("anna", world.folder / "people" / "anna")
     for ask in (anna.get_change, anna.accept, anna.reject):
         with pytest.raises(NotFound):
             asyncio.run(ask(row))

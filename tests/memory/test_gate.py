@@ -215,7 +215,7 @@ def test_what_rests_on_a_web_page_is_quarantined_until_accepted(world: World) ->
     request = add("The default timeout is 5 seconds.", "The default timeout is 5 seconds.")
     ((outcome, state),) = asyncio.run(world.review(session_id, [request]))
     assert state == "quarantined" and "timeout" not in asyncio.run(world.prompt())
-    asyncio.run(world.desk.accept(outcome.ledger_id))
+    asyncio.run(world.learning.accept(outcome.ledger_id))
     assert "timeout is 5 seconds" in asyncio.run(world.prompt())
 
 

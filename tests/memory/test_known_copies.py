@@ -13,10 +13,10 @@ from tests.support import FixedClock
 from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
-from whet.memory.desk import LearningService
 from whet.memory.known_copies import KnownCopies, copy_seen_files
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.memory.service import LearningService
 from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
@@ -130,20 +130,20 @@ def test_a_list_that_cannot_be_read_is_an_empty_one(copies: KnownCopies, tmp_pat
 
 
 def home(db: StateDatabase, folder: Path) -> LearningService:
-    """Give the desk of a home that keeps its own list of what it saw."""
+    """Return the learning service of a home that keeps its own list of what it saw."""
     reader = MemoryReader(db, FixedClock(), folder, (MemorySettings(), ReviewSettings()))
     reader.seen = KnownCopies(db, "", folder)
     return LearningService(reader)
 
 
-def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> None:
-    outcome = asyncio.run(desk.submit(request, HAND))
+def change(learning: LearningService, request: MemoryRequest | SkillRequest) -> None:
+    outcome = asyncio.run(learning.submit(request, HAND))
     assert outcome.ok, outcome.text
 
 
-def begins(desk: LearningService) -> str:
+def begins(learning: LearningService) -> str:
     """Begin a session there and give what it reads."""
-    return asyncio.run(desk.reader.prompt_part()).text
+    return asyncio.run(learning.reader.prompt_part()).text
 
 
 def test_without_its_list_a_home_takes_an_older_version_of_a_skill_for_no_edit(

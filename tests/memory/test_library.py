@@ -316,16 +316,16 @@ def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
 
 def test_a_skill_from_elsewhere_is_in_force_where_nothing_was_found_in_it(world: World) -> None:
     read = intake.read_folder(put(world.folder / "down", "deploy"))
-    row = asyncio.run(world.desk.skills.install(read, "there"))
+    row = asyncio.run(world.learning.skills.install(read, "there"))
     assert (row.state, row.trust, row.reason) == ("active", "user", "installed from there")
     assert (world.folder / "skills/deploy/SKILL.md").read_text() == main("deploy")
     mark = world.database.read_now(lambda db: learned.get_mark(db, "", "deploy"))
     assert (mark.owner, mark.source) == ("person", "there")
     with pytest.raises(Refused, match="already"):
-        asyncio.run(world.desk.skills.install(read, "there"))
-    asyncio.run(world.desk.undo(row.id, HAND))
+        asyncio.run(world.learning.skills.install(read, "there"))
+    asyncio.run(world.learning.undo(row.id, HAND))
     assert not (world.folder / "skills/deploy").exists()
-    assert asyncio.run(world.desk.skills.install(read, "there")).state == "active"
+    assert asyncio.run(world.learning.skills.install(read, "there")).state == "active"
 
 
 def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World) -> None:
@@ -343,10 +343,10 @@ def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World
     assert len(read.findings) == 10
     assert read.findings[0].startswith("SKILL.md line 6:")
     assert read.findings[1] == "b.bin: is not text" and read.findings[2].startswith("f00.md line 2:")
-    row = asyncio.run(world.desk.skills.install(read, "there"))
+    row = asyncio.run(world.learning.skills.install(read, "there"))
     assert (row.state, row.trust) == ("quarantined", "untrusted") and "b.bin" in row.reason
     assert len(row.reason) == 1_000 and not (world.folder / "skills/deploy").exists()
-    asyncio.run(world.desk.accept(row.id))
+    asyncio.run(world.learning.accept(row.id))
     assert (world.folder / "skills/deploy/f00.md").exists()
 
 
@@ -364,21 +364,21 @@ def test_what_is_no_skill_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
-    world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
+    world.learning.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     for name in ("none", "built"):
         with pytest.raises(NotFound):
-            asyncio.run(world.desk.skills.pin(name, True))
-    asyncio.run(world.desk.submit(SkillRequest("create", "own", content=main("own")), HAND))
-    asyncio.run(world.desk.skills.pin("own", True))
+            asyncio.run(world.learning.skills.pin(name, True))
+    asyncio.run(world.learning.submit(SkillRequest("create", "own", content=main("own")), HAND))
+    asyncio.run(world.learning.skills.pin("own", True))
     assert world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
-    asyncio.run(world.desk.skills.pin("own", False))
+    asyncio.run(world.learning.skills.pin("own", False))
     assert not world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
 
 
 def test_a_skill_from_elsewhere_is_not_changed(world: World) -> None:
-    world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
+    world.learning.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     patch = SkillRequest("patch", "built", old_string="Steps", new_string="More")
-    outcome = asyncio.run(world.desk.submit(patch, HAND))
+    outcome = asyncio.run(world.learning.submit(patch, HAND))
     assert outcome.state == "refused" and "a skill of built-in" in outcome.text
     assert world.database.read_now(lambda db: ledger.select(db)) == []
 

@@ -74,7 +74,7 @@ def test_model_person_doctor_and_other_programs_learn_what_is_left_out(tmp_path:
             async with open_app(home.root, tmp_path, practice_model(server.base_url)) as app:
                 seen: list[Event] = []
                 await ask(await app.new_session(), "do it", seen)
-                resource = await read_resource(app.learning.desk, "whet://memory/memory")
+                resource = await read_resource(app.learning.owner_service, "whet://memory/memory")
                 return str(server.requests[0].body), seen, str(resource)
 
     body, seen, resource = asyncio.run(main())

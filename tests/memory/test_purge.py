@@ -24,8 +24,8 @@ SKILL = create(
 
 
 def purged(world: World, session_id: str) -> Purged:
-    asyncio.run(world.desk.forget(session_id, HAND, dry_run=False))
-    return asyncio.run(world.desk.purge(session_id))
+    asyncio.run(world.learning.forget(session_id, HAND, dry_run=False))
+    return asyncio.run(world.learning.purge(session_id))
 
 
 def disk(world: World) -> bytes:
@@ -42,7 +42,7 @@ def taught(world: World) -> str:
 
 
 def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -> None:
-    asyncio.run(world.desk.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
+    asyncio.run(world.learning.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
     found = purged(world, taught)
     assert len(found.rows) == 4 and found.texts >= 2  # the two changes, and the two that took them back
     rows = world.database.read_now(lambda db: ledger.select(db))
@@ -50,7 +50,7 @@ def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -
     for row in rows:
         if PURGED in (row.before, row.after):
             with pytest.raises(CannotUndo, match="purged"):
-                asyncio.run(world.desk.undo(row.id, HAND))
+                asyncio.run(world.learning.undo(row.id, HAND))
     assert b"zebra" in disk(world), "the conversation is still there"
     world.database.write_now(lambda db: session_deletion.delete_session(db, taught))
     assert purged(world, taught) == Purged(), "once is as good as twice"
@@ -70,7 +70,7 @@ def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: st
     assert (row.before, row.state) == (PURGED, "active") and "is new" in row.after and row.evidence
     assert "is new" in asyncio.run(world.prompt())
     with pytest.raises(CannotUndo, match="gone for good"):
-        asyncio.run(world.desk.undo(row.id, HAND))
+        asyncio.run(world.learning.undo(row.id, HAND))
 
 
 def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: str) -> None:
@@ -87,7 +87,7 @@ def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: st
 def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
     session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
     origin = Origin("review", session_id="r", tool_call_id="c", parent_session_id=session, task_id="t")
-    asyncio.run(world.desk.submit(add(LEARNED, SAID), origin))
+    asyncio.run(world.learning.submit(add(LEARNED, SAID), origin))
     purged(world, session)
     (row,) = world.database.read_now(lambda db: ledger.select(db))
     assert (row.state, row.after, row.evidence) == ("rejected", PURGED, ())
@@ -106,7 +106,7 @@ def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learn
     session = asyncio.run(world.session([User(said), Say("Noted.")]))
     ((_, state),) = asyncio.run(world.review(session, [add(learned, said)]))
     assert state == "active"
-    asyncio.run(world.desk.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
+    asyncio.run(world.learning.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
     new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     assert purged(world, session).prompts == ("later",)
@@ -140,7 +140,7 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) 
 
 def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World, taught: str) -> None:
     (world.folder / "memories" / "MEMORY.md").unlink()
-    asyncio.run(world.desk.reader.read_notes())
+    asyncio.run(world.learning.reader.read_notes())
     purged(world, taught)
     world.database.write_now(lambda db: session_deletion.delete_session(db, taught))
     purged(world, taught)
@@ -152,7 +152,7 @@ def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world
     skill = create("deploys", "Deploys on zebra-nine.example.net.", "Deploys happen on Tuesdays only.", SAID)
     ((_, state),) = asyncio.run(world.review(session, [skill]))
     assert state == "active"
-    part = asyncio.run(world.desk.reader.prompt_part())
+    part = asyncio.run(world.learning.reader.prompt_part())
     items = [learned.ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
     new = sessions.NewSession(id="later", system_prompt=part.text)
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))

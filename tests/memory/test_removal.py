@@ -129,14 +129,16 @@ def test_newer_words_change_a_rule_and_the_person_can_undo_it(world: World, requ
     row = world.database.read_now(lambda db: ledger.select(db))[0]
     line = write_summary([row])
     assert RULE in line and f"(whet undo {row.id})" in line
-    asyncio.run(world.desk.undo(row.id, Origin("user")))
+    asyncio.run(world.learning.undo(row.id, Origin("user")))
     assert RULE in asyncio.run(world.prompt())
 
 
 def test_a_note_that_another_one_contains_may_go(world: World) -> None:
     learn(world, "We glaze on Mondays.")
     asyncio.run(
-        world.desk.submit(add("“We glaze on Mondays.” … “In the hall.” (said 2026-01-01)"), Origin("user"))
+        world.learning.submit(
+            add("“We glaze on Mondays.” … “In the hall.” (said 2026-01-01)"), Origin("user")
+        )
     )
     assert attempt(world, "go on", remove("“We glaze on Mondays.” (said"))[0] == "active"
 
@@ -145,7 +147,7 @@ def test_a_review_deletes_no_skill_without_the_person(world: World) -> None:
     said = "Run make check before each commit."
     session_id = asyncio.run(world.session([User(said), Say("ok")]))
     asyncio.run(world.review(session_id, [create("commit", "How we commit.", said, said)]))
-    tree = asyncio.run(world.desk.skills.view("commit", "", Origin("user"))).text.split("hash ")[1][:12]
+    tree = asyncio.run(world.learning.skills.view("commit", "", Origin("user"))).text.split("hash ")[1][:12]
     for request in (
         SkillRequest("delete", "commit", base_hash=tree),
         SkillRequest("patch", "commit", old_string=said, new_string="", base_hash=tree),
@@ -166,7 +168,7 @@ def test_a_review_deletes_no_skill_without_the_person(world: World) -> None:
 def test_a_conversation_replaces_a_persons_note_only_by_their_words_for_it(
     world: World, said: str, new: str, is_replaced: bool
 ) -> None:
-    asyncio.run(world.desk.submit(MemoryRequest("add", content=RULE), Origin("user")))
+    asyncio.run(world.learning.submit(MemoryRequest("add", content=RULE), Origin("user")))
     session_id = asyncio.run(world.session([User(said), Say("ok")]))
     asyncio.run(world.foreground(session_id, [MemoryRequest("replace", content=new, old_text=RULE)]))
     assert (RULE in asyncio.run(world.prompt())) is not is_replaced
@@ -174,7 +176,7 @@ def test_a_conversation_replaces_a_persons_note_only_by_their_words_for_it(
 
 def test_what_a_program_prints_replaces_no_note_of_a_person(world: World) -> None:
     own, line = "mail port = 2525", "mail port = 6666"
-    asyncio.run(world.desk.submit(MemoryRequest("add", content=own), Origin("user")))
+    asyncio.run(world.learning.submit(MemoryRequest("add", content=own), Origin("user")))
     run = Run("terminal", "cat mail.cfg", line, ok=True)
     session_id = asyncio.run(world.session([User("Have a look."), run]))
     request = MemoryRequest("replace", content=line, old_text=own, evidence=(line,))

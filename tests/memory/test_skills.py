@@ -77,12 +77,12 @@ def test_names_must_fit() -> None:
 
 def test_a_skill_that_vanishes_is_said_to_be_gone(world: World) -> None:
     hand = Origin("user")
-    asyncio.run(world.desk.submit(SkillRequest("create", "commit", content=MAIN), hand))
+    asyncio.run(world.learning.submit(SkillRequest("create", "commit", content=MAIN), hand))
     (world.folder / "skills/commit/SKILL.md").unlink()
-    outcome = asyncio.run(world.desk.skills.view("commit", "", hand))
+    outcome = asyncio.run(world.learning.skills.view("commit", "", hand))
     assert not outcome.ok and "no skill" in outcome.text
     patch = SkillRequest("patch", "commit", old_string="Then", new_string="Now")
-    assert not asyncio.run(world.desk.submit(patch, hand)).ok
+    assert not asyncio.run(world.learning.submit(patch, hand)).ok
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
     small = small_world(world.folder / "small")
     tokens, shown = asyncio.run(prompt_cost(small))
     assert tokens < 4_000 and 20 < shown < 200
-    found = asyncio.run(small.desk.skills.describe("the 187th recurring job"))
+    found = asyncio.run(small.learning.skills.describe("the 187th recurring job"))
     assert found.startswith("skill-187")
     small.close()
 

@@ -26,7 +26,7 @@ def session(world: World, *said: str) -> str:
 
 
 def by_hand(world: World, request: MemoryRequest) -> int:
-    return asyncio.run(world.desk.submit(request, HAND)).ledger_id
+    return asyncio.run(world.learning.submit(request, HAND)).ledger_id
 
 
 def taught(world: World) -> tuple[str, ledger.LedgerRow]:
@@ -43,8 +43,8 @@ def forgotten(world: World, session_id: str) -> list[tuple[int, str, str]]:
     def said(steps: list[ForgetStep]) -> list[tuple[int, str, str]]:
         return [(step.row.id, step.what, step.why) for step in steps]
 
-    planned = said(asyncio.run(world.desk.forget(session_id, HAND, dry_run=True)))
-    done = asyncio.run(world.desk.forget(session_id, HAND, dry_run=False))
+    planned = said(asyncio.run(world.learning.forget(session_id, HAND, dry_run=True)))
+    done = asyncio.run(world.learning.forget(session_id, HAND, dry_run=False))
     assert said(done) == planned and all((step.back is None) is (step.what == "keep") for step in done)
     return planned
 
@@ -76,7 +76,7 @@ def test_what_was_built_on_a_forgotten_skill_goes_first(world: World) -> None:
     ((patched, state),) = asyncio.run(world.review(other, [patch]))
     assert state == "active"
     heard: list[tuple[str, int]] = []
-    world.desk.listeners.append(lambda row: heard.append((row.action, row.undoes)))
+    world.learning.listeners.append(lambda row: heard.append((row.action, row.undoes)))
     assert forgotten(world, first) == [
         (patched.ledger_id, "take back", f"it was built on change {made.ledger_id}"),
         (made.ledger_id, "take back", ""),
@@ -88,32 +88,32 @@ def test_what_was_built_on_a_forgotten_skill_goes_first(world: World) -> None:
 def test_what_waits_is_dropped_with_its_session(world: World) -> None:
     first = session(world, SAID)
     origin = Origin("review", session_id="r", parent_session_id=first, task_id="t", tool_call_id="c")
-    staged = asyncio.run(world.desk.submit(add("Glaze.", SAID), origin)).ledger_id
+    staged = asyncio.run(world.learning.submit(add("Glaze.", SAID), origin)).ledger_id
     assert forgotten(world, first) == [(staged, "drop", "")]
     (row,) = rows(world)
     assert (row.state, row.reason) == ("rejected", "taken back before it came into force")
     with pytest.raises(CannotUndo, match=f"change {staged} is rejected; there is nothing to take back"):
-        asyncio.run(world.desk.undo(staged, HAND))
+        asyncio.run(world.learning.undo(staged, HAND))
 
 
 def test_what_can_not_be_taken_back_is_kept_and_says_why(world: World) -> None:
     first, row = taught(world)
     file = world.folder / "memories" / "MEMORY.md"
     file.write_text("".join(f"- fact {number}\n" for number in range(12)))  # too many edits to tell apart
-    asyncio.run(world.desk.reader.read_notes())
+    asyncio.run(world.learning.reader.read_notes())
     large = rows(world)[-1]
     assert large.action == "hand_edit"
-    (step,) = asyncio.run(world.desk.forget(first, HAND, dry_run=False))
+    (step,) = asyncio.run(world.learning.forget(first, HAND, dry_run=False))
     said = f"change {row.id} can't be taken back: its entry has changed since"
     assert (step.what, step.why, step.back) == ("keep", said, None)
     by_hand(world, MemoryRequest("replace", content="fact 0 and more", old_text="fact 0"))
     with pytest.raises(CannotUndo, match="some of its entries have changed since"):
-        asyncio.run(world.desk.undo(large.id, HAND))
+        asyncio.run(world.learning.undo(large.id, HAND))
     assert "fact 11" in file.read_text()
-    asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
-    back = asyncio.run(world.desk.undo(large.id, HAND))
+    asyncio.run(world.learning.undo(rows(world)[-1].id, HAND))
+    back = asyncio.run(world.learning.undo(large.id, HAND))
     assert "Mondays" in file.read_text() and "fact" not in file.read_text()
-    asyncio.run(world.desk.undo(back.id, HAND))
+    asyncio.run(world.learning.undo(back.id, HAND))
     assert "fact 11" in file.read_text() and "Mondays" not in file.read_text()
 
 
@@ -124,17 +124,17 @@ def test_a_refused_note_is_accepted_on_the_persons_word_and_a_refused_skill_is_n
     asyncio.run(world.review(first, asked))
     note, skill = rows(world)
     assert [row.state for row in (note, skill)] == ["refused", "refused"]
-    accepted = asyncio.run(world.desk.accept(note.id))
+    accepted = asyncio.run(world.learning.accept(note.id))
     assert (accepted.state, accepted.reason) == ("active", "accepted by the person (was refused)")
     assert "Glaze on Fridays." in asyncio.run(world.prompt())
     with pytest.raises(CannotUndo, match="is refused; only what waits can be accepted"):
-        asyncio.run(world.desk.accept(skill.id))
+        asyncio.run(world.learning.accept(skill.id))
     with pytest.raises(CannotUndo, match="is refused; there is nothing to take back"):
-        asyncio.run(world.desk.undo(skill.id, HAND))
-    dropped = asyncio.run(world.desk.reject(skill.id))
+        asyncio.run(world.learning.undo(skill.id, HAND))
+    dropped = asyncio.run(world.learning.reject(skill.id))
     assert (dropped.state, dropped.reason) == ("rejected", "rejected by the person")
     with pytest.raises(CannotUndo, match="is rejected; only what waits can be rejected"):
-        asyncio.run(world.desk.reject(skill.id))
+        asyncio.run(world.learning.reject(skill.id))
 
 
 def test_what_has_changed_since_can_not_be_accepted_only_dropped(world: World) -> None:
@@ -145,6 +145,6 @@ def test_what_has_changed_since_can_not_be_accepted_only_dropped(world: World) -
     assert state == "inbox"
     by_hand(world, MemoryRequest("replace", content="Glaze is green", old_text="blue"))
     with pytest.raises(CannotUndo, match="can't be accepted: The entry has changed since") as refused:
-        asyncio.run(world.desk.accept(outcome.ledger_id))
+        asyncio.run(world.learning.accept(outcome.ledger_id))
     assert refused.value.hint == f"whet undo {outcome.ledger_id} drops it"
-    assert asyncio.run(world.desk.undo(outcome.ledger_id, HAND)).state == "rejected"
+    assert asyncio.run(world.learning.undo(outcome.ledger_id, HAND)).state == "rejected"

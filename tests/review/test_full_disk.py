@@ -66,5 +66,5 @@ async def test_a_lesson_whose_file_has_no_room_is_in_force_and_written_later(
         new = await b.app.learning.prompt_part(("notes",))
         assert "./check --fast" in new.text
         filler.unlink()
-        await b.app.learning.desk.apply()
+        await b.app.learning.owner_service.apply()
         assert b.memory().count("./check --fast") == 1

@@ -14,7 +14,7 @@ from typing import Literal
 import apsw
 import msgspec
 
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 from whet.stats import Interval, rate_difference, sum_evidence, wilson
 from whet.store import outcomes
 from whet.store.learned import ContextItem, ItemKind

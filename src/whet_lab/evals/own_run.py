@@ -223,7 +223,7 @@ class OwnTaskSetup:
                 destination, self._arm_settings("all", False), self._api_keys, NobodyPresent(), self.folder
             )
         ) as app:
-            learning, origin = app.learning.desk, Origin("user", platform="eval")
+            learning, origin = app.learning.owner_service, Origin("user", platform="eval")
             if item.kind == "skill":
                 await learning.submit(SkillRequest("delete", item.name), origin)
                 return

@@ -12,7 +12,7 @@ from typing import Any, cast
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 from whet.rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, BadCall
 from whet.tools.toolsets.skills import SKILL_VIEW
 

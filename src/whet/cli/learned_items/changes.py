@@ -22,9 +22,9 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import Refused, summary
+from whet.memory.service import LearningService
 from whet.memory.undo import refuse_if_decided
 from whet.memory.whole_change import digest_changes
 from whet.store.ledger import LedgerRow

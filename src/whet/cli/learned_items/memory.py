@@ -18,9 +18,9 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import flat, plural, short
 from whet.memory import notes, places
-from whet.memory.desk import LearningService
 from whet.memory.reader import NotesState, entry_id
 from whet.memory.requests import MemoryRequest, Target
+from whet.memory.service import LearningService
 from whet.store import ledger
 from whet.store.database import has_store
 from whet.terminal.output import emit, emit_json, home_and_json, wrap_text

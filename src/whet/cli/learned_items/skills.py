@@ -27,8 +27,8 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import parse_typed_number, plural
 from whet.memory import intake, skill_format, skill_store
-from whet.memory.desk import LearningService
 from whet.memory.library import SkillInfo
+from whet.memory.service import LearningService
 from whet.memory.settling import select_newest
 from whet.memory.skill_changes import hash_files
 from whet.plugins.install import clone, is_git

@@ -14,10 +14,10 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import LearningService
 from whet.memory.effects import MIN_SESSIONS, Effect, Sums, measure_effects
 from whet.memory.reader import entry_id
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
+from whet.memory.service import LearningService
 from whet.terminal.output import Column, emit_json, home_and_json, table, wrap_text
 from whet.terminal.wording import printable
 

@@ -12,8 +12,8 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.contract.texts import plural
-from whet.memory.desk import LearningService
 from whet.memory.requests import summary
+from whet.memory.service import LearningService
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger, sessions
 from whet.terminal.output import emit, emit_json, home_and_json, wrap_text

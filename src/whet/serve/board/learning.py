@@ -52,7 +52,7 @@ class LearningPages:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._desk = frame.services.learning.desk
+        self._service = frame.services.learning.owner_service
 
     async def ledger(self, request: Request, visit: Visit) -> Response:
         """List changes, newest first."""
@@ -101,8 +101,8 @@ class LearningPages:
 
     async def notes(self, request: Request, visit: Visit) -> Response:
         """Show the notes files as new sessions read them, with the effect of each note."""
-        files = await self._desk.reader.read_notes()
-        all_effects = await measure_effects(self._desk, ("memory", "user"))
+        files = await self._service.reader.read_notes()
+        all_effects = await measure_effects(self._service, ("memory", "user"))
         return self._frame.page(
             "notes.html",
             visit,
@@ -117,7 +117,7 @@ class LearningPages:
         rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
         effects = {
             (effect.item.kind, effect.item.name): effect
-            for effect in await measure_effects(self._desk, ("memory", "user", "skill"))
+            for effect in await measure_effects(self._service, ("memory", "user", "skill"))
         }
         days: dict[str, list[LearnedMoment]] = {}
         for row in rows[:limit]:
@@ -136,15 +136,15 @@ class LearningPages:
     async def undo(self, request: Request, visit: Visit) -> Response:
         """Undo a change."""
         origin = Origin("user", execution_context="dashboard")
-        return await self._decide(request, visit, lambda row_id: self._desk.undo(row_id, origin))
+        return await self._decide(request, visit, lambda row_id: self._service.undo(row_id, origin))
 
     async def accept(self, request: Request, visit: Visit) -> Response:
         """Accept a waiting change."""
-        return await self._decide(request, visit, self._desk.accept)
+        return await self._decide(request, visit, self._service.accept)
 
     async def reject(self, request: Request, visit: Visit) -> Response:
         """Reject a waiting change."""
-        return await self._decide(request, visit, self._desk.reject)
+        return await self._decide(request, visit, self._service.reject)
 
     async def _decide(
         self, request: Request, visit: Visit, decide: Callable[[int], Awaitable[LedgerRow]]
@@ -162,7 +162,7 @@ class LearningPages:
         return RedirectResponse(f"/learning/{row.id}", 303)
 
     async def _change(self, visit: Visit, row_id: int, status: int = 200, problem: str = "") -> Response:
-        row = await self._desk.get_change(row_id)
+        row = await self._service.get_change(row_id)
         return self._frame.page(
             "change.html",
             visit,
@@ -180,13 +180,13 @@ class LearningPages:
             "summary": summary(row),
             "diff": shown.diff(row.before, row.after),
             # The diff leaves out the middle of a long text, and files beside SKILL.md.
-            "whole": await self._desk.describe_whole(row) if waits and row.changes else "",
+            "whole": await self._service.describe_whole(row) if waits and row.changes else "",
             "waits": waits,
             "can_undo": row.state == "active" and not row.undone_by,
         }
 
     async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
-        await self._desk.reader.read_notes()  # record edits made by hand first
+        await self._service.reader.read_notes()  # record edits made by hand first
 
         def read(db: apsw.Connection) -> list[LedgerRow]:
             return ledger.select(db, limit, **filters)
