@@ -112,7 +112,7 @@ async def leaked_facts(world: World, people: int = 6) -> tuple[int, int]:
         await service.submit(SkillRequest("create", f"own-{number}", content=text), _USER)
     leaks = 0
     for number, service in enumerate([*services, world.learning]):
-        read = (await service.reader.prompt_part()).text + await service.skills.describe("")
+        read = (await service.reader.build_prompt_part()).text + await service.skills.describe("")
         for other, words in enumerate(facts):
             if other != number:
                 leaks += sum(word in read for word in words)
@@ -137,7 +137,7 @@ async def prompt_cost(world: World, skills: int = 200) -> tuple[float, int]:
                 break
             number += 1
         assert number * 60 < limit * 2
-    part = await world.learning.reader.prompt_part()
+    part = await world.learning.reader.build_prompt_part()
     return len(part.text) / 4, sum(item.kind == "skill" for item in part.items)
 
 

@@ -173,7 +173,7 @@ class World:
 
     async def prompt(self) -> str:
         """Give all that a later session could read: its prompt, and every skill in force."""
-        part = await self.learning.reader.prompt_part()
+        part = await self.learning.reader.build_prompt_part()
         texts = [part.text]
         for info in self.learning.library.all():
             texts += [path.read_text("utf-8") for path in info.folder.rglob("*") if path.is_file()]

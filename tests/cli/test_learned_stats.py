@@ -37,7 +37,7 @@ def filled(home: Home, clock: FixedClock) -> None:
     async def learn(learning: LearningService) -> list[ContextItem]:
         await learning.submit(MemoryRequest("add", content="The tests need X=1."), _USER)
         await learning.submit(SkillRequest("create", "deploy", content=_SKILL), _USER)
-        part = await learning.reader.prompt_part()
+        part = await learning.reader.build_prompt_part()
         return [ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
 
     items = with_learning(home, learn)

@@ -13,10 +13,10 @@ from benchmarks.lessons.world import Run, User, World
 
 from tests.memory.evidence import said_by, session, shell
 from whet.contract.receipts import CallEffects, FileLines
-from whet.memory.carried import why_foreign_line
 from whet.memory.gate import judge_from_sessions
 from whet.memory.provenance import FileOrigins, names_installed_path
 from whet.memory.requests import Claim
+from whet.memory.taint import why_foreign_line
 from whet.memory.transcript import load_transcript
 from whet.shell.fetches import find_fetched_packages, reaches_out
 from whet.shell.reading import read

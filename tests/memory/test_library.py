@@ -260,7 +260,7 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     line = len("- a: xxxxxxxxxx") + 1
 
     def names(budget: int, uses: dict[str, int] | None = None) -> list[str]:
-        part = reader.index_part(skills, uses or {}, budget)
+        part = reader.build_skill_index(skills, uses or {}, budget)
         assert [item.name for item in part.items] == [
             row[2] for row in part.text.splitlines() if row.startswith("- ")
         ]
@@ -269,33 +269,33 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     assert names(3 * line) == ["a", "b", "c"]
     assert names(3 * line - 1) == ["a", "b"]
     assert names(2 * line, {"c": 2, "b": 1}) == ["b", "c"]
-    part = reader.index_part(skills, {}, 2 * line)
+    part = reader.build_skill_index(skills, {}, 2 * line)
     assert part.text.endswith("(1 more: skills_list finds them by words.)")
-    assert "more" not in reader.index_part(skills, {}, 3 * line).text
-    assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900).text == ""
+    assert "more" not in reader.build_skill_index(skills, {}, 3 * line).text
+    assert reader.build_skill_index(infos(("a", "x"), problem="p"), {}, 900).text == ""
     held = learned.ContextItem("skill", "a", "", "x" * 10)
-    assert "- a:" not in reader.index_part(skills, {}, 900, [held]).text
+    assert "- a:" not in reader.build_skill_index(skills, {}, 900, [held]).text
 
 
 def test_a_homes_skill_stands_before_one_from_elsewhere_in_a_small_budget() -> None:
     skills = [SkillInfo("a", "x", "built-in", ""), SkillInfo("b", "x", "home", "")]
-    part = reader.index_part(skills, {}, len("- a: x") + 1)
+    part = reader.build_skill_index(skills, {}, len("- a: x") + 1)
     assert [item.name for item in part.items] == ["b"]
 
 
 def test_a_long_description_is_cut_and_kept_on_its_line() -> None:
-    part = reader.index_part(infos(("a", "word " * 50)), {}, 900)
+    part = reader.build_skill_index(infos(("a", "word " * 50)), {}, 900)
     line = part.text.splitlines()[1]
     assert len(line) <= len("- a: ") + 160 and line.endswith("…") and "\n" not in line
-    exact = reader.index_part(infos(("a", "x" * 160)), {}, 900)
+    exact = reader.build_skill_index(infos(("a", "x" * 160)), {}, 900)
     assert exact.text.splitlines()[1] == "- a: " + "x" * 160
-    over = reader.index_part(infos(("a", "x" * 161)), {}, 900)
+    over = reader.build_skill_index(infos(("a", "x" * 161)), {}, 900)
     assert over.text.splitlines()[1] == "- a: " + "x" * 159 + "…"
 
 
 def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
     memory = "# Memory\n\n## Pitfalls\n- tar hangs\n\n## Mine\n- fact\n  two lines\n"
-    part = reader.notes_part({"user": "- likes tea\n", "memory": memory})
+    part = reader.build_notes_part({"user": "- likes tea\n", "memory": memory})
     assert part.text.splitlines()[1:] == [
         "The person:",
         "- likes tea",
@@ -309,9 +309,9 @@ def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
         ("memory", "fact two lines"),
         ("memory", "Pitfall: tar hangs"),
     ]
-    less = reader.notes_part({"memory": memory}, [part.items[1]])
+    less = reader.build_notes_part({"memory": memory}, [part.items[1]])
     assert "two lines" not in less.text and "tar" in less.text
-    assert reader.notes_part({}) == reader.PromptPart()
+    assert reader.build_notes_part({}) == reader.PromptPart()
 
 
 def test_a_skill_from_elsewhere_is_in_force_where_nothing_was_found_in_it(world: World) -> None:

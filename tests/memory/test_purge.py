@@ -152,7 +152,7 @@ def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world
     skill = create("deploys", "Deploys on zebra-nine.example.net.", "Deploys happen on Tuesdays only.", SAID)
     ((_, state),) = asyncio.run(world.review(session, [skill]))
     assert state == "active"
-    part = asyncio.run(world.learning.reader.prompt_part())
+    part = asyncio.run(world.learning.reader.build_prompt_part())
     items = [learned.ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
     new = sessions.NewSession(id="later", system_prompt=part.text)
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))

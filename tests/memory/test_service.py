@@ -351,9 +351,9 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
         "create", "gift", content="---\nname: gift\ndescription: Gifts for Ruth.\n---\nFlowers.\n"
     )
     asyncio.run(one.submit(skill, HAND))
-    assert "Ruth" in asyncio.run(one.reader.prompt_part()).text
+    assert "Ruth" in asyncio.run(one.reader.build_prompt_part()).text
     for learning in (two, world.learning):
-        assert "Ruth" not in asyncio.run(learning.reader.prompt_part()).text
+        assert "Ruth" not in asyncio.run(learning.reader.build_prompt_part()).text
         assert "Ruth" not in asyncio.run(learning.skills.describe("gift"))
         assert not asyncio.run(learning.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]

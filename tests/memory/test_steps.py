@@ -7,9 +7,9 @@ from benchmarks.lessons.world import Run, Step, User
 
 from tests.memory.evidence import said_by, session, shell, verdict
 from tests.support import each
-from whet.memory.carried import strip_talk, why_not_own
 from whet.memory.requests import GateVerdict
 from whet.memory.scan import scan
+from whet.memory.taint import strip_talk, why_not_own
 from whet.shell.fetches import find_left_names
 
 CONVERT = 'for f in a.png b.png; do convert "$f" -colorspace Gray "$f"; done'

@@ -188,7 +188,7 @@ def test_of_two_places_the_one_that_worked_counts_and_then_the_later_one() -> No
     )
     found = seen.find_passage("port 8080 is")
     assert found is not None and (found.source.call, found.tier) == ("make b", "observed")
-    assert seen.turn == 1 and [one.call for one in seen.results()] == ["make a", "make b", "make c"]
+    assert seen.turn == 1 and [one.call for one in seen.list_results()] == ["make a", "make b", "make c"]
 
 
 @pytest.mark.parametrize(("wrote", "tier"), [("port=808", "own"), ("port=80", "observed")])

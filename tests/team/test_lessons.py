@@ -43,7 +43,7 @@ def home(db: StateDatabase, folder: Path, profile: str = "") -> LearningService:
 
 def begins(learning: LearningService) -> str:
     """Begin a session there and give what it reads."""
-    return asyncio.run(learning.reader.prompt_part()).text
+    return asyncio.run(learning.reader.build_prompt_part()).text
 
 
 def said(learning: LearningService) -> list[str]:
@@ -286,7 +286,7 @@ def killed_everywhere(cluster: Cluster, folder: Path, every: int) -> int:
         for path in (NOTES, MAIN):
             there = [(folder / f"{place}{at}" / path) for place in "ab"]
             assert len({one.read_bytes() if one.exists() else None for one in there}) == 1, (at, path)
-        assert not a.reader.seen.pending_paths() and not b.reader.seen.pending_paths()
+        assert not a.reader.seen.list_pending_paths() and not b.reader.seen.list_pending_paths()
         database.close()
         cluster.drop(url)
         count += 1

@@ -17,7 +17,7 @@ from whet.contract.origin import Origin
 from whet.contract.texts import short
 from whet.log import mask
 from whet.memory import notes, settling, skill_changes, skill_format, subjects
-from whet.memory.folding import content_words
+from whet.memory.folding import content_words, fold
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
@@ -187,11 +187,11 @@ class Changes:
     def _resolve_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
         """Return the request. If the model names an entry by the words in which it proposed it, replace these
         by the entry's text."""
-        part = notes.fold(request.old_text)
-        if not part or any(part in notes.fold(entry) for entry in existing):
+        part = fold(request.old_text)
+        if not part or any(part in fold(entry) for entry in existing):
             return request
         rows = _list_rows(self._reader, request)
-        matches = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
+        matches = (row.after for row in rows if part in fold(row.remark) and row.after in existing)
         return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
     def _judge_note(

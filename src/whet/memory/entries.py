@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 
 from whet.memory import units
-from whet.memory.carried import strip_talk
 from whet.memory.notes import PITFALL_PREFIX
 from whet.memory.sources import SourceText
+from whet.memory.taint import strip_talk
 from whet.memory.transcript import Passage
 
 _OPTION = re.compile(r"-|[^=\s]+=")
@@ -84,7 +84,7 @@ def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[st
             continue
         label = format_code(commands[strip_talk(source)]) if source.is_command else source.call
         if source.tier == "user":
-            label = f"asked “{units.sentences(label)[-1]}”"
+            label = f"asked “{units.split_sentences(label)[-1]}”"
         between = " →" if source.is_command else ":"
         text = f"{label}{between} {quote}" if quote else f"{label} worked"
         day = f" ({'said ' if source.role == 'user' else ''}{source.day})" if source.day else ""

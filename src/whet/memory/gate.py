@@ -16,13 +16,13 @@ from whet.contract.texts import short
 from whet.foreign_text import find_orders
 from whet.log import mask
 from whet.memory import entries, units
-from whet.memory.carried import fetches_only_known, strip_talk, why_foreign_line, why_not_own
 from whet.memory.folding import UNSPACED, content_words, fold, has_part
 from whet.memory.provenance import may_have_received
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
 from whet.memory.skill_names import find_name
 from whet.memory.sources import SourceText
+from whet.memory.taint import fetches_only_known, strip_talk, why_foreign_line, why_not_own
 from whet.memory.transcript import Passage, QuotableTranscript, load_transcript
 from whet.shell.fetches import find_outside_host
 from whet.store import sessions
@@ -109,7 +109,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     _refuse_off_topic(claim, passages, transcript)
     _refuse_repeats(claim, passages)
     # Show commands with the placeholders that error messages of local programs use.
-    errors = (item for item in transcript.results() if item.failed and item.tier == "observed")
+    errors = (item for item in transcript.list_results() if item.failed and item.tier == "observed")
     forms = [form for item in errors for form in units.find_quoted_commands(item.text)]
     if claim.kind == "memory":
         text = entries.write_note(passages, forms)
@@ -154,7 +154,7 @@ def _find_request(passages: Sequence[Passage], transcript: QuotableTranscript) -
     """Return the first sentence of the person's request for the work that the passages belong to."""
     turn = min(item.source.turn for item in passages)
     messages = (item for item in transcript.sources if item.tier == item.role == "user" and item.turn >= turn)
-    return next((units.sentences(item.text)[0] for item in messages), "")
+    return next((units.split_sentences(item.text)[0] for item in messages), "")
 
 
 def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Passage]:
@@ -194,7 +194,7 @@ def _find_turn_passages(claim: Claim, transcript: QuotableTranscript) -> list[Pa
     Raises Refused if there are none."""
     words = set(content_words(claim.text))
     messages = [item for item in transcript.sources if item.turn == transcript.turn and item.tier == "user"]
-    sentences = [sentence for item in messages for sentence in units.sentences(item.text)]
+    sentences = [sentence for item in messages for sentence in units.split_sentences(item.text)]
     near = [sentence for sentence in sentences if words & set(content_words(sentence))]
     passages = [
         item
@@ -294,7 +294,7 @@ def _find_named_calls(
     turns = {item.source.turn for item in passages}
     ran = (
         item
-        for item in transcript.results()
+        for item in transcript.list_results()
         if item.turn in turns and not item.failed and id(item) not in source_ids
     )
     by_call = {item.call: item for item in ran if len(item.call) >= 4 and fold(item.call) in folded}
@@ -309,7 +309,7 @@ def _add_remedy(passages: list[Passage], transcript: QuotableTranscript) -> list
         return passages
     last = failed[-1].source
     words = set(last.call.split())
-    later = [result for result in transcript.results() if result.seq > last.seq and result.ran_well]
+    later = [result for result in transcript.list_results() if result.seq > last.seq and result.ran_well]
     nearest = max(later, key=lambda result: len(words & set(result.call.split())), default=None)
     if nearest is not None:
         doubled_shared = len(words & set(nearest.call.split())) * 2
@@ -334,7 +334,9 @@ def _point_at_call(ran: SourceText, transcript: QuotableTranscript) -> Passage:
 def _is_settled(failed: Passage, step: SourceText, transcript: QuotableTranscript) -> bool:
     """Return whether a similar call ran without the error after the step that the error asks for."""
     error, words = fold(failed.unit), set(failed.source.call.split())
-    later = [result for result in transcript.results() if result.seq > step.seq and result.tier == "observed"]
+    later = [
+        result for result in transcript.list_results() if result.seq > step.seq and result.tier == "observed"
+    ]
     return any(
         len(words & set(result.call.split())) * 2 >= len(words) and error not in result.folded
         for result in later
@@ -347,7 +349,7 @@ def _find_suggested_calls(passages: Sequence[Passage], transcript: QuotableTrans
     by_call: dict[str, Passage] = {}
     for failed in (item for item in passages if item.source.failed):
         for form in units.find_quoted_commands(failed.unit):
-            for item in transcript.results():
+            for item in transcript.list_results():
                 is_later = item.ran_well and item.seq > failed.source.seq and item.call not in known_calls
                 if is_later and (form == item.call or entries.restore_placeholders(form, item.call)):
                     by_call[item.call] = _point_at_call(item, transcript)
@@ -368,7 +370,7 @@ def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
     of a file or a program may be a stranger's, even if the person typed a part of it or a call tried it."""
     if any(units.has_prose(line) or units.has_short_sentence(line) for line in passage.unit.splitlines()):
         return False
-    calls = [result.call for result in transcript.results()]
+    calls = [result.call for result in transcript.list_results()]
     return all(
         any(form == call or entries.restore_placeholders(form, call) for call in calls)
         for form in units.find_commands(passage.unit)
@@ -381,7 +383,7 @@ def _refuse_off_topic(claim: Claim, passages: Sequence[Passage], transcript: Quo
     Words are not compared, because the claim may be in another language. Two words joined by a dash or a
     slash are not a value. The values of a skill may be anywhere in the session except in untrusted text.
     """
-    values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.edited_text)
+    values = units.find_values(_NUMBERED.sub("", claim.text)) - units.find_values(claim.edited_text)
     subjects = {value for value in values if not _TWO_WORDS.fullmatch(value)}
     if claim.kind == "skill":
         text = " ".join(item.folded for item in transcript.sources if item.tier != "untrusted")

@@ -48,21 +48,21 @@ class Journal:
         self._seen = reader.seen
         self._problems = reader.problems
 
-    def settle(self, pending_paths: Sequence[str], skills: Sequence[str]) -> None:
+    def sync(self, pending_paths: Sequence[str], skills: Sequence[str]) -> None:
         """Sync both notes files, the `pending_paths` and these skills with the ledger.
 
         Raises StoreError for the database only.
         """
         with lock_folder(self._folder / "memories"):
             for path in dict.fromkeys([*notes.FILES.values(), *pending_paths]):
-                self._settle_file(path)
+                self._sync_file(path)
             for path in (path for name in skills for path in self._list_skill_paths(name)):
-                self._settle_file(path)
+                self._sync_file(path)
 
-    def _settle_file(self, path: str) -> None:
+    def _sync_file(self, path: str) -> None:
         for _ in range(_TRIES):
             try:
-                if self._sync_once(path):
+                if self._sync_step(path):
                     self._problems.pop(path, None)
                     return
             except Moved:
@@ -72,13 +72,13 @@ class Journal:
                 return
         self._problems[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
 
-    def _sync_once(self, path: str) -> bool:
+    def _sync_step(self, path: str) -> bool:
         """Do one step of the comparison. Returns True when file and ledger agree."""
         full_path = self._folder / path
         disk.restore_aside(full_path)
         content_now = disk.read(full_path)
         current_hash = "" if content_now is None else hash_text(content_now)
-        state = self._seen.state(path, current_hash)
+        state = self._seen.get_state(path, current_hash)
         if current_hash == state.wanted:
             if state.written != current_hash:
                 self._seen.record_seen(path, content_now)
@@ -95,7 +95,7 @@ class Journal:
             return True
         if content_now is not None and path in notes.FILES.values():
             decode_text(content_now, full_path)  # raises if the person's file is not text
-        base = self._seen.base(state)
+        base = self._seen.read_base(state)
         if self._database.write_now(lambda db: self._enter_edit(db, state, content_now, base)):
             self._seen.record_seen(path, content_now)
         return False

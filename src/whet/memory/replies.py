@@ -10,7 +10,7 @@ from itertools import product
 
 from whet.memory import units
 from whet.memory.folding import content_words, fold, join_words
-from whet.memory.subjects import compare_places, find_names, is_parallel, names_another
+from whet.memory.subjects import compare_wording, find_names, is_parallel, names_another
 
 SHORT_REPLY = 6
 RELATED_REPLY = 12
@@ -38,7 +38,7 @@ def is_aside(text: str, statement: str) -> bool:
 
 def states_another(statement: str, text: str) -> bool:
     """Return whether a text is a whole statement about another thing than one of a statement's sentences."""
-    pairs = product(units.sentences(statement), units.sentences(text))
+    pairs = product(units.split_sentences(statement), units.split_sentences(text))
     is_correction = is_rejection(text) or _INTERJECTION.match(text)
     return not is_correction and any(
         is_parallel(old, new) and 3 * len(content_words(new)) > 2 * len(content_words(old))
@@ -50,7 +50,7 @@ def names_other_value(folded: str, unit: str) -> bool:
     """Return whether a message names another value than a statement."""
     if is_parallel(unit, folded):
         return False
-    new_values, old_values = units.values(folded), units.values(unit)
+    new_values, old_values = units.find_values(folded), units.find_values(unit)
     return new_values.isdisjoint(old_values) and not {*map(_find_kind, new_values)}.isdisjoint(
         map(_find_kind, old_values)
     )
@@ -113,7 +113,7 @@ def find_replacement(unit: str, text: str) -> str:
             continue
         if not re.search("[=:]", line) and names_another(line, there[0]):
             continue
-        if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
+        if not heads or units.find_line(text, *there.span()).text.splitlines()[:-1] == heads:
             return there[0]
     return ""
 
@@ -133,10 +133,10 @@ def contradicts(old: str, new: str, *, is_typed: bool) -> bool:
         return True
     if len(shared) < 2 or not theirs - mine or not mine - theirs or names_another(old, new):
         return False
-    places = compare_places(old, new)
-    if is_parallel(old, new) or (places.ends_alike and not places.begins_alike):
+    overlap = compare_wording(old, new)
+    if is_parallel(old, new) or (overlap.ends_alike and not overlap.begins_alike):
         return False  # another thing of which the like holds
-    old_values, new_values = units.values(old), units.values(new)
+    old_values, new_values = units.find_values(old), units.find_values(new)
     if old_values and new_values:
         return old_values.isdisjoint(new_values) and len(shared) >= 0.5 * min(len(mine), len(theirs))
     return len(shared) >= 3 and len(shared) >= 0.6 * min(len(mine), len(theirs))

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from whet.memory import typed
-from whet.memory.carried import strip_talk
 from whet.memory.folding import join_words
+from whet.memory.taint import strip_talk
 from whet.memory.transcript import Passage, QuotableTranscript
 
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")

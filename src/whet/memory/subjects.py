@@ -100,10 +100,12 @@ def find_names(text: str) -> set[str]:
     return {word.lower() for word in named if word != "I"}
 
 
-class Places(NamedTuple):
-    """How a new statement fills the places of an old one: the share of its words that are the same in the
-    same order, whether it has others in the place of the rest, and whether both begin and end with the same
-    word."""
+class Overlap(NamedTuple):
+    """How the wording of a new statement matches that of an old one.
+
+    `same_share` is the share of the old words that the new one has in the same order. `is_filled`: it has
+    other words in the place of all others.
+    """
 
     same_share: float
     is_filled: bool
@@ -111,14 +113,14 @@ class Places(NamedTuple):
     ends_alike: bool
 
 
-def compare_places(old: str, new: str) -> Places:
-    """Return how a new statement fills the places of an old one."""
+def compare_wording(old: str, new: str) -> Overlap:
+    """Return how the wording of a new statement matches that of an old one."""
     before, after = _split_words(strip_day(old)), _split_words(strip_day(new))
     steps = _align(before, after).get_opcodes()
     same = sum(end - start for kind, start, end, _, _ in steps if kind == "equal")
     is_filled = all(step[0] != "delete" for step in steps)
     begins_alike, ends_alike = (bool(steps) and steps[at][0] == "equal" for at in (0, -1))
-    return Places(same / max(1, len(before)), is_filled, begins_alike, ends_alike)
+    return Overlap(same / max(1, len(before)), is_filled, begins_alike, ends_alike)
 
 
 def strip_day(entry: str) -> str:
@@ -198,10 +200,10 @@ def _list_identifiers(text: str) -> list[str]:
     The last one is a value if at most one word follows it and at least two words stand before it.
     """
     words = _split_words(_DATED.sub("", text))
-    places = [at for at, word in enumerate(words) if _NAME.search(word)]
-    if places and places[-1] >= max(2, len(words) - 2):
-        places.pop()
-    return [words[at] for at in places]
+    positions = [at for at, word in enumerate(words) if _NAME.search(word)]
+    if positions and positions[-1] >= max(2, len(words) - 2):
+        positions.pop()
+    return [words[at] for at in positions]
 
 
 def _is_amount(words: Sequence[str], at: int) -> bool:

@@ -111,7 +111,7 @@ class QuotableTranscript:
                     matches[key] = passage
         return next(iter(matches.values())) if len(matches) == 1 else None
 
-    def results(self) -> list[SourceText]:
+    def list_results(self) -> list[SourceText]:
         """Return the results of commands, in order."""
         return [source for source in self.sources if source.is_command]
 
@@ -176,7 +176,7 @@ class QuotableTranscript:
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
-            for sentence in units.sentences(other.text):
+            for sentence in units.split_sentences(other.text):
                 if not units.is_question(sentence) and contradicts(
                     unit, sentence, is_typed=source.role == "user"
                 ):
@@ -209,10 +209,10 @@ class QuotableTranscript:
     def _build_passage(self, quote: str, source: SourceText, span: tuple[int, int]) -> Passage:
         """Return the passage around a span of a source."""
         if source.tier == source.role == "user":
-            unit = self._add_condition(source, units.sentence_at(source.text, *span))
+            unit = self._add_condition(source, units.find_sentence(source.text, *span))
             if typed.is_quotation(source.text, *span, unit.text):
                 return Passage(quote, source, unit.text, "untrusted", "you report what others said")
-            heading = units.sentences(typed.find_heading(source.text, unit.start))[-1:]
+            heading = units.split_sentences(typed.find_heading(source.text, unit.start))[-1:]
             if question := self._find_question(source):
                 why = self._why_not_asked(question, source)
                 answer = msgspec.structs.replace(source, call=question)
@@ -221,9 +221,9 @@ class QuotableTranscript:
             return Passage(quote, source, " ".join([*heading, text]), "user")
         if source.role != "tool":
             return Passage(quote, source, quote, source.tier, source.why)
-        unit = units.line_at(source.text, *span)
+        unit = units.find_line(source.text, *span)
         if units.is_prose(unit.text.splitlines()[-1]) and not source.failed:
-            unit = units.prose_at(source.text, *span)
+            unit = units.find_prose(source.text, *span)
         tier, why = source.tier, source.why
         lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
         earlier = (self._find_earlier(line, source) for line in lines)
@@ -242,7 +242,7 @@ class QuotableTranscript:
         before = [other for other in self.sources if other.seq < answer.seq][-1:]
         if not is_short(answer.folded, BARE_REPLY) or not before or before[0].role != "assistant":
             return ""
-        questions = [text for text in units.sentences(before[0].text) if units.is_question(text)]
+        questions = [text for text in units.split_sentences(before[0].text) if units.is_question(text)]
         return questions[-1] if questions and not before[0].tool else ""
 
     def _why_not_asked(self, question: str, answer: SourceText) -> str:
@@ -254,7 +254,7 @@ class QuotableTranscript:
         if foreign := next((other for other in before if other.tier == "untrusted"), None):
             return f"the question may repeat foreign text: {foreign.why}"
         given = " ".join(other.folded for other in before if other.tier != "own")
-        value = next((value for value in units.values(question) if value not in given), "")
+        value = next((value for value in units.find_values(question) if value not in given), "")
         return value and f"the assistant's question was the first to name {value}"
 
     def _add_condition(self, source: SourceText, unit: units.Unit) -> units.Unit:

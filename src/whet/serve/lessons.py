@@ -14,7 +14,7 @@ from whet.app.learning.services import LearningServices
 from whet.contract.errors import NotFound
 from whet.contract.texts import parse_typed_number
 from whet.log import mask
-from whet.memory.requests import summary
+from whet.memory.requests import summarize_change
 from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer
 from whet.store import learned, lesson_counts
@@ -118,6 +118,5 @@ class LessonCalls:
         whole = await self._learning.owner_service.describe_whole(row) if row.changes else ""
         text = mask(whole or row.after or f"removes: {row.before}")
         quotes = [mask(evidence.quote) for evidence in row.evidence]
-        return LessonFacts(
-            row.id, row.at, row.kind, row.item, row.state, summary(row), text, mask(row.reason), quotes
-        )
+        summary, reason = summarize_change(row), mask(row.reason)
+        return LessonFacts(row.id, row.at, row.kind, row.item, row.state, summary, text, reason, quotes)

@@ -116,7 +116,7 @@ class LearningServices:
             tool_name=tool_name,
         )
 
-    async def prompt_part(
+    async def build_prompt_part(
         self,
         tags: Collection[str],
         reader: MemoryReader | None = None,
@@ -128,7 +128,7 @@ class LearningServices:
         if "notes" not in tags and "loads-skills" not in tags:
             return PromptPart()
         has_skills = "loads-skills" in tags
-        return await (reader or self.reader).prompt_part(without, folder, loads_skills=has_skills)
+        return await (reader or self.reader).build_prompt_part(without, folder, loads_skills=has_skills)
 
 
 class LearnedStart(msgspec.Struct, frozen=True):
@@ -164,12 +164,12 @@ class Outcomes:
         held-out ones."""
         reader = self._learning.reader_of(profile)
         tags = {tag for tool in tools for tag in tool.tags}
-        part = await self._learning.prompt_part(tags, reader, folder=folder)
+        part = await self._learning.build_prompt_part(tags, reader, folder=folder)
         if not self._share or not part.items:
             return LearnedStart(part)
         held_out = tuple(item for item in part.items if self._chance() < self._share)
         if held_out:
-            part = await self._learning.prompt_part(tags, reader, held_out, folder)
+            part = await self._learning.build_prompt_part(tags, reader, held_out, folder)
         return LearnedStart(part, held_out, is_randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:

@@ -34,7 +34,7 @@ async def list_resources(learning: LearningService) -> dict[str, Any]:
             "description": mask(skill.description),
             "mimeType": _MARKDOWN,
         }
-        for skill in await learning.skills.infos()
+        for skill in await learning.skills.list_infos()
         if not skill.problem
     ]
     return {"resources": rows}
@@ -45,7 +45,7 @@ async def list_prompts(learning: LearningService) -> dict[str, Any]:
     task = {"name": "task", "description": "What to do with it.", "required": False}
     rows = [
         {"name": skill.name, "description": mask(skill.description), "arguments": [task]}
-        for skill in await learning.skills.infos()
+        for skill in await learning.skills.list_infos()
         if not skill.problem
     ]
     return {"prompts": rows}

@@ -234,10 +234,10 @@ def _read_skills(source: str, temporary: Path) -> tuple[list[intake.SkillIntake]
 def _describe(intakes: Sequence[intake.SkillIntake], skipped: Sequence[str]) -> None:
     for skill in intakes:
         click.echo(printable(f"{skill.name}: {plural(len(skill.files), 'file')}"))
-        for path in skill.main_first:
+        for path in skill.readable_paths:
             click.echo(printable(f"--- {path}"))
             click.echo(visible(skill.files[path].decode("utf-8", "replace"), WHOLE, masks=False))
-        for path in sorted(skill.files.keys() - {*skill.main_first}):
+        for path in sorted(skill.files.keys() - {*skill.readable_paths}):
             click.echo(printable(f"--- {path}: {len(skill.files[path]):,} bytes, not read as text"))
         for finding in skill.findings:
             click.echo(wrap_text(printable(f"look at {finding}"), indent=2))

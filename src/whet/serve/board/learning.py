@@ -15,8 +15,8 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory.effects import MIN_SESSIONS, Effect, measure_effects
 from whet.memory.notes import NoteEntry
-from whet.memory.reader import entry_id
-from whet.memory.requests import summary
+from whet.memory.reader import hash_entry
+from whet.memory.requests import summarize_change
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame, number_or_zero
 from whet.store import ledger, lesson_counts
@@ -71,7 +71,7 @@ class LearningPages:
             "learning.html",
             visit,
             here="learning",
-            rows=[(row, summary(row)) for row in rows[:limit]],
+            rows=[(row, summarize_change(row)) for row in rows[:limit]],
             more=limit + _PAGE if len(rows) > limit else 0,
             kind=filters.get("kind", ""),
             state=state if "states" in filters else "",
@@ -121,7 +121,7 @@ class LearningPages:
         }
         days: dict[str, list[LearnedMoment]] = {}
         for row in rows[:limit]:
-            moment = LearnedMoment(row, summary(row), effects.get(_effect_key(row)))
+            moment = LearnedMoment(row, summarize_change(row), effects.get(_effect_key(row)))
             days.setdefault(row.at[:10], []).append(moment)
         return self._frame.page(
             "timeline.html",
@@ -177,7 +177,7 @@ class LearningPages:
         waits = row.state in lesson_counts.WAITING or (row.state == "refused" and row.kind == "memory")
         return {
             "row": row,
-            "summary": summary(row),
+            "summary": summarize_change(row),
             "diff": shown.diff(row.before, row.after),
             # The diff leaves out the middle of a long text, and files beside SKILL.md.
             "whole": await self._service.describe_whole(row) if waits and row.changes else "",
@@ -198,7 +198,7 @@ def _effect_key(row: LedgerRow) -> tuple[str, str]:
     """Return the kind and name under which sessions with this change are counted."""
     if row.kind == "skill":
         return "skill", row.item
-    return row.item, entry_id(NoteEntry(row.after, "", 0, 0))
+    return row.item, hash_entry(NoteEntry(row.after, "", 0, 0))
 
 
 def _id(request: Request) -> int:

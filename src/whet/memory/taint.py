@@ -149,7 +149,7 @@ def _split_prose(source: SourceText) -> Iterator[tuple[bool | None, str]]:
 
 def _join_words(texts: Iterable[str]) -> str:
     """Return the words of the texts separated by single spaces, each text followed by its values."""
-    words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
+    words = ([*_WORDS.findall(text), *units.find_values(text)] for text in texts)
     return f" {' '.join(word for each in words for word in each)} "
 
 
@@ -162,7 +162,7 @@ def _runs(text: str, *, is_command: bool) -> Iterable[str]:
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
     programs = read(text).programs if is_command else ()
-    for value in units.values(text).difference(fold(name) for name in programs if "/" not in name):
+    for value in units.find_values(text).difference(fold(name) for name in programs if "/" not in name):
         yield value if len(value) >= 7 else f" {value} "
         parts = re.split(r"[=:/@]", value)
         yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)

@@ -19,7 +19,7 @@ MAKE, TOX = "Run the tests with `make check`.", "Run the tests with `tox -e py`.
 
 
 def read_prompt(world: World, folder: Path | str) -> str:
-    part = asyncio.run(world.learning.reader.prompt_part(folder=str(folder)))
+    part = asyncio.run(world.learning.reader.build_prompt_part(folder=str(folder)))
     return part.text
 
 
