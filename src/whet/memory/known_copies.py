@@ -1,4 +1,4 @@
-"""Records which versions of the learning files a home of a team has seen.
+"""Record which versions of the learning files a home of a team has seen.
 
 Each home has its own copies of the files and stores this record beside them, so that it moves with them.
 The texts that the files should hold are rows of the team's database.

@@ -299,9 +299,7 @@ def _hash_file(path: Path) -> str:
 
 
 def build_notes_part(
-    texts: Mapping[Target, str],
-    without: Collection[ContextItem] = (),
-    prompt_chars: int | None = None,
+    texts: Mapping[Target, str], without: Collection[ContextItem] = (), prompt_chars: int | None = None
 ) -> PromptPart:
     """Return the notes as a prompt part, grouped by target. Empty if there are no notes.
 

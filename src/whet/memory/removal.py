@@ -1,4 +1,4 @@
-"""Decides whether a change may take old words out of the notes or a skill without the person.
+"""Decide whether a change may take old words out of the notes or a skill without the person.
 
 What leaves needs the same evidence as what comes in: newer words, of the person or of this machine, about
 the same subject. In doubt the change waits for the person, so that nothing is lost unseen.

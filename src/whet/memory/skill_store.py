@@ -1,4 +1,4 @@
-"""Shows and installs skills: the list, a load with its hash, skills from elsewhere, pins."""
+"""List, load, install and pin skills."""
 
 from __future__ import annotations
 

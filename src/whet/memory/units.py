@@ -1,7 +1,6 @@
-"""Finds the whole sentence or line around a quote; a lesson never keeps less than that.
+"""Find the whole sentence or line around a quote, so that no "not", condition or value gets lost.
 
-So a "not", a condition or the value next to it can't get lost. In doubt it keeps more text. It knows
-nothing about who said it.
+In doubt more text is kept. Who said it does not matter here.
 """
 
 from __future__ import annotations
@@ -177,7 +176,10 @@ def has_short_sentence(line: str) -> bool:
     """Return whether a line has a short sentence of a script without blanks or, if it is not a setting, a
     name of three words or more (push-to-x-first.md)."""
     if setting := _SETTING.search(line):
-        return _is_packed_value(line[setting.end() :])
+        # The value may be a sentence: it has four letters of such a script, or two beside words of another.
+        value = line[setting.end() :]
+        packed_count = len(PACKED.findall(value))
+        return packed_count >= _MIN_PACKED or (packed_count > 1 and _OTHER_WORD.search(value) is not None)
     if is_packed(line):
         return True
     pieces = map(_PIECES.split, re.split(r"[\s/.:]+", line))
@@ -189,17 +191,10 @@ def is_packed(text: str) -> bool:
     return _SHORT_PACKED.search(text) is not None
 
 
-def _is_packed_value(value: str) -> bool:
-    """Return whether a setting's value may be a sentence of a script without blanks: it has four letters of
-    one, or two next to words of another script."""
-    packed = len(PACKED.findall(value))
-    return packed >= _MIN_PACKED or (packed > 1 and _OTHER_WORD.search(value) is not None)
-
-
 def find_commands(text: str) -> list[str]:
     """Return the commands in a text: code in back ticks with operands, and values of settings that run
     several commands or reach out."""
-    ticked = [form for form in find_ticked(text) if " " in form.strip() or not form.isascii()]
+    ticked = [form for form in _TICKED.findall(text) if " " in form.strip() or not form.isascii()]
     values = (line[match.end() :] for line in text.splitlines() if (match := _SETTING.search(line)))
     return [*ticked, *filter(_is_command, (value.strip().strip("\"',") for value in values))]
 
@@ -209,11 +204,6 @@ def _is_command(value: str) -> bool:
     parts = read(value).parts if re.search(r"[\s;|&`]", value) else ()
     is_run = any(program(part.name) is not UNKNOWN for part in parts)
     return is_run and (len(parts) > 1 or reaches_out(value))
-
-
-def find_ticked(text: str) -> list[str]:
-    """Return the parts of a text in back ticks."""
-    return _TICKED.findall(text)
 
 
 def _strip_code(line: str) -> str:
