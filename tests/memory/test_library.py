@@ -11,14 +11,13 @@ from typing import TypeVar
 import pytest
 from benchmarks.lessons.world import World
 
+from tests.memory.home import accept, change, undo
 from whet.contract.errors import NotFound, WhetError
-from whet.contract.origin import Origin
 from whet.memory import intake, reader, skill_store
 from whet.memory.library import MAX_MAIN_BYTES, Library, SkillInfo
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
 
-HAND = Origin("user")
 T = TypeVar("T")
 
 
@@ -323,7 +322,7 @@ def test_a_skill_from_elsewhere_is_in_force_where_nothing_was_found_in_it(world:
     assert (mark.owner, mark.source) == ("person", "there")
     with pytest.raises(Refused, match="already"):
         asyncio.run(world.learning.skills.install(read, "there"))
-    asyncio.run(world.learning.undo(row.id, HAND))
+    undo(world, row.id)
     assert not (world.folder / "skills/deploy").exists()
     assert asyncio.run(world.learning.skills.install(read, "there")).state == "active"
 
@@ -346,7 +345,7 @@ def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World
     row = asyncio.run(world.learning.skills.install(read, "there"))
     assert (row.state, row.trust) == ("quarantined", "untrusted") and "b.bin" in row.reason
     assert len(row.reason) == 1_000 and not (world.folder / "skills/deploy").exists()
-    asyncio.run(world.learning.accept(row.id))
+    accept(world, row.id)
     assert (world.folder / "skills/deploy/f00.md").exists()
 
 
@@ -368,7 +367,7 @@ def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
     for name in ("none", "built"):
         with pytest.raises(NotFound):
             asyncio.run(world.learning.skills.pin(name, True))
-    asyncio.run(world.learning.submit(SkillRequest("create", "own", content=main("own")), HAND))
+    change(world, SkillRequest("create", "own", content=main("own")))
     asyncio.run(world.learning.skills.pin("own", True))
     assert world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
     asyncio.run(world.learning.skills.pin("own", False))
@@ -378,7 +377,7 @@ def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
 def test_a_skill_from_elsewhere_is_not_changed(world: World) -> None:
     world.learning.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     patch = SkillRequest("patch", "built", old_string="Steps", new_string="More")
-    outcome = asyncio.run(world.learning.submit(patch, HAND))
+    outcome = change(world, patch)
     assert outcome.state == "refused" and "a skill of built-in" in outcome.text
     assert world.database.read_now(lambda db: ledger.select(db)) == []
 
