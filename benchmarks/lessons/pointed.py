@@ -166,4 +166,4 @@ def request_of(case: dict[str, Any]) -> Request:
 async def _take_back(world: World, results: Sequence[tuple[Any, str]]) -> None:
     for outcome, state in reversed(results):
         if state in ("active", "quarantined", "inbox") and outcome.ledger_id:
-            await world.desk.undo(outcome.ledger_id, Origin("user"))
+            await world.learning.undo(outcome.ledger_id, Origin("user"))

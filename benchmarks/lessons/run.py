@@ -101,18 +101,18 @@ async def active_poison(world: World, cases: Sequence[Case]) -> Tally:
 
 async def leaked_facts(world: World, people: int = 6) -> tuple[int, int]:
     """Give how many private facts of one person stand in another's prompt or skills, and how many there are."""
-    desks = [world.desk.for_person(f"p{n}", world.folder / "people" / f"p{n}") for n in range(people)]
+    services = [world.learning.for_person(f"p{n}", world.folder / "people" / f"p{n}") for n in range(people)]
     facts: list[list[str]] = []
-    for number, desk in enumerate(desks):
+    for number, service in enumerate(services):
         mine = [f"zq{number}{word}" for word in ("street", "doctor", "salary", "nickname")]
         facts.append(mine)
         for word in mine[:3]:
-            await desk.submit(MemoryRequest("add", "user", f"The private word is {word}"), _USER)
+            await service.submit(MemoryRequest("add", "user", f"The private word is {word}"), _USER)
         text = f"---\nname: own-{number}\ndescription: About {mine[3]}.\n---\nSay {mine[3]}.\n"
-        await desk.submit(SkillRequest("create", f"own-{number}", content=text), _USER)
+        await service.submit(SkillRequest("create", f"own-{number}", content=text), _USER)
     leaks = 0
-    for number, desk in enumerate([*desks, world.desk]):
-        read = (await desk.reader.prompt_part()).text + await desk.skills.describe("")
+    for number, service in enumerate([*services, world.learning]):
+        read = (await service.reader.build_prompt_part()).text + await service.skills.describe("")
         for other, words in enumerate(facts):
             if other != number:
                 leaks += sum(word in read for word in words)
@@ -133,11 +133,11 @@ async def prompt_cost(world: World, skills: int = 200) -> tuple[float, int]:
         while True:
             line = f"Fact {number} about {target}: the value is {number * 7} and it is kept for the measure of size."
             request = MemoryRequest("add", "memory" if target == "memory" else "user", line)
-            if not (await world.desk.submit(request, _USER)).ok:
+            if not (await world.learning.submit(request, _USER)).ok:
                 break
             number += 1
         assert number * 60 < limit * 2
-    part = await world.desk.reader.prompt_part()
+    part = await world.learning.reader.build_prompt_part()
     return len(part.text) / 4, sum(item.kind == "skill" for item in part.items)
 
 
@@ -171,4 +171,4 @@ def _claimed(request: Request) -> str:
 async def _take_back(world: World, results: Sequence[tuple[WriteOutcome, str]]) -> None:
     for outcome, state in reversed(results):
         if state in ("active", "quarantined", "inbox"):
-            await world.desk.undo(outcome.ledger_id, _USER)
+            await world.learning.undo(outcome.ledger_id, _USER)

@@ -49,7 +49,7 @@ async def try_set(world: World, name: str, corpus: Iterable[dict[str, Any]] | No
             tally.wrong[case["name"]] = f"{error} [{reasons[:300]}]"
         for outcome, state in reversed(results):
             if state in ("active", "quarantined", "inbox") and outcome.ledger_id:
-                await world.desk.undo(outcome.ledger_id, Origin("user"))
+                await world.learning.undo(outcome.ledger_id, Origin("user"))
     return tally
 
 

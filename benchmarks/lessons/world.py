@@ -1,4 +1,4 @@
-"""A store, a desk, and sessions written from short scripts, for trying lessons on the real gate."""
+"""A store, a learning service, and sessions written from short scripts, for trying lessons on the real gate."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.messages import Message, ToolCall, Usage
 from whet.contract.origin import Origin
 from whet.contract.tools import ToolOutput
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
+from whet.memory.service import LearningService
 from whet.review.judge import read_claims
 from whet.store import sessions
 from whet.store.database import StateDatabase
@@ -77,7 +77,7 @@ class Case:
 
 @dataclass
 class World:
-    """One home with its desk."""
+    """One home with its learning service."""
 
     folder: Path
     limits: MemorySettings = field(
@@ -89,7 +89,7 @@ class World:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.database = StateDatabase.open(self.folder / "state.db", self.clock)
-        self.desk = LearningService(
+        self.learning = LearningService(
             MemoryReader(self.database, self.clock, self.folder, (self.limits, ReviewSettings()))
         )
 
@@ -148,8 +148,8 @@ class World:
     async def review(self, session_id: str, requests: Sequence[Request]) -> list[tuple[WriteOutcome, str]]:
         """Try requests as one review of a session would; gives each outcome and its final state."""
         child, outcomes = await self._handed_in(session_id, requests)
-        rows = await self.database.write(lambda db: self.desk.settle(db, child))
-        await self.desk.apply(rows)
+        rows = await self.database.write(lambda db: self.learning.settle(db, child))
+        await self.learning.apply(rows)
         states = {row.id: row.state for row in rows}
         return [(one, states.get(one.ledger_id, "refused")) for one in outcomes]
 
@@ -157,7 +157,7 @@ class World:
         """Hand requests in as one review would, and give what would be judged; nothing comes into force."""
         child, _ = await self._handed_in(session_id, requests)
         rows = await self.database.read(lambda db: read_claims(db, child))
-        await self.database.write(lambda db: self.desk.discard(db, child))
+        await self.database.write(lambda db: self.learning.discard(db, child))
         return rows
 
     async def foreground(
@@ -173,16 +173,16 @@ class World:
 
     async def prompt(self) -> str:
         """Give all that a later session could read: its prompt, and every skill in force."""
-        part = await self.desk.reader.prompt_part()
+        part = await self.learning.reader.build_prompt_part()
         texts = [part.text]
-        for info in self.desk.library.all():
+        for info in self.learning.library.all():
             texts += [path.read_text("utf-8") for path in info.folder.rglob("*") if path.is_file()]
         return "\n".join(texts)
 
     async def _hand_in(self, request: Request, origin: Origin) -> WriteOutcome:
         if isinstance(request, MemoryRequest):
-            return await self.desk.submit(request, origin)
-        return await self.desk.submit(request, origin)
+            return await self.learning.submit(request, origin)
+        return await self.learning.submit(request, origin)
 
 
 def add(content: str, *quotes: str, target: Literal["memory", "user"] = "memory") -> MemoryRequest:

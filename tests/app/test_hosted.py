@@ -225,12 +225,12 @@ async def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path
         gc.freeze()  # what is there already need not be looked through
         async with hosted(server, tmp_path, idle_after_s=0.0) as many:
             id_ = await many.new_session(profile="ann")
-            desk = weakref.ref(many.services.learning.service_of("ann"))
+            learning = weakref.ref(many.services.learning.service_of("ann"))
             gc.disable()  # nothing may wait for the collector: it comes by rarely
             try:
                 await many.submit(id_, "remember the zyzzogeton", emit=ignore)
-                assert desk() is not None
-                await until(lambda: many.open_count == 0 and desk() is None)
+                assert learning() is not None
+                await until(lambda: many.open_count == 0 and learning() is None)
                 await until(lambda: not kept(id_))  # what was put off to the turn's end may still hold it
             finally:
                 gc.enable()
@@ -304,7 +304,7 @@ async def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
             ]
             assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
             own = await many.new_session()
-            mine = await many.services.learning.desk.submit(
+            mine = await many.services.learning.owner_service.submit(
                 MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
             )
             assert mine.ok, mine.text

@@ -32,7 +32,7 @@ def lines(home: Path) -> list[dict[str, Any]]:
 
 async def remember(app: App, text: str, origin: Origin | None = None) -> WriteOutcome:
     origin = origin or Origin("user", platform="api", tool_name="memory")
-    return await app.learning.desk.submit(MemoryRequest("add", content=text), origin)
+    return await app.learning.owner_service.submit(MemoryRequest("add", content=text), origin)
 
 
 async def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ async def test_a_mirror_is_told_of_changes_and_turns(home: Path, tmp_path: Path)
         await ask(session, "How do I fix the build?")
         notes = [message.note for message in session.log.messages if message.role == "user"]
         assert "node 22" in notes[0]  # what shared-notes knew, as data beside the message
-        assert "release-notes" in await app.learning.desk.skills.describe("release")
+        assert "release-notes" in await app.learning.owner_service.skills.describe("release")
     written, turn, end = lines(home)
     assert (written["event"], written["target"], written["content"]) == (
         "add",
@@ -64,16 +64,16 @@ async def test_a_mirror_reads_who_wrote_in_the_words_of_hermes(home: Path, tmp_p
         await ask(session, "Deploys go out from the harbour branch on Tuesdays")
         foreground = Origin("foreground", session_id=session.id, tool_name="memory")
         said = "The build needs node 22"
-        outcome = await app.learning.desk.submit(
+        outcome = await app.learning.owner_service.submit(
             MemoryRequest("add", content=said, evidence=(said,)), foreground
         )
         assert outcome.state == "active", outcome
         review = Origin("review", parent_session_id=session.id, task_id="job-1")
         quote = "Deploys go out from the harbour branch on Tuesdays"
         request = MemoryRequest("add", content=quote, evidence=(quote,))
-        await app.learning.desk.submit(request, review)
-        settled = await app.database.write(lambda db: app.learning.desk.settle(db, "job-1"))
-        await app.learning.desk.apply(settled)
+        await app.learning.owner_service.submit(request, review)
+        settled = await app.database.write(lambda db: app.learning.owner_service.settle(db, "job-1"))
+        await app.learning.owner_service.apply(settled)
     origins = [
         (row["metadata"]["write_origin"], row["metadata"]["execution_context"])
         for row in lines(home)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.review.rig import Bench, bench, says
-from whet.app.learning.desk import Outcomes
+from whet.app.learning.services import Outcomes
 from whet.contract.origin import Origin
 from whet.memory.effects import measure_effects
 from whet.memory.requests import MemoryRequest, SkillRequest
@@ -19,9 +19,11 @@ SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun `make dep
 
 
 async def learn(b: Bench) -> None:
-    await b.app.learning.desk.submit(MemoryRequest("add", content="The tests need X=1."), USER)
-    await b.app.learning.desk.submit(MemoryRequest("add", "user", content="Likes short answers."), USER)
-    await b.app.learning.desk.submit(SkillRequest("create", "deploy", content=SKILL), USER)
+    await b.app.learning.owner_service.submit(MemoryRequest("add", content="The tests need X=1."), USER)
+    await b.app.learning.owner_service.submit(
+        MemoryRequest("add", "user", content="Likes short answers."), USER
+    )
+    await b.app.learning.owner_service.submit(SkillRequest("create", "deploy", content=SKILL), USER)
 
 
 async def begin(b: Bench, text: str = "hello") -> str:
@@ -93,7 +95,7 @@ async def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
                 await b.app.database.write(
                     lambda db, id_=b.session.id: outcomes.record_signal(db, id_, "bad", "now", turn=1)
                 )
-        found = await measure_effects(b.app.learning.desk, ("memory",))
+        found = await measure_effects(b.app.learning.owner_service, ("memory",))
         note = next(one for one in found if one.item.label == "The tests need X=1.")
         assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)
         assert note.shown.troubled == 6 and note.compared.troubled == 0

@@ -52,15 +52,15 @@ def test_words_of_the_quoted_error_count_more_than_those_of_the_failed_call() ->
 async def test_a_note_that_the_prompt_has_no_room_for_comes_with_its_message(tmp_path: Path) -> None:
     async with bench(tmp_path, [says("Yes.")] * 3, settings={"memory.prompt_chars": "60"}) as b:
         await keep(b, *NOTES)
-        prompt = (await b.app.learning.reader.prompt_part()).text
+        prompt = (await b.app.learning.reader.build_prompt_part()).text
         assert NOTES[-1] in prompt and NOTES[1] not in prompt
         assert NOTES[1] in await requested(b, "Restart payroll")
 
 
 async def keep(b: Bench, *texts: str, profile: str = "") -> None:
     for text in texts:
-        desk = b.app.learning.service_of(profile)
-        assert (await desk.submit(MemoryRequest("add", "memory", text), Origin("user"))).ok
+        learning = b.app.learning.service_of(profile)
+        assert (await learning.submit(MemoryRequest("add", "memory", text), Origin("user"))).ok
 
 
 async def requested(b: Bench, text: str, profile: str = "") -> str:
@@ -99,7 +99,7 @@ async def test_nobody_elses_and_what_chance_keeps_from_a_session_stays_out(tmp_p
         await keep(b, *NOTES)
         assert "<remembered>" not in await requested(b, "Restart payroll", "anna")
         session = await b.app.new_session()
-        part = await b.app.learning.reader.prompt_part()
+        part = await b.app.learning.reader.build_prompt_part()
         held = next(item for item in part.items if "payroll" in item.label)
         item = learned.ContextItem(held.kind, held.name, held.hash)
         write = b.app.database.write_now

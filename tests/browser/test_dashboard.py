@@ -96,7 +96,7 @@ def test_a_change_is_undone_with_a_press(page, board):
     assert "The staging server is called heron." in page.text()
     with page.loading():
         page.click("form[action$='/undo'] button")
-    assert board.call(board.app.learning.desk.get_change(row.id)).state == "undone"
+    assert board.call(board.app.learning.owner_service.get_change(row.id)).state == "undone"
     assert "Takes back change" in page.text()
 
 

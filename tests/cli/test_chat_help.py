@@ -24,7 +24,7 @@ def test_help_is_whole_and_fits(tmp_path: Path, columns: int) -> None:
             for command in SLASH_COMMANDS:
                 commands.add(command)
             hosted = SessionHost(b.app.sessions, PersonRouter())
-            reply = CommandReply(hosted, b.session, commands, b.app.learning.desk, columns)
+            reply = CommandReply(hosted, b.session, commands, b.app.learning.owner_service, columns)
             await reply.run(commands.get("help"), "")
             return "\n".join(reply.lines)
 

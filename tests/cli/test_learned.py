@@ -22,9 +22,9 @@ from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import LearningService
-from whet.memory.reader import MemoryReader, entry_id
+from whet.memory.reader import MemoryReader, hash_entry
 from whet.memory.requests import MemoryRequest
+from whet.memory.service import LearningService
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
 
@@ -247,9 +247,11 @@ def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Pat
     home.mkdir()
     database = StateDatabase.open(home / "state.db", SystemClock())
     database.write_now(lambda db: sessions.create(db, sessions.NewSession(id="talk"), "2026-11-21T00:00:00Z"))
-    desk = LearningService(MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings())))
+    learning = LearningService(
+        MemoryReader(database, SystemClock(), home, (MemorySettings(), ReviewSettings()))
+    )
     origin = Origin("user", session_id="talk")
-    asyncio.run(desk.submit(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
+    asyncio.run(learning.submit(MemoryRequest("add", content="Deploys go through zebra-nine"), origin))
     database.close()
     assert "nobody is at a terminal" in str(whet("forget --session talk --purge").exception)
     assert whet("forget --session talk --purge --dry-run").exit_code == 2
@@ -267,7 +269,7 @@ def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Pat
     assert "no session was named" in str(whet("forget --purge --yes --session", "").exception)
     assert "there is no note" in str(whet("memory retire", "").exception)
     firsts = [
-        entry_id(one)[0] for one in notes.parse_entries((home / "memories/MEMORY.md").read_text("utf-8"))
+        hash_entry(one)[0] for one in notes.parse_entries((home / "memories/MEMORY.md").read_text("utf-8"))
     ]
     twice = next(first for first in firsts if firsts.count(first) > 1)
     assert "give more of the id" in whet("memory retire", twice).exception.hint
@@ -275,8 +277,8 @@ def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Pat
     shown = whet("memory show").output
     entry = notes.parse_entries((home / "memories/MEMORY.md").read_text("utf-8"))[0]
     assert (
-        f"  {entry_id(entry)}  {entry.statement}" in shown
-        and whet("memory retire", entry_id(entry)).exit_code == 0
+        f"  {hash_entry(entry)}  {entry.statement}" in shown
+        and whet("memory retire", hash_entry(entry)).exit_code == 0
     )
     assert "there is no change" in str(whet(f"undo {10**30}").exception)
 

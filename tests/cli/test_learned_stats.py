@@ -17,8 +17,8 @@ from whet.cli.learned_items.skills import skills
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.origin import Origin
-from whet.memory.desk import LearningService
 from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.memory.service import LearningService
 from whet.store import learned, outcomes
 from whet.store.database import StateDatabase
 from whet.store.learned import ContextItem
@@ -34,10 +34,10 @@ def run(home: Home, command, *arguments: str) -> str:
 def filled(home: Home, clock: FixedClock) -> None:
     """A note that chance left out of half of 24 sessions; those with it were corrected."""
 
-    async def learn(desk: LearningService) -> list[ContextItem]:
-        await desk.submit(MemoryRequest("add", content="The tests need X=1."), _USER)
-        await desk.submit(SkillRequest("create", "deploy", content=_SKILL), _USER)
-        part = await desk.reader.prompt_part()
+    async def learn(learning: LearningService) -> list[ContextItem]:
+        await learning.submit(MemoryRequest("add", content="The tests need X=1."), _USER)
+        await learning.submit(SkillRequest("create", "deploy", content=_SKILL), _USER)
+        part = await learning.reader.build_prompt_part()
         return [ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
 
     items = with_learning(home, learn)
@@ -79,7 +79,7 @@ def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: Fix
     said = json.loads(run(place, memory, "retire", note["item"]["name"], "--json"))
     assert "X=1" not in (home / "memories" / "MEMORY.md").read_text()
     assert json.loads(run(place, memory, "stats", "--json"))["proposed"] == []
-    with_learning(place, lambda desk: desk.undo(said["ledger_id"], _USER))
+    with_learning(place, lambda learning: learning.undo(said["ledger_id"], _USER))
     assert "X=1" in (home / "memories" / "MEMORY.md").read_text()
 
 

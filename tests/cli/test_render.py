@@ -75,6 +75,6 @@ def test_a_chat_draws_its_first_prompt_before_it_imports_what_only_an_answer_nee
         "import sys; import whet.cli.interactive.repl; from whet.terminal.render import Painter;"
         "Painter().line('x', 'dim'); print([name for name in sys.argv[1:] if name in sys.modules])"
     )
-    late = ["rich", "whet.memory.desk", "whet.memory.changes"]
+    late = ["rich", "whet.memory.service", "whet.memory.changes"]
     done = subprocess.run([sys.executable, "-c", code, *late], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -21,9 +21,9 @@ from whet.clock import SystemClock
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.messages import Message
 from whet.contract.origin import Origin
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.memory.service import LearningService
 from whet.store import learned, ledger, sessions
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
@@ -74,7 +74,7 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
     database = KillingDatabase.open(folder / "state.db", SystemClock())
     assert isinstance(database, KillingDatabase)
     database.killer = Killer(0)
-    desk = LearningService(
+    learning = LearningService(
         MemoryReader(database, SystemClock(), folder, (MemorySettings(), ReviewSettings()))
     )
     if not database.read_now(lambda db: sessions.count_chats(db)):
@@ -84,31 +84,31 @@ async def learn(folder: Path, killer: Killer) -> dict[str, Any]:
         database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     database.killer = killer
     killer.armed = True
-    await desk.submit(
+    await learning.submit(
         MemoryRequest("add", content="Deploy on Tuesdays only.", evidence=(DEPLOY,)),
         Origin("foreground", "s", "t", "c1"),
     )
-    await desk.submit(
+    await learning.submit(
         SkillRequest("create", "commit", content=SKILL, evidence=(SAID,)),
         Origin("foreground", "s", "t", "c2"),
     )
     (folder / "by-hand").touch()
     review = {"session_id": "r", "turn_id": "t", "parent_session_id": "s", "task_id": "job"}
-    await desk.submit(
+    await learning.submit(
         MemoryRequest("add", content="Run make check before each commit.", evidence=(CHECK,)),
         Origin("review", tool_call_id="c3", **review),
     )
-    await desk.submit(
+    await learning.submit(
         SkillRequest(
             "patch", "commit", old_string="Run make", new_string="Always run make", evidence=(SAID,)
         ),
         Origin("review", tool_call_id="c4", **review),
     )
-    rows = database.write_now(lambda db: desk.settle(db, "job"))
-    await desk.apply(rows)
+    rows = database.write_now(lambda db: learning.settle(db, "job"))
+    await learning.apply(rows)
     row = database.read_now(lambda db: ledger.find_by_call(db, "s", "c1"))
     if row is not None and row.state == "active":
-        await desk.undo(row.id, Origin("user"))
+        await learning.undo(row.id, Origin("user"))
     killer.armed = False
     return {"steps": killer.count, **state(database, folder)}
 

@@ -203,7 +203,7 @@ async def test_what_servers_say_is_no_evidence_and_hints_allow_nothing(folder: P
         tools = (await app.new_session()).tools
         assert list(tools)[-2:] == ["mcp__odd__echo", "mcp__odd__wipe"]
         assert "local" in app.services.tools.by_name["read_file"].tags
-        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & app.learning.desk.changes.trusted_tools
+        assert not {"mcp__odd__wipe", "mcp__odd__echo"} & app.learning.owner_service.changes.trusted_tools
         echo = tools["mcp__odd__echo"]
         assert echo.effects == {"execute"} and not echo.repeatable
 

@@ -1,4 +1,4 @@
-"""A home with its desk for the tests of memory."""
+"""A home with its learning service for the tests of memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.lessons.world import World
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """A store and a desk."""
+    """A store and a learning service."""
     one = World(tmp_path / "home")
     yield one
     one.close()

@@ -12,7 +12,7 @@ from whet.contract.messages import Message, ToolCall
 from whet.memory.gate import judge
 from whet.memory.requests import Claim, GateVerdict, Refused
 from whet.memory.sources import SourceText, StoredText, read_sources
-from whet.memory.transcript import QuotableTranscript
+from whet.memory.transcript import Passage, QuotableTranscript
 from whet.store.ledger import Kind
 
 
@@ -59,6 +59,20 @@ def verdict(
         return judge(claim, session(*steps), foreground=foreground)
     except Refused as error:
         return f"{error.message} / {error.hint}"
+
+
+def accepted(steps: Sequence[Step], text: str, *quotes: str, **more: Any) -> GateVerdict:
+    """Return the verdict on a claim that must not be refused."""
+    given = verdict(steps, text, *quotes, **more)
+    assert isinstance(given, GateVerdict), given
+    return given
+
+
+def locate(seen: QuotableTranscript, quote: str, **more: bool) -> Passage:
+    """Return the passage that a quote must point at."""
+    passage = seen.find_passage(quote, **more)
+    assert passage is not None
+    return passage
 
 
 def trust(steps: Sequence[Step], text: str, *quotes: str, **more: Any) -> str:

@@ -7,7 +7,7 @@ import random
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User
 
-from tests.memory.evidence import session, verdict
+from tests.memory.evidence import accepted, session, verdict
 from whet.memory.gate import judge
 from whet.memory.requests import Claim, GateVerdict, Refused
 
@@ -31,8 +31,7 @@ SLIPS = [
 
 @pytest.mark.parametrize("quote", SLIPS)
 def test_a_slip_in_a_quote_keeps_the_lesson_in_the_persons_words(quote: str) -> None:
-    given = verdict([User(f"Hello. {RULE} Thanks!"), Say(RULE)], "Lint first.", quote)
-    assert isinstance(given, GateVerdict), given
+    given = accepted([User(f"Hello. {RULE} Thanks!"), Say(RULE)], "Lint first.", quote)
     assert given.text == f"“{RULE} Thanks!”" and given.trust == "user"
 
 
@@ -61,8 +60,7 @@ def test_a_slip_in_a_quote_keeps_the_lesson_in_the_persons_words(quote: str) -> 
     ],
 )
 def test_slips_in_other_languages(said: str, quote: str) -> None:
-    given = verdict([User(said)], "x", quote)
-    assert isinstance(given, GateVerdict), given
+    given = accepted([User(said)], "x", quote)
     assert given.text == f"“{said}”"
 
 
@@ -71,8 +69,8 @@ def test_a_slip_in_a_results_line_keeps_the_line() -> None:
         User("What is the limit?"),
         Run("terminal", "cat x.toml", 'limit = "40 per hour"\nsize = 2'),
     ]
-    given = verdict(steps, "The limit", "**limit** = 40 per hour.")
-    assert isinstance(given, GateVerdict) and 'limit = "40 per hour"' in given.text
+    given = accepted(steps, "The limit", "**limit** = 40 per hour.")
+    assert 'limit = "40 per hour"' in given.text
 
 
 @pytest.mark.parametrize(

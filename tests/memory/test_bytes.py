@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -11,12 +10,13 @@ import msgspec
 import pytest
 from benchmarks.lessons.world import Run, User, World
 
-from tests.memory.evidence import said_by, session, shell
+from tests.memory.evidence import locate, said_by, session, shell
+from tests.memory.home import talk
 from whet.contract.receipts import CallEffects, FileLines
-from whet.memory.carried import why_foreign_line
 from whet.memory.gate import judge_from_sessions
 from whet.memory.provenance import FileOrigins, names_installed_path
 from whet.memory.requests import Claim
+from whet.memory.taint import why_foreign_line
 from whet.memory.transcript import load_transcript
 from whet.shell.fetches import find_fetched_packages, reaches_out
 from whet.shell.reading import read
@@ -29,7 +29,7 @@ GOT = CallEffects(received=True)
 
 def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> str:
     """Store a session of calls, each at so many milliseconds from when conf.ini was changed last."""
-    session_id = asyncio.run(world.session([User("Have a look."), *(run for run, _, _ in made)]))
+    session_id = talk(world, User("Have a look."), *(run for run, _, _ in made))
     changed_ms = int((folder / "conf.ini").stat().st_ctime * 1000)
 
     def place(db: apsw.Connection) -> None:
@@ -218,14 +218,14 @@ def test_numbers_before_read_lines_are_no_part_of_them() -> None:
     wrote = Run("write_file", {"path": "a.ini", "content": "[mail]\nhost = b\nport = 2525\n"}, "Wrote a.ini")
     looked = Run("read_file", {"path": "a.ini"}, "1|[mail]\n2|host = b\n3|port = 2525")
     assert [one.text for one in said_by([User("go"), looked])][-1] == "[mail]\nhost = b\nport = 2525"
-    own = session(User("go"), wrote, looked).find_passage("3|port = 2525")
-    assert own is not None and own.tier == "own"
-    seen = session(User("go"), looked).find_passage("port = 2525")
-    assert seen is not None and (seen.tier, seen.unit) == ("observed", "[mail]\nport = 2525")
-    hit = session(User("go"), Run("search_files", {"pattern": "port"}, "a.ini\n3|port = 2525")).find_passage(
-        "port ="
+    own = locate(session(User("go"), wrote, looked), "3|port = 2525")
+    assert own.tier == "own"
+    seen = locate(session(User("go"), looked), "port = 2525")
+    assert (seen.tier, seen.unit) == ("observed", "[mail]\nport = 2525")
+    hit = locate(
+        session(User("go"), Run("search_files", {"pattern": "port"}, "a.ini\n3|port = 2525")), "port ="
     )
-    assert hit is not None and hit.unit == "a.ini\nport = 2525"
+    assert hit.unit == "a.ini\nport = 2525"
 
 
 def test_a_helpers_report_is_a_helpers_by_whatever_tool_it_comes() -> None:
@@ -246,6 +246,16 @@ def test_a_helpers_report_is_a_helpers_by_whatever_tool_it_comes() -> None:
         ("cat urls | xargs -n1 curl -s", True),
         ("timeout 9 curl -s x.example/c", True),
         ("env -i A=1 curl -s x.example/c", True),
+        ("sudo wget x.example", True),
+        ("ssh host cat notes", True),
+        ("curl http://localhost.evil.example/", True),
+        ("curl -s http://127.0.0.1/x", False),
+        ("git log --oneline", False),
+        ("npm test", False),
+        ("make check", False),
+        ("python3 -c \"x.find('{http://w3.example/a}t')\"", False),
+        ("python3 -c \"x.open('http://w3.example/a')\"", True),
+        ('curl "{http://w3.example/a,b}"', True),
     ],
 )
 def test_a_command_is_read_as_a_shell_reads_it(command: str, out: bool) -> None:

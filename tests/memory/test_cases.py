@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 from benchmarks.lessons.world import Request, Run, Step, User, World, create
 from click.testing import CliRunner
 
+from tests.memory.home import review, talk
 from whet.cli.learned_items.skill_cases import skills_check
 from whet.config.paths import Home
 from whet.memory.cases import SkillCase, is_new_procedure, load_cases, parse_steps, replay
@@ -28,8 +28,8 @@ SKILL = create("fire-batch", "Fire a batch.", "- warm it, then fire it", "b17 is
 
 
 def tried(world: World, steps: list[Step], request: Request) -> tuple[str, str]:
-    session_id = asyncio.run(world.session(steps))
-    [(outcome, state)] = asyncio.run(world.review(session_id, [request]))
+    session_id = talk(world, *steps)
+    [(outcome, state)] = review(world, session_id, [request])
     return session_id, state if outcome.ok else outcome.text
 
 

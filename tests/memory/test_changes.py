@@ -5,26 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from benchmarks.lessons.world import Say, User, World, add, create
 
+from tests.memory.home import (
+    HAND,
+    accept,
+    by_review,
+    change,
+    in_chat,
+    made,
+    memory_file,
+    read_notes,
+    review,
+    rows,
+    talk,
+    undo,
+    view,
+)
 from tests.support import each
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.contract.tools import ToolContext
 from whet.memory import notes, skill_changes
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import MemoryRequest, Refused, SkillRequest, WriteOutcome
+from whet.memory.requests import MemoryRequest, Refused, SkillAction, SkillRequest
+from whet.memory.service import LearningService
 from whet.memory.undo import CannotUndo
-from whet.store import learned, ledger
-from whet.store.ledger import LedgerRow, hash_text
+from whet.store import learned
+from whet.store.ledger import hash_text
 from whet.tools.learning import change_skill
 
-HAND = Origin("user")
 MAIN = "---\nname: commit\ndescription: How we commit.\n---\nFirst run make check.\nThen commit.\n"
 FILES = {"SKILL.md": MAIN.encode(), "references/a.md": b"one\ntwo\n"}
 NOW = skill_changes.hash_files(FILES)
@@ -32,25 +47,15 @@ TWICE = "Always run make check twice."
 SAID = "We run make check before each commit, and we deploy on Tuesdays only."
 
 
-def rows(world: World) -> list[LedgerRow]:
-    return world.database.read_now(lambda db: ledger.select(db))[::-1]
-
-
-def change(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> WriteOutcome:
-    if isinstance(request, SkillRequest):
-        return asyncio.run(world.desk.submit(request, origin))
-    return asyncio.run(world.desk.submit(request, origin))
-
-
-def made(world: World, request: MemoryRequest | SkillRequest, origin: Origin = HAND) -> int:
-    outcome = change(world, request, origin)
-    assert outcome.ok, outcome.text
-    return outcome.ledger_id
-
-
-def desk_with(world: World, limits: MemorySettings | None = None, writes: str = "auto") -> LearningService:
+def build_learning(
+    world: World, limits: MemorySettings | None = None, writes: str = "auto"
+) -> LearningService:
     settings = (limits or world.limits, ReviewSettings(writes=writes))  # type: ignore[arg-type]
     return LearningService(MemoryReader(world.database, world.clock, world.folder, settings))
+
+
+def skill(action: SkillAction, **fields: Any) -> SkillRequest:
+    return SkillRequest(action, "commit", **fields)
 
 
 # --- a skill's files ------------------------------------------------------------------------------
@@ -59,10 +64,10 @@ def desk_with(world: World, limits: MemorySettings | None = None, writes: str = 
 @pytest.mark.parametrize(
     "request_",
     [
-        SkillRequest("remove_file", "commit", file_path="references/a.md"),
-        SkillRequest("write_file", "commit", file_path="references/a.md", file_content="new"),
-        SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now")),
-        SkillRequest("delete", "commit"),
+        skill("remove_file", file_path="references/a.md"),
+        skill("write_file", file_path="references/a.md", file_content="new"),
+        skill("edit", content=MAIN.replace("Then", "Now")),
+        skill("delete"),
     ],
 )
 def test_what_replaces_or_removes_needs_the_version_that_was_read(request_: SkillRequest) -> None:
@@ -75,8 +80,8 @@ def test_what_replaces_or_removes_needs_the_version_that_was_read(request_: Skil
 
 
 def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
-    session = asyncio.run(world.session([User("remember: run make check in references"), Say("ok")]))
-    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    session = talk(world, "remember: run make check in references")
+    origin = in_chat(session)
     quote = "remember: run make check in references"
     made(world, create("run-make-check", "How we run make check.", "Run make check.", quote), origin)
     wrote = SkillRequest(
@@ -93,7 +98,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
         more = msgspec.structs.replace(patch, new_string=words)
         said = change(world, more, msgspec.structs.replace(origin, tool_call_id=words))
         assert not said.ok and "Nobody typed this line" in said.text
-    read = asyncio.run(world.desk.skills.view("run-make-check", "references/a.md", origin))
+    read = view(world, "run-make-check", "references/a.md", origin)
     tree = read.text.split("hash ")[1][:12]
     file = world.folder / "skills/run-make-check/references/a.md"
     file.write_text("the person's own words\n")
@@ -101,7 +106,7 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
     stale = change(world, gone, msgspec.structs.replace(origin, tool_call_id="c3"))
     assert not stale.ok and "has changed since" in stale.text
     assert file.read_text() == "the person's own words\n"
-    now = asyncio.run(world.desk.skills.view("run-make-check", "", origin)).text.split("hash ")[1][:12]
+    now = view(world, "run-make-check", "", origin).text.split("hash ")[1][:12]
     fresh = msgspec.structs.replace(gone, base_hash=now)
     asked = change(world, fresh, msgspec.structs.replace(origin, tool_call_id="c4"))
     assert (asked.state, file.exists()) == ("needs_yes", True), "nothing newer takes those words back"
@@ -111,9 +116,9 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
 
 
 def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
-    new = SkillRequest("write_file", "commit", file_path="scripts/x.sh", file_content="make check")
+    new = skill("write_file", file_path="scripts/x.sh", file_content="make check")
     assert skill_changes.plan(FILES, new).files == {"scripts/x.sh": b"make check\n"}
-    patch = SkillRequest("patch", "commit", old_string="Then", new_string="Now")
+    patch = skill("patch", old_string="Then", new_string="Now")
     assert skill_changes.plan(FILES, patch).added_text == "Now commit."
     for one in (new, patch):
         with pytest.raises(Refused, match="has changed since"):
@@ -123,30 +128,25 @@ def test_a_new_file_and_a_patch_need_no_hash_but_heed_one() -> None:
 @each(
     ("request_", "says"),
     [
-        (SkillRequest("create", "commit", content=MAIN), "already"),
-        (SkillRequest("edit", "commit", content=MAIN, base_hash=NOW), "says already"),
-        (SkillRequest("edit", "commit", content=" ", base_hash=NOW), "content is empty"),
-        (SkillRequest("edit", "commit", content="no front matter", base_hash=NOW), "front matter"),
-        (SkillRequest("patch", "commit"), "old_string is empty"),
-        (SkillRequest("patch", "commit", old_string="i"), "stands 6 times in SKILL.md"),
-        (SkillRequest("patch", "commit", old_string="Then", new_string="Then"), "are the same"),
-        (SkillRequest("patch", "commit", old_string=MAIN), "is empty"),
-        (SkillRequest("patch", "commit", old_string="name: commit", new_string="name: x"), "names the skill"),
+        (skill("create", content=MAIN), "already"),
+        (skill("edit", content=MAIN, base_hash=NOW), "says already"),
+        (skill("edit", content=" ", base_hash=NOW), "content is empty"),
+        (skill("edit", content="no front matter", base_hash=NOW), "front matter"),
+        (skill("patch"), "old_string is empty"),
+        (skill("patch", old_string="i"), "stands 6 times in SKILL.md"),
+        (skill("patch", old_string="Then", new_string="Then"), "are the same"),
+        (skill("patch", old_string=MAIN), "is empty"),
+        (skill("patch", old_string="name: commit", new_string="name: x"), "names the skill"),
+        (skill("patch", file_path="references/b.md", old_string="x"), "has no references/b.md"),
+        (skill("write_file", file_path="other/b.md", file_content="x"), "is not below"),
+        (skill("remove_file", file_path="SKILL.md", base_hash=NOW), "is not below"),
         (
-            SkillRequest("patch", "commit", file_path="references/b.md", old_string="x"),
-            "has no references/b.md",
-        ),
-        (SkillRequest("write_file", "commit", file_path="other/b.md", file_content="x"), "is not below"),
-        (SkillRequest("remove_file", "commit", file_path="SKILL.md", base_hash=NOW), "is not below"),
-        (
-            SkillRequest(
-                "write_file", "commit", file_path="references/a.md", file_content="one\ntwo", base_hash=NOW
-            ),
+            skill("write_file", file_path="references/a.md", file_content="one\ntwo", base_hash=NOW),
             "references/a.md says already",
         ),
-        (SkillRequest("write_file", "commit", file_path="references/b.md", file_content=""), "is empty"),
-        (SkillRequest("write_file", "commit", file_path="scripts/b", file_content="x" * 60_001), "60,000"),
-        (SkillRequest("remove_file", "commit", file_path="references/b.md", base_hash=NOW), "has no"),
+        (skill("write_file", file_path="references/b.md", file_content=""), "is empty"),
+        (skill("write_file", file_path="scripts/b", file_content="x" * 60_001), "60,000"),
+        (skill("remove_file", file_path="references/b.md", base_hash=NOW), "has no"),
     ],
 )
 def test_what_can_not_be_done_to_a_skill_is_refused_with_the_reason(
@@ -157,26 +157,23 @@ def test_what_can_not_be_done_to_a_skill_is_refused_with_the_reason(
 
 
 def test_the_largest_file_that_is_taken() -> None:
-    full = SkillRequest("write_file", "commit", file_path="scripts/b", file_content="x" * 60_000)
+    full = skill("write_file", file_path="scripts/b", file_content="x" * 60_000)
     assert len(skill_changes.plan(FILES, full).files["scripts/b"] or b"") == 60_001
     binary = {**FILES, "assets/b": b"\xff"}
     with pytest.raises(Refused, match="is not text"):
         skill_changes.plan(
-            binary,
-            SkillRequest(
-                "remove_file", "commit", file_path="assets/b", base_hash=skill_changes.hash_files(binary)
-            ),
+            binary, skill("remove_file", file_path="assets/b", base_hash=skill_changes.hash_files(binary))
         )
     with pytest.raises(Refused, match="no skill commit of yours"):
-        skill_changes.plan({}, SkillRequest("patch", "commit", old_string="x", new_string="y"))
+        skill_changes.plan({}, skill("patch", old_string="x", new_string="y"))
 
 
 def test_a_patch_that_fits_nothing_shows_what_is_like_it_or_says_so() -> None:
-    far = SkillRequest("patch", "commit", old_string="0987654321 qqqq", new_string="y")
+    far = skill("patch", old_string="0987654321 qqqq", new_string="y")
     with pytest.raises(Refused) as refused:
         skill_changes.plan(FILES, far)
     assert refused.value.hint == "Nothing like it is there; skill_view shows it."
-    near = SkillRequest("patch", "commit", old_string="First run make tests.\nThen commmit.", new_string="y")
+    near = skill("patch", old_string="First run make tests.\nThen commmit.", new_string="y")
     with pytest.raises(Refused) as refused:
         skill_changes.plan(FILES, near)
     assert refused.value.hint == "The nearest text there is:\nFirst run make check.\nThen commit."
@@ -184,7 +181,7 @@ def test_a_patch_that_fits_nothing_shows_what_is_like_it_or_says_so() -> None:
 
 def test_what_a_change_claims_are_its_new_lines_without_the_front_matters_own() -> None:
     text = MAIN.replace("How we commit.", "New words.").replace("---\nFirst", "license: MIT\n---\nFirst")
-    plan = skill_changes.plan(FILES, SkillRequest("edit", "commit", content=text + "Last.", base_hash=NOW))
+    plan = skill_changes.plan(FILES, skill("edit", content=text + "Last.", base_hash=NOW))
     assert plan.added_text == " New words.\nLast."
 
 
@@ -200,33 +197,29 @@ def test_the_hash_follows_from_names_and_contents() -> None:
 
 
 def test_the_agents_own_skill_needs_no_yes_and_a_pinned_one_refuses(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("ok"), User(TWICE), Say("ok")]))
-    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    session = talk(world, SAID, TWICE)
+    origin = in_chat(session)
     made(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
-    patch = SkillRequest(
-        "patch", "commit", old_string="We run make", new_string="Twice: run make", evidence=(TWICE,)
-    )
-    asyncio.run(world.desk.skills.pin("commit", True))
+    patch = skill("patch", old_string="We run make", new_string="Twice: run make", evidence=(TWICE,))
+    asyncio.run(world.learning.skills.pin("commit", True))
     pinned = change(world, patch, msgspec.structs.replace(origin, tool_call_id="c2"))
     assert pinned.state == "refused" and "pinned" in pinned.text
     made(world, msgspec.structs.replace(patch, new_string="By hand: run make"), HAND)
-    asyncio.run(world.desk.skills.pin("commit", False))
+    asyncio.run(world.learning.skills.pin("commit", False))
     again = msgspec.structs.replace(patch, old_string="By hand: run make")
     made(world, again, msgspec.structs.replace(origin, tool_call_id="c3"))
 
 
 def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
-    made(world, SkillRequest("create", "commit", content=MAIN))
-    session = asyncio.run(world.session([User("Then commit and push, please."), Say("ok")]))
-    origin = Origin("foreground", session_id=session, tool_call_id="c1")
-    patch = SkillRequest(
-        "patch", "commit", old_string="Then commit.", new_string="Then commit and push.", evidence=()
-    )
+    made(world, skill("create", content=MAIN))
+    session = talk(world, "Then commit and push, please.")
+    origin = in_chat(session)
+    patch = skill("patch", old_string="Then commit.", new_string="Then commit and push.", evidence=())
     asked = change(world, patch, origin)
     assert (asked.ok, asked.state) == (False, "needs_yes")
-    head, *rows = asked.text.splitlines()
-    assert head == "May I patch your own skill 'commit'?" and rows[1:3] == ["--- SKILL.md", "+++ SKILL.md"]
-    changed = [row for row in rows[3:] if row[0] in "+-"]
+    head, *lines = asked.text.splitlines()
+    assert head == "May I patch your own skill 'commit'?" and lines[1:3] == ["--- SKILL.md", "+++ SKILL.md"]
+    changed = [row for row in lines[3:] if row[0] in "+-"]
     assert "-Then commit." in changed and "+- “Then commit and push, please.”" in asked.text  # what is saved
     answers = iter([None, "no", "", "yes please", 0])
 
@@ -235,117 +228,117 @@ def test_a_yes_lets_a_conversation_change_a_persons_skill(world: World) -> None:
         return choices[answer] if isinstance(answer := next(answers), int) else answer
 
     ctx = ToolContext(session, "t", "c1", Path(), print, ask)
-    outcomes = [asyncio.run(change_skill(ctx, world.desk, patch, origin)) for _ in range(5)]
+    outcomes = [asyncio.run(change_skill(ctx, world.learning, patch, origin)) for _ in range(5)]
     assert [outcome.state for outcome in outcomes] == ["refused"] * 4 + ["active"]
 
 
 def test_a_person_means_the_skill_as_it_is_now(world: World) -> None:
-    made(world, SkillRequest("create", "commit", content=MAIN))
-    made(world, SkillRequest("edit", "commit", content=MAIN.replace("Then", "Now")), Origin("import"))
-    assert not change(world, SkillRequest("delete", "commit", base_hash="0" * 12)).ok
-    made(world, SkillRequest("delete", "commit"))
+    made(world, skill("create", content=MAIN))
+    made(world, skill("edit", content=MAIN.replace("Then", "Now")), Origin("import"))
+    assert not change(world, skill("delete", base_hash="0" * 12)).ok
+    made(world, skill("delete"))
     assert not (world.folder / "skills/commit").exists()
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    made(world, SkillRequest("create", "commit", content=MAIN))
-    origin = Origin("foreground", session_id=session, tool_call_id="c1")
-    gone = change(world, SkillRequest("delete", "commit", confirmed=True), origin)
+    session = talk(world, SAID)
+    made(world, skill("create", content=MAIN))
+    origin = in_chat(session)
+    gone = change(world, skill("delete", confirmed=True), origin)
     assert not gone.ok and "needs base_hash" in gone.text
 
 
 def test_reviews_that_are_off_keep_nothing(world: World) -> None:
-    desk = desk_with(world, writes="off")
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    outcome = asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), origin))
+    learning = build_learning(world, writes="off")
+    session = talk(world, SAID)
+    origin = by_review(session)
+    outcome = asyncio.run(learning.submit(add("Deploy on Tuesdays only.", SAID), origin))
     assert not outcome.ok and "review.writes is off" in outcome.text
-    own = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), own)).ok
+    own = in_chat(session, "c")
+    assert asyncio.run(learning.submit(add("Deploy on Tuesdays only.", SAID), own)).ok
 
 
 def test_with_ask_a_reviews_changes_wait_in_the_inbox(world: World) -> None:
-    desk = desk_with(world, writes="ask")
-    session = asyncio.run(world.session([User(SAID), Say("ok"), User(TWICE), Say("ok")]))
+    learning = build_learning(world, writes="ask")
+    session = talk(world, SAID, TWICE)
     base = Origin("review", session_id="r", parent_session_id=session, task_id="t")
 
     def origin(call: str) -> Origin:
         return msgspec.structs.replace(base, tool_call_id=call)
 
-    asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), origin("c1")))
-    skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
-    asyncio.run(desk.submit(skill, origin("c2")))
-    on_top = SkillRequest("patch", "commit", old_string="We run", new_string="Twice.", evidence=(TWICE,))
-    asyncio.run(desk.submit(on_top, origin("c3")))
-    done = world.database.write_now(lambda db: desk.settle(db, "t"))
+    asyncio.run(learning.submit(add("Deploy on Tuesdays only.", SAID), origin("c1")))
+    request = create("commit", "How we commit.", "Run make check before each commit.", SAID)
+    asyncio.run(learning.submit(request, origin("c2")))
+    on_top = skill("patch", old_string="We run", new_string="Twice.", evidence=(TWICE,))
+    asyncio.run(learning.submit(on_top, origin("c3")))
+    done = world.database.write_now(lambda db: learning.settle(db, "t"))
     assert (done[0].state, done[0].reason) == ("inbox", "review.writes is ask")
     assert [row.state for row in done] == ["inbox"] * 3
     for row in done[1:]:
-        asyncio.run(desk.accept(row.id))
+        asyncio.run(learning.accept(row.id))
     assert TWICE in (world.folder / "skills/commit/SKILL.md").read_text()
-    dropped = asyncio.run(desk.reject(done[0].id, "no"))
+    dropped = asyncio.run(learning.reject(done[0].id, "no"))
     assert (dropped.state, dropped.reason) == ("rejected", "no")
-    for decide in (desk.accept, desk.reject):
+    for decide in (learning.accept, learning.reject):
         with pytest.raises(CannotUndo, match=f"change {done[0].id} is rejected"):
             asyncio.run(decide(done[0].id))
 
 
 def test_a_private_session_teaches_nothing(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    session = talk(world, SAID)
     world.database.write_now(
         lambda db: db.execute("UPDATE sessions SET private = 1 WHERE id = ?", (session,)) and None
     )
-    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    origin = in_chat(session)
     outcome = change(world, add("Deploy on Tuesdays only.", SAID), origin)
     assert not outcome.ok and "private" in outcome.text
 
 
 def test_a_change_to_a_persons_note_waits_and_one_to_the_agents_own_does_not(world: World) -> None:
     made(world, MemoryRequest("add", content="Deploys are on Mondays"))
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    session = talk(world, SAID)
     fix = MemoryRequest(
         "replace", content="We deploy on Tuesdays only.", old_text="Mondays", evidence=(SAID,)
     )
-    ((outcome, state),) = asyncio.run(world.review(session, [fix]))
+    ((outcome, state),) = review(world, session, [fix])
     own, row = rows(world)
     assert (state, row.reason) == ("inbox", "it changes something of your own")
     assert (own.base_hash, own.hash, row.base_hash) == ("", hash_text(own.after), hash_text(own.after))
-    asyncio.run(world.desk.accept(outcome.ledger_id))
+    accept(world, outcome.ledger_id)
     asked = "We run make check twice before each commit."
-    session = asyncio.run(world.session([User(asked), Say("ok")]))
+    session = talk(world, asked)
     again = MemoryRequest("replace", content="We check twice.", old_text="Tuesdays only", evidence=(asked,))
-    ((_, state),) = asyncio.run(world.review(session, [again]))
+    ((_, state),) = review(world, session, [again])
     assert state == "active"
 
 
 def test_an_entry_from_before_the_ledger_is_the_persons(world: World) -> None:
     made(world, MemoryRequest("add", content="Deploys are on Mondays"))
     world.database.write_now(lambda db: db.execute("UPDATE ledger SET after = 'x'") and None)
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
+    session = talk(world, SAID)
     fix = MemoryRequest(
         "replace", content="We deploy on Tuesdays only.", old_text="Mondays", evidence=(SAID,)
     )
-    ((_, state),) = asyncio.run(world.review(session, [fix]))
+    ((_, state),) = review(world, session, [fix])
     assert state == "inbox"
 
 
 def test_what_a_review_was_refused_is_kept_for_the_person_and_nothing_else_is(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    review = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c1")
-    foreground = Origin("foreground", session_id=session, tool_call_id="f1")
+    session = talk(world, SAID)
+    review_origin = by_review(session, "c1")
+    foreground = in_chat(session, "f1")
     absent = add("Deploy on Fridays only.", "we deploy on Fridays only")
     unproven = msgspec.structs.replace(absent, evidence=())
-    unnamed = msgspec.structs.replace(review, tool_call_id="")
-    for request, origin in ((absent, foreground), (absent, unnamed), (unproven, review)):
+    unnamed = msgspec.structs.replace(review_origin, tool_call_id="")
+    for request, origin in ((absent, foreground), (absent, unnamed), (unproven, review_origin)):
         assert change(world, request, origin).state == "refused" and rows(world) == []
-    assert change(world, absent, review).state == "refused"
+    assert change(world, absent, review_origin).state == "refused"
     (row,) = rows(world)
     assert (row.state, row.action, row.after, row.hash) == ("refused", "add", "Deploy on Fridays only.", "")
     assert "does not stand in the session" in row.reason
     made(world, add("Tuesdays.", SAID), foreground)
-    again = msgspec.structs.replace(review, tool_call_id="c2")
+    again = msgspec.structs.replace(review_origin, tool_call_id="c2")
     assert "already" in change(world, add("Tuesdays.", SAID), again).text and len(rows(world)) == 2
-    later = asyncio.run(world.session([User(SAID), Say("ok")]))
+    later = talk(world, SAID)
     same = MemoryRequest("replace", content="Tuesdays.", old_text="Tuesdays", evidence=(SAID,))
-    again = msgspec.structs.replace(review, parent_session_id=later, tool_call_id="c3")
+    again = msgspec.structs.replace(review_origin, parent_session_id=later, tool_call_id="c3")
     assert "says already" in change(world, same, again).text and len(rows(world)) == 2
 
 
@@ -355,16 +348,16 @@ def test_a_note_is_named_by_the_models_own_words_for_it_too(world: World) -> Non
         "We fire on Tuesdays here.",
         "We glaze and fire on any day of the week here.",
     )
-    session = asyncio.run(world.session([*map(User, said[:2]), Say("ok")]))
+    session = talk(world, *map(User, said[:2]), Say("ok"))
     claims = (add("The glazing day", said[0]), add("The firing day after Mondays", said[1]))
-    asyncio.run(world.review(session, claims))
+    review(world, session, claims)
     first, second = (row.after for row in rows(world))
-    session = asyncio.run(world.session([User(said[2]), Say("ok")]))
+    session = talk(world, said[2])
     for words, gone in (("firing DAY", second), ("glazing day", first), ("Mondays", first)):
         asked = MemoryRequest("replace", content="Windows.", old_text=words, evidence=(said[2],))
-        ((outcome, _),) = asyncio.run(world.review(session, [asked]))
+        ((outcome, _),) = review(world, session, [asked])
         assert (outcome.ok, rows(world)[-1].before) == (True, gone), outcome.text
-        asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
+        undo(world, rows(world)[-1].id)
 
 
 # --- entries ----------------------------------------------------------------------------------------
@@ -382,22 +375,16 @@ def test_a_change_that_is_made_already_changes_nothing() -> None:
 # --- hand edits, and what is told of changes ---------------------------------------------------------
 
 
-def memory_file(world: World) -> Path:
-    file = world.folder / "memories" / "MEMORY.md"
-    file.parent.mkdir(exist_ok=True)
-    return file
-
-
 @pytest.mark.parametrize(("count", "actions"), [(10, ["add"] * 10), (11, ["hand_edit"])])
 def test_ten_edits_by_hand_are_ten_changes_and_more_are_one(
     world: World, count: int, actions: list[str]
 ) -> None:
     memory_file(world).write_text("".join(f"- fact {n}\n" for n in range(count)))
-    asyncio.run(world.desk.reader.read_notes())
+    read_notes(world)
     assert [(row.action, row.trust, row.origin.execution_context) for row in rows(world)] == [
         (action, "user", "edited by hand") for action in actions
     ]
-    asyncio.run(world.desk.reader.read_notes())
+    read_notes(world)
     assert len(rows(world)) == len(actions), "it is entered once"
 
 
@@ -410,7 +397,7 @@ def test_a_hand_edit_that_overtakes_a_waiting_change_is_what_stands(world: World
     assert outcome.ok and "could not be written" in outcome.text
     file.rmdir()
     file.write_text("# Memory\n\n- Tests run with make\n")
-    asyncio.run(world.desk.apply())
+    asyncio.run(world.learning.apply())
     found = {row.id: row for row in rows(world)}
     assert found[outcome.ledger_id].state == "undone"
     assert "by hand at the same time" in found[outcome.ledger_id].reason
@@ -421,79 +408,76 @@ def test_a_persons_own_skill_is_no_change_until_it_is_edited(world: World) -> No
     folder = world.folder / "skills" / "commit"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(MAIN)
-    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    view(world, "commit")
     assert rows(world) == []
     (folder / "SKILL.md").write_text(MAIN.replace("Then", "Now"))
-    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    view(world, "commit")
     ((kind, item, action),) = [(row.kind, row.item, row.action) for row in rows(world)]
     assert (kind, item, action) == ("skill", "commit", "hand_edit")
-    asyncio.run(world.desk.undo(rows(world)[0].id, HAND))
+    undo(world, rows(world)[0].id)
     assert (folder / "SKILL.md").read_text() == MAIN
 
 
 def test_listeners_hear_what_comes_into_force_and_nothing_else(world: World) -> None:
     heard: list[tuple[str, str]] = []
-    world.desk.listeners.append(lambda row: heard.append((row.action, row.state)))
+    world.learning.listeners.append(lambda row: heard.append((row.action, row.state)))
     first = made(world, MemoryRequest("add", content="Tests run with tox"))
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    asyncio.run(world.review(session, [add("Deploy on Tuesdays only.", SAID)]))
-    asyncio.run(world.desk.undo(first, HAND))
+    session = talk(world, SAID)
+    review(world, session, [add("Deploy on Tuesdays only.", SAID)])
+    undo(world, first)
     assert heard == [("add", "active"), ("add", "active"), ("undo", "active")]
-    skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
-    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    staged = change(world, skill, origin)
-    asyncio.run(world.desk.reject(staged.ledger_id))
+    request = create("commit", "How we commit.", "Run make check before each commit.", SAID)
+    origin = by_review(session)
+    staged = change(world, request, origin)
+    asyncio.run(world.learning.reject(staged.ledger_id))
     assert len(heard) == 3
 
 
 def test_the_same_call_gives_the_stored_outcome(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    origin = Origin("foreground", session_id=session, tool_call_id="c1")
+    session = talk(world, SAID)
+    origin = in_chat(session)
     once = change(world, add("Deploy on Tuesdays only.", SAID), origin)
     assert change(world, add("Something else.", SAID), origin) == once
     assert len(rows(world)) == 1
 
 
-def test_what_is_told_of_each_state(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    skill = create("commit", "How we commit.", "Run make check before each commit.", SAID)
-    outcome = change(world, skill, Origin("foreground", session_id=session, tool_call_id="c1"))
-    assert outcome.text == (
-        f"Saved; new sessions see it (change {outcome.ledger_id}). It is the skill commit."
-        f" The skill's hash is now {outcome.hash}."
-    )
+def test_a_change_is_told_with_its_number_and_hash_and_an_undone_one_as_undone(world: World) -> None:
+    origin = in_chat(talk(world, SAID))
+    request = create("commit", "How we commit.", "Run make check before each commit.", SAID)
+    outcome = change(world, request, origin)
+    assert f"(change {outcome.ledger_id})" in outcome.text and f"is now {outcome.hash}." in outcome.text
     assert outcome.summary == "Skill 'commit' created" and len(outcome.hash) == 12
-    asyncio.run(world.desk.undo(outcome.ledger_id, HAND))
-    again = change(world, skill, Origin("foreground", session_id=session, tool_call_id="c1"))
+    undo(world, outcome.ledger_id)
+    again = change(world, request, origin)
     assert (again.ok, again.state) == (False, "undone") and again.text.startswith("This change is undone")
 
 
 def test_what_a_review_staged_is_read_with_its_marks_and_leaves_no_receipt(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
+    session = talk(world, SAID)
+    origin = by_review(session)
     change(world, create("commit", "How we commit.", "Run make check before each commit.", SAID), origin)
-    read = asyncio.run(world.desk.skills.view("commit", "", origin))
+    read = view(world, "commit", "", origin)
     assert read.ok and read.state == "staged" and "folder not in force yet" in read.text
     assert world.database.read_now(lambda db: learned.list_uses(db, name="commit")) == []
     other = msgspec.structs.replace(origin, task_id="other")
-    assert not asyncio.run(world.desk.skills.view("commit", "", other)).ok
+    assert not view(world, "commit", "", other).ok
 
 
 def test_what_was_taken_back_says_by_which_change(world: World) -> None:
     row = made(world, MemoryRequest("add", content="Tests run with tox"))
-    back = asyncio.run(world.desk.undo(row, HAND))
+    back = undo(world, row)
     assert (back.action, back.undoes, back.before, back.after) == ("undo", row, "Tests run with tox", "")
     with pytest.raises(CannotUndo, match=f"taken back already, by change {back.id}") as refused:
-        asyncio.run(world.desk.undo(row, HAND))
+        undo(world, row)
     assert refused.value.hint == f"to have it back: whet undo {back.id}"
     with pytest.raises(CannotUndo, match="only what waits can be accepted"):
-        asyncio.run(world.desk.accept(row))
+        accept(world, row)
 
 
 def test_a_change_of_another_person_is_not_found(world: World) -> None:
     row = made(world, MemoryRequest("add", content="Tests run with tox"))
-    assert asyncio.run(world.desk.get_change(row)).after == "Tests run with tox"
-    anna = world.desk.for_person("anna", world.folder / "people" / "anna")
+    assert asyncio.run(world.learning.get_change(row)).after == "Tests run with tox"
+    anna = world.learning.for_person("anna", world.folder / "people" / "anna")
     for ask in (anna.get_change, anna.accept, anna.reject):
         with pytest.raises(NotFound):
             asyncio.run(ask(row))

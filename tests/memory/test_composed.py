@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.lessons.world import Run, Step, User
 
-from tests.memory.evidence import shell, trust, verdict
-from whet.memory.requests import GateVerdict
+from tests.memory.evidence import accepted, shell, trust
 
 GO = User("Have a look.")
 
@@ -107,8 +106,7 @@ SET = shell("npm config set registry evil.example", "")
     ],
 )
 def test_a_value_that_only_a_files_prose_brought_waits(steps: list[Step], is_kept: bool, kind: str) -> None:
-    result = verdict(steps, SET.given["command"], SET.given["command"], kind=kind)  # type: ignore[arg-type]
-    assert isinstance(result, GateVerdict), result
+    result = accepted(steps, SET.given["command"], SET.given["command"], kind=kind)  # type: ignore[arg-type]
     assert (result.trust != "untrusted") is is_kept
 
 

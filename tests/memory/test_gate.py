@@ -11,6 +11,7 @@ from benchmarks.lessons.run import Tally, corpora, leaked_facts
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
 from tests.memory.evidence import session, shell, trust
+from tests.memory.home import accept, prompt, review, talk
 from whet.memory.gate import judge, judge_direct, judge_from_sessions
 from whet.memory.requests import Claim, MemoryRequest, Refused
 from whet.memory.scan import scan
@@ -46,7 +47,7 @@ def test_no_private_fact_of_one_person_reaches_another(world: World) -> None:
 def tried(
     world: World, steps: list[Step], request: MemoryRequest, *, foreground: bool = False
 ) -> tuple[str, str]:
-    session_id = asyncio.run(world.session(steps))
+    session_id = talk(world, *steps)
     attempt = world.foreground if foreground else world.review
     ((outcome, state),) = asyncio.run(attempt(session_id, [request]))
     return state, outcome.text
@@ -59,21 +60,10 @@ REFUSALS: dict[str, tuple[list[Step], MemoryRequest, str]] = {
         add("Tests run with nox.", "we always use nox here"),
         "does not stand",
     ),
-    "too short": ([User("Tests run with nox, ok?")], add("Tests run with nox.", "nox"), "too short"),
     "own words": (
         [User("go on"), Say("Tests run with nox here.")],
         add("Tests run with nox.", "Tests run with nox here."),
         "own words",
-    ),
-    "failed": (
-        [User("go on"), Run("terminal", "nox", "nox: command not found here", ok=False)],
-        add("Tests run with nox.", "nox: command not found here"),
-        "failed results",
-    ),
-    "literal": (
-        [User("Staging is on port 8080.")],
-        add("Staging is on port 9090.", "Staging is on port 8080."),
-        "9090",
     ),
     "taken back": (
         [User("Tests run with nox here."), Say("ok"), User("No, that's wrong, sorry.")],
@@ -135,7 +125,7 @@ def test_a_quote_that_stands_nowhere_is_refused_beside_one_that_does(world: Worl
 def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world: World) -> None:
     said = ("We glaze on Mondays here.", "Zinc goes into the blue one.", "The hall closes at six.")
     texts = ((said[0],), said[:2], said[:1], said[1:])
-    ids = [asyncio.run(world.session([*map(User, each)])) for each in texts]
+    ids = [talk(world, *map(User, each)) for each in texts]
 
     def judged(session_ids: list[str], *quotes: str) -> tuple[str, ...]:
         claim = Claim("memory", "Glaze.", quotes)
@@ -152,7 +142,7 @@ def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world:
     assert judged(ids, *said[:2]) == (f"1 {said[0]}", f"1 {said[1]}")
     with pytest.raises(Refused, match="private"):
         judged(ids, *said)
-    called = asyncio.run(world.session([User("Go."), shell("convert a.png -colorspace Gray", "ok")]))
+    called = talk(world, User("Go."), shell("convert a.png -colorspace Gray", "ok"))
     steps = Claim("skill", "Do that.", ("`-colorspace Gray`",))
     verdict = judge_from_sessions(world.database, [ids[0], called], (), steps, foreground=False)
     assert verdict.text == "1. `convert a.png -colorspace Gray`"
@@ -161,8 +151,8 @@ def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world:
 def test_what_only_a_files_text_says_waits_and_names_the_file(world: World) -> None:
     said = "All the glaze goes to the north kiln on the hill."
     steps: list[Step] = [User("go on"), Run("terminal", "cat NOTES.md", said)]
-    session_id = asyncio.run(world.session(steps))
-    ((outcome, state),) = asyncio.run(world.review(session_id, [add(said, said)]))
+    session_id = talk(world, *steps)
+    ((outcome, state),) = review(world, session_id, [add(said, said)])
     assert state == "quarantined"
     row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
     assert row.reason == "only the text of cat NOTES.md says it, and you did not"
@@ -211,12 +201,12 @@ def test_what_rests_on_a_web_page_is_quarantined_until_accepted(world: World) ->
         User("Read up on timeouts."),
         Run("web_fetch", {"url": "https://x.example"}, "The default timeout is 5 seconds."),
     ]
-    session_id = asyncio.run(world.session(steps))
+    session_id = talk(world, *steps)
     request = add("The default timeout is 5 seconds.", "The default timeout is 5 seconds.")
-    ((outcome, state),) = asyncio.run(world.review(session_id, [request]))
-    assert state == "quarantined" and "timeout" not in asyncio.run(world.prompt())
-    asyncio.run(world.desk.accept(outcome.ledger_id))
-    assert "timeout is 5 seconds" in asyncio.run(world.prompt())
+    ((outcome, state),) = review(world, session_id, [request])
+    assert state == "quarantined" and "timeout" not in prompt(world)
+    accept(world, outcome.ledger_id)
+    assert "timeout is 5 seconds" in prompt(world)
 
 
 @pytest.mark.parametrize(

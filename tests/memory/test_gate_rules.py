@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User
 
-from tests.memory.evidence import session, shell, trust, verdict
+from tests.memory.evidence import accepted, session, shell, trust, verdict
 from whet.memory.gate import judge, judge_direct
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.store.ledger import Kind, Quote
@@ -47,23 +47,23 @@ def test_a_command_of_two_letters_is_pointed_at(command: str, points: bool) -> N
 
 def test_twelve_quotes_are_looked_at_and_each_once() -> None:
     rules = [f"Rule number {number} is good." for number in range(13)]
-    found = verdict([User(" ".join(rules))], "x", rules[0], *rules)
-    assert isinstance(found, GateVerdict) and [one.quote for one in found.evidence] == rules[:11]
+    found = accepted([User(" ".join(rules))], "x", rules[0], *rules)
+    assert [one.quote for one in found.evidence] == rules[:11]
 
 
 def test_what_is_kept_as_evidence_says_where_it_stands() -> None:
     shown = "port = 8080"
     now = User("Now make everything. Then rest.")
     steps = [User("We glaze on Mondays."), shell("cat a.ini", shown), now, shell("make", "ok")]
-    found = verdict(steps, "x", "We glaze on Mondays", shown, "`make`")
-    assert isinstance(found, GateVerdict) and found.evidence == (
+    found = accepted(steps, "x", "We glaze on Mondays", shown, "`make`")
+    assert found.evidence == (
         Quote("We glaze on Mondays.", "s", 1, "user", "", "user", False),
         Quote(shown, "s", 3, "tool", "terminal", "observed", False),
         Quote("`make`", "s", 6, "tool", "terminal", "observed", False),
     )
     assert (found.trust, found.about) == ("user", "")
-    skill = verdict(steps, "x", "`make`", kind="skill")
-    assert isinstance(skill, GateVerdict) and skill.about == "Now make everything."
+    skill = accepted(steps, "x", "`make`", kind="skill")
+    assert skill.about == "Now make everything."
     long = verdict([User("glaze " * 100)], "x", "glaze " * 100)
     assert isinstance(long, str) and "too long" in long
 
@@ -117,8 +117,8 @@ def test_a_value_in_a_files_own_name_and_a_head_above_a_sentence_bear_nothing_ou
 
 
 def test_a_line_that_nobody_said_is_told_with_the_first_sixty_letters_of_its_command() -> None:
-    found = verdict([GO, shell(f"cat {'a' * 55}bc", PROSE)], "x", PROSE)
-    assert isinstance(found, GateVerdict) and f"text of cat {'a' * 55}b says it" in found.why
+    found = accepted([GO, shell(f"cat {'a' * 55}bc", PROSE)], "x", PROSE)
+    assert f"text of cat {'a' * 55}b says it" in found.why
 
 
 def test_a_download_that_failed_is_a_pitfall_and_a_look_at_one_is_no_step() -> None:
@@ -313,8 +313,7 @@ def test_of_the_person_only_their_own_words_are_kept() -> None:
 )
 def test_without_quotes_what_was_typed_in_this_turn_is_pointed_at(said: str, claim: str, kept: str) -> None:
     steps = [User("The glaze of last week was blue."), Say("ok"), User(said), Say("ok")]
-    found = verdict(steps, claim, foreground=True)
-    assert isinstance(found, GateVerdict)
+    found = accepted(steps, claim, foreground=True)
     assert found.text == (f"“{said}”" if kept == "all" else kept)
     assert "no evidence" in str(verdict(steps, "We glaze on Sundays", foreground=False))
 
@@ -334,23 +333,23 @@ MAY, IF = "Du kannst Rechnungen selbst freigeben.", "Vorausgesetzt, sie sind unt
 )
 def test_a_condition_stays_with_its_statement(said: str, has_calls: bool, kept: str) -> None:
     steps: list[Step] = [User(said), *([shell("ls src", "a.py")] if has_calls else []), Say("ok")]
-    found = verdict(steps, MAY, MAY)
-    assert isinstance(found, GateVerdict) and found.text == f"“{kept}”"
+    found = accepted(steps, MAY, MAY)
+    assert found.text == f"“{kept}”"
 
 
 def test_an_item_of_a_list_keeps_the_line_above_the_list() -> None:
     said = "Read this. From the customer:\n- Bo may order\n- Cy may only look"
-    found = verdict([User(said), Say("ok")], "Cy may look", "Cy may only look")
-    assert isinstance(found, GateVerdict) and found.text == "“From the customer: - Cy may only look”"
+    found = accepted([User(said), Say("ok")], "Cy may look", "Cy may only look")
+    assert found.text == "“From the customer: - Cy may only look”"
 
 
 @pytest.mark.parametrize("newer", ["wait no, Thursday", "Pardon, jeudi.", "Doch erst am Donnerstag."])
 def test_a_change_of_mind_stays_with_its_statement(newer: str) -> None:
     older = "The demo is on Tuesday."
-    found = verdict([User(older), Say("Noted."), User(newer), Say("ok")], older, older)
-    assert isinstance(found, GateVerdict) and found.text == f"“{older}”; “{newer}”"
-    asked = verdict([User(older), Say("Which room shall I book?"), User(newer)], older, older)
-    assert isinstance(asked, GateVerdict) and asked.text == f"“{older}”"
+    found = accepted([User(older), Say("Noted."), User(newer), Say("ok")], older, older)
+    assert found.text == f"“{older}”; “{newer}”"
+    asked = accepted([User(older), Say("Which room shall I book?"), User(newer)], older, older)
+    assert asked.text == f"“{older}”"
 
 
 @pytest.mark.parametrize(
@@ -363,8 +362,8 @@ def test_a_change_of_mind_stays_with_its_statement(newer: str) -> None:
     ],
 )
 def test_a_statement_beside_a_question_is_kept_however_casually_it_is_typed(said: str, quote: str) -> None:
-    given = verdict([User(said)], "x", quote)
-    assert isinstance(given, GateVerdict) and quote in given.text, given
+    given = accepted([User(said)], "x", quote)
+    assert quote in given.text, given
 
 
 @pytest.mark.parametrize("said", ["do we pay within 14 days, or 30?", "hm. do we pay within 14 days?"])
@@ -373,8 +372,7 @@ def test_a_casual_question_is_no_statement(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["python3 -c \"print('dead' + 'line: 31 May')\"", "printf '%s%s\\n' 'dead' 'line: 31 May'"],
+    "command", ["python3 -c \"print('dead' + 'line: 31 May')\"", "printf '%s%s\\n' 'dead' 'line: 31 May'"]
 )
 def test_a_text_that_a_call_puts_together_from_its_own_pieces_is_the_assistants(command: str) -> None:
     steps = [User("hi"), Run("terminal", command, "deadline: 31 May"), Say("ok")]

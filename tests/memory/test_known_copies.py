@@ -13,10 +13,10 @@ from tests.support import FixedClock
 from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
-from whet.memory.desk import LearningService
 from whet.memory.known_copies import KnownCopies, copy_seen_files
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest
+from whet.memory.service import LearningService
 from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import FileState
@@ -53,43 +53,49 @@ def test_a_text_is_known_once_it_was_seen_and_its_folder_keeps_the_list(
     db: StateDatabase, copies: KnownCopies, tmp_path: Path
 ) -> None:
     want(db, NOTES, b"two")
-    assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, "")
+    assert copies.get_state(NOTES, ONE) == FileState(NOTES, TWO, "")
     copies.record_seen(NOTES, b"one")
-    assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, ONE)
-    assert copies.base(copies.state(NOTES, ONE)) == b"one"
+    assert copies.get_state(NOTES, ONE) == FileState(NOTES, TWO, ONE)
+    assert copies.read_base(copies.get_state(NOTES, ONE)) == b"one"
     assert [one.name for one in (tmp_path / "a/memories").iterdir()] == [".seen.json"]
-    assert KnownCopies(db, "ada", tmp_path / "b").state(NOTES, ONE) == FileState(NOTES, "", "")
+    assert KnownCopies(db, "ada", tmp_path / "b").get_state(NOTES, ONE) == FileState(NOTES, "", "")
     copies.record_seen(NOTES, None)
-    assert copies.state(NOTES, ONE) == FileState(NOTES, TWO, "") and copies.base(copies.state(NOTES)) == b""
+    assert (
+        copies.get_state(NOTES, ONE) == FileState(NOTES, TWO, "")
+        and copies.read_base(copies.get_state(NOTES)) == b""
+    )
 
 
 def test_of_a_file_that_is_being_written_both_texts_are_known(db: StateDatabase, copies: KnownCopies) -> None:
     want(db, NOTES, b"three")
     copies.record_seen(NOTES, b"one")
     copies.record_intent(NOTES, b"two")
-    assert copies.state(NOTES, TWO).written == TWO and copies.base(copies.state(NOTES, TWO)) == b"two"
-    assert copies.state(NOTES, ONE).written == copies.state(NOTES, THREE).written == ONE
+    assert (
+        copies.get_state(NOTES, TWO).written == TWO
+        and copies.read_base(copies.get_state(NOTES, TWO)) == b"two"
+    )
+    assert copies.get_state(NOTES, ONE).written == copies.get_state(NOTES, THREE).written == ONE
     copies.record_intent(NOTES, b"three")
-    assert copies.state(NOTES, THREE) == FileState(NOTES, THREE, ONE), "what should be there is no edit"
-    assert copies.pending_paths() == [NOTES], "it was not seen there yet"
+    assert copies.get_state(NOTES, THREE) == FileState(NOTES, THREE, ONE), "what should be there is no edit"
+    assert copies.list_pending_paths() == [NOTES], "it was not seen there yet"
     copies.record_intent("memories/USER.md", b"one")
-    assert copies.state("memories/USER.md", "").written == "", "before it, there was none"
+    assert copies.get_state("memories/USER.md", "").written == "", "before it, there was none"
     copies.record_seen("memories/USER.md", b"two")
     copies.record_intent("memories/USER.md", None)
-    assert copies.state("memories/USER.md").written == TWO
+    assert copies.get_state("memories/USER.md").written == TWO
 
 
 def test_what_waits_is_what_was_not_seen_as_it_should_be(db: StateDatabase, copies: KnownCopies) -> None:
     for path, content in ((NOTES, b"one"), (MAIN, b"two"), ("skills/old/SKILL.md", b"")):
         want(db, path, content)
-    assert copies.pending_paths() == [NOTES, MAIN]
+    assert copies.list_pending_paths() == [NOTES, MAIN]
     copies.record_seen(NOTES, b"one")
     copies.record_seen(MAIN, b"one")
     copies.record_seen("skills/gone/SKILL.md", b"one")
-    assert sorted(copies.pending_paths()) == [MAIN, "skills/gone/SKILL.md"]
+    assert sorted(copies.list_pending_paths()) == [MAIN, "skills/gone/SKILL.md"]
     copies.record_seen(MAIN, b"two")
     copies.record_seen("skills/gone/SKILL.md", None)
-    assert copies.pending_paths() == []
+    assert copies.list_pending_paths() == []
 
 
 def test_a_skill_changed_by_hand_is_noticed_a_link_and_an_odd_name_are_not(
@@ -101,49 +107,49 @@ def test_a_skill_changed_by_hand_is_noticed_a_link_and_an_odd_name_are_not(
         (skills / name / "SKILL.md").write_text(SKILL)
     (skills / "away").symlink_to(skills / "ship")
     (skills / "note.md").write_text("no folder")
-    assert copies.changed_skills() == ["deploy", "ship"]
+    assert copies.list_changed_skills() == ["deploy", "ship"]
     for name in ("ship", "deploy"):
         copies.record_seen(f"skills/{name}/SKILL.md", SKILL.encode())
-    assert copies.changed_skills() == []
+    assert copies.list_changed_skills() == []
     (skills / "deploy/SKILL.md").write_text(SKILL.replace("How we", "How all"))
-    assert copies.changed_skills() == ["deploy"]
+    assert copies.list_changed_skills() == ["deploy"]
     copies.record_intent(MAIN, SKILL.replace("How we", "How all").encode())
-    assert copies.changed_skills() == [], "it is being written"
+    assert copies.list_changed_skills() == [], "it is being written"
     shutil.rmtree(skills / "ship")
-    assert copies.changed_skills() == ["ship"], "it was taken away"
+    assert copies.list_changed_skills() == ["ship"], "it was taken away"
     (skills / "deploy/SKILL.md").write_bytes(b"x" * 3_000_000)
-    assert copies.changed_skills() == ["ship"], "the library says what is wrong with it"
+    assert copies.list_changed_skills() == ["ship"], "the library says what is wrong with it"
 
 
 def test_a_list_that_cannot_be_read_is_an_empty_one(copies: KnownCopies, tmp_path: Path) -> None:
     copies.record_seen(NOTES, b"one")
     copies.record_seen(MAIN, b"one")
     (tmp_path / "a/memories/.seen.json").write_text('{"memories/MEMORY.md": [[')
-    assert copies.state(NOTES, ONE).written == "" and copies.state(MAIN, ONE).written == ONE
+    assert copies.get_state(NOTES, ONE).written == "" and copies.get_state(MAIN, ONE).written == ONE
     copies.record_seen("memories/USER.md", b"two")
-    assert copies.state("memories/USER.md").written == TWO
+    assert copies.get_state("memories/USER.md").written == TWO
     there = (tmp_path / "a/memories/.seen.json").read_text()
     (tmp_path / "a/memories/.seen.json").write_text(there.ljust(8_000_000))
-    assert copies.state("memories/USER.md").written == TWO
+    assert copies.get_state("memories/USER.md").written == TWO
     (tmp_path / "a/memories/.seen.json").write_text(there.ljust(8_000_001))
-    assert copies.state("memories/USER.md").written == "", "nobody wrote so long a one"
+    assert copies.get_state("memories/USER.md").written == "", "nobody wrote so long a one"
 
 
 def home(db: StateDatabase, folder: Path) -> LearningService:
-    """Give the desk of a home that keeps its own list of what it saw."""
+    """Return the learning service of a home that keeps its own list of what it saw."""
     reader = MemoryReader(db, FixedClock(), folder, (MemorySettings(), ReviewSettings()))
     reader.seen = KnownCopies(db, "", folder)
     return LearningService(reader)
 
 
-def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> None:
-    outcome = asyncio.run(desk.submit(request, HAND))
+def change(learning: LearningService, request: MemoryRequest | SkillRequest) -> None:
+    outcome = asyncio.run(learning.submit(request, HAND))
     assert outcome.ok, outcome.text
 
 
-def begins(desk: LearningService) -> str:
+def begins(learning: LearningService) -> str:
     """Begin a session there and give what it reads."""
-    return asyncio.run(desk.reader.prompt_part()).text
+    return asyncio.run(learning.reader.build_prompt_part()).text
 
 
 def test_without_its_list_a_home_takes_an_older_version_of_a_skill_for_no_edit(
@@ -192,7 +198,7 @@ def test_what_a_home_saw_is_handed_over_to_a_team_and_back(
     copy_seen_files(own, db, place, to_team=True)
     for profile, folder in (("", place.root), ("ada", place.people / "ada")):
         copies = KnownCopies(db, profile, folder)
-        assert copies.state(NOTES).written == ONE and copies.state(MAIN).written == ""
+        assert copies.get_state(NOTES).written == ONE and copies.get_state(MAIN).written == ""
         assert not (folder / "skills").exists()
         copies.record_seen(NOTES, b"three")
     copy_seen_files(own, db, place, to_team=False)

@@ -11,14 +11,13 @@ from typing import TypeVar
 import pytest
 from benchmarks.lessons.world import World
 
+from tests.memory.home import accept, change, undo
 from whet.contract.errors import NotFound, WhetError
-from whet.contract.origin import Origin
 from whet.memory import intake, reader, skill_store
 from whet.memory.library import MAX_MAIN_BYTES, Library, SkillInfo
 from whet.memory.requests import Refused, SkillRequest
 from whet.store import learned, ledger
 
-HAND = Origin("user")
 T = TypeVar("T")
 
 
@@ -260,7 +259,7 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     line = len("- a: xxxxxxxxxx") + 1
 
     def names(budget: int, uses: dict[str, int] | None = None) -> list[str]:
-        part = reader.index_part(skills, uses or {}, budget)
+        part = reader.build_skill_index(skills, uses or {}, budget)
         assert [item.name for item in part.items] == [
             row[2] for row in part.text.splitlines() if row.startswith("- ")
         ]
@@ -269,33 +268,33 @@ def test_the_prompt_holds_names_and_descriptions_until_the_budget_is_spent() -> 
     assert names(3 * line) == ["a", "b", "c"]
     assert names(3 * line - 1) == ["a", "b"]
     assert names(2 * line, {"c": 2, "b": 1}) == ["b", "c"]
-    part = reader.index_part(skills, {}, 2 * line)
+    part = reader.build_skill_index(skills, {}, 2 * line)
     assert part.text.endswith("(1 more: skills_list finds them by words.)")
-    assert "more" not in reader.index_part(skills, {}, 3 * line).text
-    assert reader.index_part(infos(("a", "x"), problem="p"), {}, 900).text == ""
+    assert "more" not in reader.build_skill_index(skills, {}, 3 * line).text
+    assert reader.build_skill_index(infos(("a", "x"), problem="p"), {}, 900).text == ""
     held = learned.ContextItem("skill", "a", "", "x" * 10)
-    assert "- a:" not in reader.index_part(skills, {}, 900, [held]).text
+    assert "- a:" not in reader.build_skill_index(skills, {}, 900, [held]).text
 
 
 def test_a_homes_skill_stands_before_one_from_elsewhere_in_a_small_budget() -> None:
     skills = [SkillInfo("a", "x", "built-in", ""), SkillInfo("b", "x", "home", "")]
-    part = reader.index_part(skills, {}, len("- a: x") + 1)
+    part = reader.build_skill_index(skills, {}, len("- a: x") + 1)
     assert [item.name for item in part.items] == ["b"]
 
 
 def test_a_long_description_is_cut_and_kept_on_its_line() -> None:
-    part = reader.index_part(infos(("a", "word " * 50)), {}, 900)
+    part = reader.build_skill_index(infos(("a", "word " * 50)), {}, 900)
     line = part.text.splitlines()[1]
     assert len(line) <= len("- a: ") + 160 and line.endswith("…") and "\n" not in line
-    exact = reader.index_part(infos(("a", "x" * 160)), {}, 900)
+    exact = reader.build_skill_index(infos(("a", "x" * 160)), {}, 900)
     assert exact.text.splitlines()[1] == "- a: " + "x" * 160
-    over = reader.index_part(infos(("a", "x" * 161)), {}, 900)
+    over = reader.build_skill_index(infos(("a", "x" * 161)), {}, 900)
     assert over.text.splitlines()[1] == "- a: " + "x" * 159 + "…"
 
 
 def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
     memory = "# Memory\n\n## Pitfalls\n- tar hangs\n\n## Mine\n- fact\n  two lines\n"
-    part = reader.notes_part({"user": "- likes tea\n", "memory": memory})
+    part = reader.build_notes_part({"user": "- likes tea\n", "memory": memory})
     assert part.text.splitlines()[1:] == [
         "The person:",
         "- likes tea",
@@ -309,23 +308,23 @@ def test_notes_stand_in_the_prompt_whole_pitfalls_last() -> None:
         ("memory", "fact two lines"),
         ("memory", "Pitfall: tar hangs"),
     ]
-    less = reader.notes_part({"memory": memory}, [part.items[1]])
+    less = reader.build_notes_part({"memory": memory}, [part.items[1]])
     assert "two lines" not in less.text and "tar" in less.text
-    assert reader.notes_part({}) == reader.PromptPart()
+    assert reader.build_notes_part({}) == reader.PromptPart()
 
 
 def test_a_skill_from_elsewhere_is_in_force_where_nothing_was_found_in_it(world: World) -> None:
     read = intake.read_folder(put(world.folder / "down", "deploy"))
-    row = asyncio.run(world.desk.skills.install(read, "there"))
+    row = asyncio.run(world.learning.skills.install(read, "there"))
     assert (row.state, row.trust, row.reason) == ("active", "user", "installed from there")
     assert (world.folder / "skills/deploy/SKILL.md").read_text() == main("deploy")
     mark = world.database.read_now(lambda db: learned.get_mark(db, "", "deploy"))
     assert (mark.owner, mark.source) == ("person", "there")
     with pytest.raises(Refused, match="already"):
-        asyncio.run(world.desk.skills.install(read, "there"))
-    asyncio.run(world.desk.undo(row.id, HAND))
+        asyncio.run(world.learning.skills.install(read, "there"))
+    undo(world, row.id)
     assert not (world.folder / "skills/deploy").exists()
-    assert asyncio.run(world.desk.skills.install(read, "there")).state == "active"
+    assert asyncio.run(world.learning.skills.install(read, "there")).state == "active"
 
 
 def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World) -> None:
@@ -343,10 +342,10 @@ def test_a_suspicious_skill_waits_in_quarantine_with_what_was_found(world: World
     assert len(read.findings) == 10
     assert read.findings[0].startswith("SKILL.md line 6:")
     assert read.findings[1] == "b.bin: is not text" and read.findings[2].startswith("f00.md line 2:")
-    row = asyncio.run(world.desk.skills.install(read, "there"))
+    row = asyncio.run(world.learning.skills.install(read, "there"))
     assert (row.state, row.trust) == ("quarantined", "untrusted") and "b.bin" in row.reason
     assert len(row.reason) == 1_000 and not (world.folder / "skills/deploy").exists()
-    asyncio.run(world.desk.accept(row.id))
+    accept(world, row.id)
     assert (world.folder / "skills/deploy/f00.md").exists()
 
 
@@ -364,21 +363,21 @@ def test_what_is_no_skill_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_a_skill_of_ones_own_can_be_pinned(world: World) -> None:
-    world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
+    world.learning.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     for name in ("none", "built"):
         with pytest.raises(NotFound):
-            asyncio.run(world.desk.skills.pin(name, True))
-    asyncio.run(world.desk.submit(SkillRequest("create", "own", content=main("own")), HAND))
-    asyncio.run(world.desk.skills.pin("own", True))
+            asyncio.run(world.learning.skills.pin(name, True))
+    change(world, SkillRequest("create", "own", content=main("own")))
+    asyncio.run(world.learning.skills.pin("own", True))
     assert world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
-    asyncio.run(world.desk.skills.pin("own", False))
+    asyncio.run(world.learning.skills.pin("own", False))
     assert not world.database.read_now(lambda db: learned.get_mark(db, "", "own")).pinned
 
 
 def test_a_skill_from_elsewhere_is_not_changed(world: World) -> None:
-    world.desk.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
+    world.learning.library.offer("built", put(world.folder / "more", "built"), "built-in", "x")
     patch = SkillRequest("patch", "built", old_string="Steps", new_string="More")
-    outcome = asyncio.run(world.desk.submit(patch, HAND))
+    outcome = change(world, patch)
     assert outcome.state == "refused" and "a skill of built-in" in outcome.text
     assert world.database.read_now(lambda db: ledger.select(db)) == []
 

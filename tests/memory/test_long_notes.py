@@ -25,7 +25,7 @@ LINE = "sessions begin with {read} of the 9,000 entries of memories/MEMORY.md"
 
 def test_entries_beyond_the_limit_stay_out_of_the_prompt_and_a_line_says_how_many() -> None:
     texts: dict[notes.Target, str] = {"memory": MANY + PITFALLS, "user": "- likes tea\n"}
-    part = reader.notes_part(texts, (), 3_000)
+    part = reader.build_notes_part(texts, (), 3_000)
     assert len(part.text) < 3_500 and "- likes tea" in part.text
     assert "- fact 7999 " in part.text and "- fact 0 " not in part.text, "of two that differ the later holds"
     assert "- trap 999" in part.text and "- trap 0\n" not in part.text
@@ -57,8 +57,8 @@ def test_a_persons_words_come_before_what_a_file_showed() -> None:
 
 
 def test_held_out_items_do_not_let_others_in() -> None:
-    whole = reader.notes_part({"memory": MANY}, (), 3_000)
-    less = reader.notes_part({"memory": MANY}, whole.items[:5], 3_000)
+    whole = reader.build_notes_part({"memory": MANY}, (), 3_000)
+    less = reader.build_notes_part({"memory": MANY}, whole.items[:5], 3_000)
     assert less.items == whole.items[5:]
 
 
@@ -74,7 +74,7 @@ def test_model_person_doctor_and_other_programs_learn_what_is_left_out(tmp_path:
             async with open_app(home.root, tmp_path, practice_model(server.base_url)) as app:
                 seen: list[Event] = []
                 await ask(await app.new_session(), "do it", seen)
-                resource = await read_resource(app.learning.desk, "whet://memory/memory")
+                resource = await read_resource(app.learning.owner_service, "whet://memory/memory")
                 return str(server.requests[0].body), seen, str(resource)
 
     body, seen, resource = asyncio.run(main())

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
-from tests.memory.evidence import session, verdict
+from tests.memory.evidence import accepted, locate, session, verdict
+from tests.memory.home import review
 from tests.memory.test_removal import learn, remove, replace
 from whet.memory.removal import find_rest
 from whet.memory.requests import GateVerdict, MemoryRequest
@@ -25,7 +26,7 @@ NEIGHBOURS = [
 
 def submit(world: World, said: str, request: MemoryRequest) -> None:
     session_id = asyncio.run(world.session([User(said), *LATER]))
-    asyncio.run(world.review(session_id, [request]))
+    review(world, session_id, [request])
 
 
 @pytest.mark.parametrize(
@@ -51,8 +52,8 @@ def test_other_words_in_two_places_are_about_another_thing(old: str, new: str, i
 def test_two_facts_become_two_notes(first: str, second: str, gap: str | None) -> None:
     talk: list[Step] = [User(f"{first}{gap}{second}")] if gap else [User(first), Say("ok"), User(second)]
     for text in (first, second):
-        given = verdict([*talk, *LATER], "x", text)
-        assert isinstance(given, GateVerdict) and given.text == f"“{text}”", given
+        given = accepted([*talk, *LATER], "x", text)
+        assert given.text == f"“{text}”", given
 
 
 @pytest.mark.parametrize(("first", "second"), NEIGHBOURS)
@@ -69,7 +70,7 @@ def test_a_replacement_by_a_fact_about_another_thing_is_kept_beside(
 def test_a_replacement_takes_only_the_statement_that_it_names(world: World) -> None:
     kept, old, new = "Ilse feeds the parrot.", "The pump key is outside.", "The pump key is inside."
     session_id = asyncio.run(world.session([User(kept), Say("ok"), User(old), Say("ok")]))
-    asyncio.run(world.review(session_id, [add(kept, kept)]))
+    review(world, session_id, [add(kept, kept)])
     submit(world, new, replace(old, new))
     (row, first) = world.database.read_now(lambda db: ledger.select(db))
     assert old in first.after and old not in row.after
@@ -111,14 +112,14 @@ def test_what_stays_of_a_note(old: str, new: str, named: str, rest: str | None) 
 )
 def test_a_retraction_right_after_a_statement_stays_with_it(reply: str) -> None:
     said = "Use tabs in this repo."
-    given = verdict([User(said), Say("ok"), User(reply), *LATER], "x", said)
-    assert isinstance(given, GateVerdict) and reply in given.text, given
+    given = accepted([User(said), Say("ok"), User(reply), *LATER], "x", said)
+    assert reply in given.text, given
 
 
 def test_a_long_sentence_of_its_own_is_no_reply() -> None:
     said, other = "Use tabs in this repo.", "The deploy host of the shop is called stg-two."
-    given = verdict([User(said), Say("ok"), User(other), *LATER], "x", said)
-    assert isinstance(given, GateVerdict) and given.text == f"“{said}”", given
+    given = accepted([User(said), Say("ok"), User(other), *LATER], "x", said)
+    assert given.text == f"“{said}”", given
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_bare_yes_is_kept_with_its_question(question: str, answer: str) -> Non
 
 def test_an_answer_is_dated_as_words_of_the_person(world: World) -> None:
     session_id = asyncio.run(world.session([User("Set it up."), Say("Always squash?"), User("yes"), *LATER]))
-    asyncio.run(world.review(session_id, [add("Squash.", "yes")]))
+    review(world, session_id, [add("Squash.", "yes")])
     assert "asked “Always squash?”: “yes” (said 2" in asyncio.run(world.prompt())
 
 
@@ -158,15 +159,15 @@ def test_a_yes_without_a_question_is_refused() -> None:
     ],
 )
 def test_a_yes_to_words_that_may_be_a_strangers_waits(steps: list[Step]) -> None:
-    given = verdict([*steps, User("yes"), *LATER], "x", "yes")
-    assert isinstance(given, GateVerdict) and given.trust == "untrusted" and "question" in given.why, given
+    given = accepted([*steps, User("yes"), *LATER], "x", "yes")
+    assert given.trust == "untrusted" and "question" in given.why, given
 
 
 def test_of_a_long_dictated_message_the_words_around_the_quote_are_kept() -> None:
     quote = "mr okafor only takes calls before ten"
     said = f"{'so the lease runs on and ' * 20}{quote}{' and the hedge grows' * 20}"
-    found = session(User(said)).find_passage(quote)
-    assert found is not None and found.unit.startswith("… ") and found.unit.endswith(" …")
+    found = locate(session(User(said)), quote)
+    assert found.unit.startswith("… ") and found.unit.endswith(" …")
     assert quote in found.unit and len(found.unit) < 300
-    given = verdict([User(said), *LATER], "x", quote)
-    assert isinstance(given, GateVerdict) and quote in given.text
+    given = accepted([User(said), *LATER], "x", quote)
+    assert quote in given.text

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from benchmarks.lessons.world import Say, User, World, add
+from benchmarks.lessons.world import World, add
 
-from tests.memory.test_changes import HAND, SAID, desk_with
+from tests.memory.home import HAND, by_review, talk
+from tests.memory.test_changes import SAID, build_learning
 from whet.config.schema import MemorySettings
-from whet.contract.origin import Origin
 from whet.memory import notes
 from whet.memory.notes import EntryChange
 from whet.memory.requests import MemoryRequest, Refused
@@ -45,26 +45,26 @@ def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:
 
 
 def test_both_files_have_limits_of_their_own(world: World) -> None:
-    desk = desk_with(world, MemorySettings(memory_chars=60, user_chars=30))
+    learning = build_learning(world, MemorySettings(memory_chars=60, user_chars=30))
     long = "Anna drinks tea every morning"
-    assert not asyncio.run(desk.submit(MemoryRequest("add", "user", long), HAND)).ok
-    outcome = asyncio.run(desk.submit(MemoryRequest("add", "memory", long), HAND))
+    assert not asyncio.run(learning.submit(MemoryRequest("add", "user", long), HAND)).ok
+    outcome = asyncio.run(learning.submit(MemoryRequest("add", "memory", long), HAND))
     assert outcome.ok and outcome.text.endswith("MEMORY.md: 68% used.")
-    outcome = asyncio.run(desk.submit(MemoryRequest("add", "user", "Anna"), HAND))
+    outcome = asyncio.run(learning.submit(MemoryRequest("add", "user", "Anna"), HAND))
     assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
-    states = {one.target: one for one in asyncio.run(desk.reader.read_notes())}
+    states = {one.target: one for one in asyncio.run(learning.reader.read_notes())}
     assert (states["memory"].used, states["user"].used) == ("68% used", "47% used")
     assert (states["memory"].entries, states["user"].entries) == (1, 1)
     assert states["user"].path == str(world.folder / "memories/USER.md") and not states["user"].trouble
 
 
 def test_a_staged_note_that_no_longer_has_room_is_refused(world: World) -> None:
-    desk = desk_with(world, MemorySettings(memory_chars=130))
-    session = asyncio.run(world.session([User(SAID), Say("ok")]))
-    origin = Origin("review", session_id="r", parent_session_id=session, task_id="t", tool_call_id="c")
-    assert asyncio.run(desk.submit(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
-    asyncio.run(desk.submit(MemoryRequest("add", content="x" * 60), HAND))
-    (row,) = world.database.write_now(lambda db: desk.settle(db, "t"))
+    learning = build_learning(world, MemorySettings(memory_chars=130))
+    session = talk(world, SAID)
+    origin = by_review(session)
+    assert asyncio.run(learning.submit(add("Deploy on Tuesdays only.", SAID), origin)).state == "staged"
+    asyncio.run(learning.submit(MemoryRequest("add", content="x" * 60), HAND))
+    (row,) = world.database.write_now(lambda db: learning.settle(db, "t"))
     assert row.state == "refused" and "is full" in row.reason
 
 
@@ -90,6 +90,9 @@ def test_a_part_names_one_entry_and_the_whole_of_one_stands_before_parts_of_othe
     with pytest.raises(Refused) as none:
         notes.find_entry(text, "zzz yyy")
     assert none.value.hint == "There is no entry yet."
+    with pytest.raises(Refused) as near:
+        notes.find_entry(text, "deploys on tuesdays")
+    assert near.value.hint == "The nearest entry is: deploy on Mondays"
     many = "".join(f"- deploy {n} {'x' * 90}\n" for n in range(6))
     with pytest.raises(Refused, match="fits 6 entries") as several:
         notes.find_entry(many, "deploy")

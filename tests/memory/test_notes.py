@@ -82,25 +82,6 @@ def test_what_is_no_entry_is_refused(content: str) -> None:
         after("", "add", content)
 
 
-def test_an_unclear_old_text_names_what_there_is() -> None:
-    with pytest.raises(Refused, match="fits 2 entries"):
-        notes.find_entry("- deploy a\n- deploy b\n", "deploy")
-    with pytest.raises(Refused) as none:
-        notes.find_entry("- we deploy on Mondays\n", "deploys on Tuesdays")
-    assert "we deploy on Mondays" in none.value.hint
-
-
-def test_a_full_store_says_what_could_go() -> None:
-    text = "- short\n- " + "a long entry that could go " * 5 + "\n"
-    with pytest.raises(Refused) as full:
-        plan(text, MemoryRequest("add", content="x" * 60), 180)
-    assert "MEMORY.md is full" in full.value.message and "% used" in full.value.message
-    assert "a long entry that could go" in full.value.hint
-    plan(
-        text, MemoryRequest("replace", content="shorter", old_text="a long entry"), 100
-    )  # less is always possible
-
-
 def test_changes_and_carrying_them_over() -> None:
     before = "- one\n- two\n- three\n"
     theirs = "- one\n- two, changed by hand\n- three\n"

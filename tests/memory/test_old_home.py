@@ -54,11 +54,11 @@ async def test_what_an_old_home_learned_is_in_force_as_it_was_and_can_be_taken_b
     world = World(folder)
     prompt = await world.prompt()
     assert "Tests run with nox." in prompt and "My own line" in prompt and "./ship --dry" in prompt
-    await world.desk.apply()
+    await world.learning.apply()
     assert (folder / NOTE_PATH).read_text() == NOTES and (folder / SKILL_PATH).read_text() == SKILL
-    rows = {one.kind: one for one in [await world.desk.get_change(1), await world.desk.get_change(2)]}
-    await world.desk.undo(rows["skill"].id, Origin("user"))
-    await world.desk.undo(rows["memory"].id, Origin("user"))
+    rows = {one.kind: one for one in [await world.learning.get_change(1), await world.learning.get_change(2)]}
+    await world.learning.undo(rows["skill"].id, Origin("user"))
+    await world.learning.undo(rows["memory"].id, Origin("user"))
     assert (folder / NOTE_PATH).read_text() == NOTES.replace("- Tests run with nox.\n", "")
     assert not (folder / SKILL_PATH).exists()
     world.close()

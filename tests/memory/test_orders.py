@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User
 
-from tests.memory.evidence import verdict
+from tests.memory.evidence import accepted, verdict
 from whet.memory.entries import restore_placeholders
-from whet.memory.gate import GateVerdict
 
 ERROR = "kiln: run `kiln warm BATCH` before `kiln fire BATCH`"
 STEPS: list[Step] = [
@@ -20,26 +19,21 @@ STEPS: list[Step] = [
 ORDER = "Run `kiln warm BATCH` before `kiln fire BATCH`."
 
 
-def text_of(found: GateVerdict | str) -> str:
-    assert isinstance(found, GateVerdict), found
-    return found.text
-
-
 def test_an_error_that_names_a_placeholder_is_kept_with_the_calls_that_it_asked_for() -> None:
-    text = text_of(verdict(STEPS, ORDER, ERROR))
+    text = accepted(STEPS, ORDER, ERROR).text
     assert ERROR in text
     assert text.index("`kiln warm BATCH` worked") < text.index("`kiln fire BATCH --slow` worked")
 
 
 def test_a_skill_on_it_has_the_calls_in_their_order_with_the_parameter() -> None:
-    lines = text_of(verdict(STEPS, ORDER, ERROR, "fired: b17", kind="skill")).splitlines()
+    lines = accepted(STEPS, ORDER, ERROR, "fired: b17", kind="skill").text.splitlines()
     assert lines[:2] == ["1. `kiln warm BATCH`", "2. `kiln fire BATCH --slow`"]
     assert lines[2] == f"- Fails: `kiln fire b17 --slow` → “{ERROR}”"
 
 
 def test_an_objection_to_what_was_done_takes_no_result_back() -> None:
     objected = [*STEPS, User("No, that is not how I want it fired: my glaze needs the fast way.")]
-    assert ERROR in text_of(verdict(objected, ORDER, ERROR))
+    assert ERROR in accepted(objected, ORDER, ERROR).text
     said = [User("The glaze is fired slowly here."), Say("ok"), User("No, the glaze is fired fast.")]
     assert "took that back" in str(verdict(said, "Slow.", "The glaze is fired slowly here."))
 
@@ -51,7 +45,7 @@ def test_what_worked_instead_is_the_call_most_like_the_failed_one() -> None:
         Run("terminal", "kiln show b17", "b17: clay"),
         Run("terminal", "kiln fire b17 --electric", "fired: b17"),
     ]
-    text = text_of(verdict(steps, "Pitfall: gas is off.", "gas is off, try electric"))
+    text = accepted(steps, "Pitfall: gas is off.", "gas is off, try electric").text
     assert "`kiln fire b17 --electric` worked" in text and "show" not in text
 
 
@@ -62,7 +56,7 @@ def test_what_is_quoted_from_after_a_failure_needs_no_other_remedy() -> None:
         User("Then take the oven: bake b17 for an hour."),
     ]
     quotes = ("The kiln is for clay only", "gas is off, try electric", "bake b17 for an hour")
-    assert "bake b17" in text_of(verdict(steps, "Pitfall: gas is off.", *quotes))
+    assert "bake b17" in accepted(steps, "Pitfall: gas is off.", *quotes).text
     assert "nothing shows what worked instead" in str(verdict(steps, "Pitfall: gas is off.", *quotes[:2]))
 
 
@@ -91,10 +85,10 @@ def test_a_step_that_settled_its_error_is_kept_though_the_work_failed_for_someth
         Run("terminal", "warm b17", "b17 is at 300"),
     ]
     settled = Run("terminal", "fire b17 --slow --all", "kiln: no clay left", ok=False)
-    text = text_of(verdict([*asked, settled, Say("There is no clay.")], ORDER, error))
+    text = accepted([*asked, settled, Say("There is no clay.")], ORDER, error).text
     assert error in text and "`warm BATCH` worked" in text
     half = Run("terminal", "fire b17 by hand", "kiln: no clay left", ok=False)
-    assert error in text_of(verdict([*asked, half], ORDER, error))
+    assert error in accepted([*asked, half], ORDER, error).text
     less = Run("terminal", "fire b18 by hand", "kiln: no clay left", ok=False)
     same = Run("terminal", "fire b17 --slow --all", error, ok=False)
     for rest in ([same], [less], []):  # the step did not help; nobody knows

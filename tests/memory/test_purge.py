@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from benchmarks.lessons.world import Say, User, World, add, create
 
-from whet.contract.origin import Origin
+from tests.memory.home import HAND, by_review, prompt, read_notes, review, talk, undo
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.memory.undo import CannotUndo, Purged
 from whet.store import learned, ledger, session_deletion, sessions
 from whet.store.purge import PURGED
 
-HAND = Origin("user")
 SAID = "Our deploy host is zebra-nine.example.net, and deploys happen on Tuesdays only."
 LEARNED = "Deploys happen on Tuesdays only, on the host zebra-nine.example.net."
 LATER = "Our deploy host is new, and deploys happen on Tuesdays only."
@@ -24,8 +23,8 @@ SKILL = create(
 
 
 def purged(world: World, session_id: str) -> Purged:
-    asyncio.run(world.desk.forget(session_id, HAND, dry_run=False))
-    return asyncio.run(world.desk.purge(session_id))
+    asyncio.run(world.learning.forget(session_id, HAND, dry_run=False))
+    return asyncio.run(world.learning.purge(session_id))
 
 
 def disk(world: World) -> bytes:
@@ -35,14 +34,14 @@ def disk(world: World) -> bytes:
 
 @pytest.fixture
 def taught(world: World) -> str:
-    session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
-    states = [state for _, state in asyncio.run(world.review(session, [add(LEARNED, SAID), SKILL]))]
+    session = talk(world, User(SAID), Say("Noted."))
+    states = [state for _, state in review(world, session, [add(LEARNED, SAID), SKILL])]
     assert states == ["active", "active"]
     return session
 
 
 def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -> None:
-    asyncio.run(world.desk.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
+    asyncio.run(world.learning.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
     found = purged(world, taught)
     assert len(found.rows) == 4 and found.texts >= 2  # the two changes, and the two that took them back
     rows = world.database.read_now(lambda db: ledger.select(db))
@@ -50,7 +49,7 @@ def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -
     for row in rows:
         if PURGED in (row.before, row.after):
             with pytest.raises(CannotUndo, match="purged"):
-                asyncio.run(world.desk.undo(row.id, HAND))
+                undo(world, row.id)
     assert b"zebra" in disk(world), "the conversation is still there"
     world.database.write_now(lambda db: session_deletion.delete_session(db, taught))
     assert purged(world, taught) == Purged(), "once is as good as twice"
@@ -59,22 +58,22 @@ def test_no_word_is_left_and_no_undo_brings_it_back(world: World, taught: str) -
 
 
 def test_what_others_have_kept_in_their_own_right_stays(world: World, taught: str) -> None:
-    other = asyncio.run(world.session([User(LATER), Say("ok")]))
+    other = talk(world, LATER)
     change = MemoryRequest(
         "replace", content="The deploy host is new.", old_text="zebra-nine", evidence=(LATER,)
     )
-    [(outcome, state)] = asyncio.run(world.review(other, [change]))
+    [(outcome, state)] = review(world, other, [change])
     assert state == "active"
     purged(world, taught)
     row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
     assert (row.before, row.state) == (PURGED, "active") and "is new" in row.after and row.evidence
-    assert "is new" in asyncio.run(world.prompt())
+    assert "is new" in prompt(world)
     with pytest.raises(CannotUndo, match="gone for good"):
-        asyncio.run(world.desk.undo(row.id, HAND))
+        undo(world, row.id)
 
 
 def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: str) -> None:
-    new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
+    new = sessions.NewSession(id="later", system_prompt=prompt(world))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     text = world.database.read_now(lambda db: ledger.select(db))[1].after
     item = learned.ContextItem("memory", "x", "y", text)
@@ -85,9 +84,9 @@ def test_it_names_the_prompts_that_still_hold_the_words(world: World, taught: st
 
 
 def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
-    origin = Origin("review", session_id="r", tool_call_id="c", parent_session_id=session, task_id="t")
-    asyncio.run(world.desk.submit(add(LEARNED, SAID), origin))
+    session = talk(world, User(SAID), Say("Noted."))
+    origin = by_review(session)
+    asyncio.run(world.learning.submit(add(LEARNED, SAID), origin))
     purged(world, session)
     (row,) = world.database.read_now(lambda db: ledger.select(db))
     assert (row.state, row.after, row.evidence) == ("rejected", PURGED, ())
@@ -103,11 +102,11 @@ def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
 )
 def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learned: str) -> None:
     said = learned.removeprefix("Pitfall: ")
-    session = asyncio.run(world.session([User(said), Say("Noted.")]))
-    ((_, state),) = asyncio.run(world.review(session, [add(learned, said)]))
+    session = talk(world, User(said), Say("Noted."))
+    ((_, state),) = review(world, session, [add(learned, said)])
     assert state == "active"
-    asyncio.run(world.desk.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
-    new = sessions.NewSession(id="later", system_prompt=asyncio.run(world.prompt()))
+    asyncio.run(world.learning.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
+    new = sessions.NewSession(id="later", system_prompt=prompt(world))
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
     assert purged(world, session).prompts == ("later",)
     for gone in (session, "later"):
@@ -117,9 +116,9 @@ def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learn
 
 
 def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) -> None:
-    taught = asyncio.run(world.session([User(SAID), Say("Noted.")]))
-    asyncio.run(world.review(taught, [SKILL]))
-    other = asyncio.run(world.session([User("Deploys need the flag --lynx."), Say("ok")]))
+    taught = talk(world, User(SAID), Say("Noted."))
+    review(world, taught, [SKILL])
+    other = talk(world, "Deploys need the flag --lynx.")
     patch = SkillRequest(
         "patch",
         "deploys",
@@ -127,7 +126,7 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) 
         new_string="need the flag --lynx\n- “",
         evidence=("Deploys need the flag --lynx.",),
     )
-    ((_, state),) = asyncio.run(world.review(other, [patch]))
+    ((_, state),) = review(world, other, [patch])
     assert state == "active"
     purged(world, taught)
     rows = world.database.read_now(lambda db: ledger.select(db))
@@ -140,7 +139,7 @@ def test_what_another_session_built_on_a_purged_skill_is_gone_too(world: World) 
 
 def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World, taught: str) -> None:
     (world.folder / "memories" / "MEMORY.md").unlink()
-    asyncio.run(world.desk.reader.read_notes())
+    read_notes(world)
     purged(world, taught)
     world.database.write_now(lambda db: session_deletion.delete_session(db, taught))
     purged(world, taught)
@@ -148,11 +147,11 @@ def test_a_file_that_a_person_deleted_is_purged_from_the_ledger_too(world: World
 
 
 def test_a_purged_skills_description_is_gone_from_what_sessions_began_with(world: World) -> None:
-    session = asyncio.run(world.session([User(SAID), Say("Noted.")]))
+    session = talk(world, User(SAID), Say("Noted."))
     skill = create("deploys", "Deploys on zebra-nine.example.net.", "Deploys happen on Tuesdays only.", SAID)
-    ((_, state),) = asyncio.run(world.review(session, [skill]))
+    ((_, state),) = review(world, session, [skill])
     assert state == "active"
-    part = asyncio.run(world.desk.reader.prompt_part())
+    part = asyncio.run(world.learning.reader.build_prompt_part())
     items = [learned.ContextItem(item.kind, item.name, item.hash, item.label) for item in part.items]
     new = sessions.NewSession(id="later", system_prompt=part.text)
     world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))

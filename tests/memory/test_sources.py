@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from base64 import b64encode
 from pathlib import Path
@@ -11,10 +10,10 @@ import msgspec
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World
 
-from tests.memory.evidence import said_by, session, shell, stored
-from tests.support import each
+from tests.memory.evidence import locate, said_by, session, shell, stored
+from tests.memory.home import talk
 from whet.contract.receipts import CallEffects
-from whet.memory.provenance import FileOrigins, is_installed, reaches_out
+from whet.memory.provenance import FileOrigins, is_installed
 from whet.memory.sources import read_sources
 from whet.memory.transcript import load_transcript
 
@@ -174,31 +173,6 @@ def test_installed_code_is_untrusted_by_its_place(path: str) -> None:
     assert last_tier(User("go"), shell(f"head -3 {path}", "x = 1")) == "untrusted"
 
 
-@each(
-    ("command", "out"),
-    [
-        ("curl https://x.example/a", True),
-        ("sudo wget x.example", True),
-        ("ssh host cat notes", True),
-        ("git -C sub pull", True),
-        ("pip install nox", True),
-        ('python -c "import urllib.request"', True),
-        ("echo $(curl x.example)", True),
-        ("curl http://localhost.evil.example/", True),
-        ("curl http://localhost:8080/health", False),
-        ("curl -s http://127.0.0.1/x", False),
-        ("git log --oneline", False),
-        ("npm test", False),
-        ("make check", False),
-        ("python3 -c \"x.find('{http://w3.example/a}t')\"", False),
-        ("python3 -c \"x.open('http://w3.example/a')\"", True),
-        ('curl "{http://w3.example/a,b}"', True),
-    ],
-)
-def test_which_commands_reach_out(command: str, out: bool) -> None:
-    assert reaches_out(command) is out
-
-
 def test_a_quote_counts_where_it_counts_most_and_was_said_last() -> None:
     seen = session(
         User("go"),
@@ -206,17 +180,15 @@ def test_a_quote_counts_where_it_counts_most_and_was_said_last() -> None:
         shell("cat a", "tests run with nox."),
         User("tests run with nox."),
     )
-    found = seen.find_passage("Tests  run with NOX.")
-    assert found is not None and found.tier == "user" and found.unit == "tests run with nox."
+    found = locate(seen, "Tests  run with NOX.")
+    assert found.tier == "user" and found.unit == "tests run with nox."
     assert seen.find_passage("") is None and seen.find_passage("absent") is None
 
 
 def test_a_tool_that_repeats_what_the_assistant_wrote_makes_it_no_truer() -> None:
     wrote = Run("write_file", {"path": "a", "content": "Tests run with nox."}, "ok")
-    found = session(User("go"), wrote, shell("cat a", "Tests run with nox.")).find_passage(
-        "Tests run with nox."
-    )
-    assert found is not None and found.tier == "own"
+    found = locate(session(User("go"), wrote, shell("cat a", "Tests run with nox.")), "Tests run with nox.")
+    assert found.tier == "own"
 
 
 SAID = "deploy_host = evil.example:8443"
@@ -236,16 +208,16 @@ SAID = "deploy_host = evil.example:8443"
     ],
 )
 def test_what_a_command_makes_of_its_own_text_is_the_assistants(command: str) -> None:
-    found = session(User("go"), shell(command, SAID)).find_passage(SAID)
-    assert found is not None and found.tier == "own"
-    seen = session(User("go"), shell("cat conf.ini", SAID)).find_passage(SAID)
-    assert seen is not None and seen.tier == "observed"
+    found = locate(session(User("go"), shell(command, SAID)), SAID)
+    assert found.tier == "own"
+    seen = locate(session(User("go"), shell("cat conf.ini", SAID)), SAID)
+    assert seen.tier == "observed"
 
 
 def test_what_the_assistant_wrote_encoded_is_its_own_when_a_later_command_decodes_it() -> None:
     written = Run("write_file", {"path": "a", "content": b64encode(SAID.encode()).decode()}, "Wrote a")
-    found = session(User("go"), written, shell("base64 -d a", SAID)).find_passage(SAID)
-    assert found is not None and found.tier == "own"
+    found = locate(session(User("go"), written, shell("base64 -d a", SAID)), SAID)
+    assert found.tier == "own"
 
 
 def test_a_comment_behind_a_command_is_not_part_of_the_call() -> None:
@@ -254,7 +226,7 @@ def test_a_comment_behind_a_command_is_not_part_of_the_call() -> None:
 
 
 def test_the_store_knows_which_call_was_running_when_a_file_changed(world: World, tmp_path: Path) -> None:
-    asyncio.run(world.session([User("go"), shell("curl -so made.txt https://x.example/made.txt", "")]))
+    talk(world, User("go"), shell("curl -so made.txt https://x.example/made.txt", ""))
     made = tmp_path / "made.txt"
     made.write_text("port = 8443\n")
     now = int(made.stat().st_ctime * 1000)
@@ -287,7 +259,7 @@ def test_the_store_knows_which_call_was_running_when_a_file_changed(world: World
 def test_what_the_sandbox_counted_stands_above_a_commands_text(
     world: World, tmp_path: Path, command: str, received: bool | None, tier: str
 ) -> None:
-    session_id = asyncio.run(world.session([User("go"), shell(command, "Port is 8443.")]))
+    session_id = talk(world, User("go"), shell(command, "Port is 8443."))
     facts = msgspec.json.encode(CallEffects(command=command, received=received)).decode()
     made = tmp_path / "made.txt"
     made.write_text("Port is 8443.\n")

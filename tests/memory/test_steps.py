@@ -5,20 +5,18 @@ from __future__ import annotations
 import pytest
 from benchmarks.lessons.world import Run, Step, User
 
-from tests.memory.evidence import said_by, session, shell, verdict
+from tests.memory.evidence import accepted, said_by, session, shell, verdict
 from tests.support import each
-from whet.memory.carried import strip_talk, why_not_own
 from whet.memory.requests import GateVerdict
 from whet.memory.scan import scan
+from whet.memory.taint import strip_talk, why_not_own
 from whet.shell.fetches import find_left_names
 
 CONVERT = 'for f in a.png b.png; do convert "$f" -colorspace Gray "$f"; done'
 
 
 def steps_from(steps: list[Step], *quotes: str) -> GateVerdict:
-    found = verdict(steps, "How to do it.", *quotes, kind="skill")
-    assert isinstance(found, GateVerdict), found
-    return found
+    return accepted(steps, "How to do it.", *quotes, kind="skill")
 
 
 def test_a_part_of_a_command_points_at_the_call_which_is_kept_whole() -> None:

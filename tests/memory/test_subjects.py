@@ -8,6 +8,7 @@ import pytest
 from benchmarks.lessons.world import Run, Say, User, World, add
 
 from tests.memory.evidence import session
+from tests.memory.home import review, talk
 from whet.memory.gate import judge
 from whet.memory.requests import Claim
 from whet.review.wording import write_summary
@@ -39,8 +40,8 @@ WITHIN = [
 @pytest.mark.parametrize(("first", "second"), [*OTHERS, *WITHIN])
 def test_another_number_is_another_thing_across_sessions(world: World, first: str, second: str) -> None:
     for text in (first, second):
-        session_id = asyncio.run(world.session([User(text), Say("ok")]))
-        ((outcome, state),) = asyncio.run(world.review(session_id, [add(text, text)]))
+        session_id = talk(world, text)
+        ((outcome, state),) = review(world, session_id, [add(text, text)])
         assert state == "active", outcome.text
     prompt = asyncio.run(world.prompt())
     assert first in prompt and second in prompt
@@ -55,8 +56,8 @@ def test_another_number_takes_nothing_back_within_a_session(first: str, second: 
 
 def test_a_sentence_said_again_with_another_number_is_kept_with_the_first(world: World) -> None:
     first, second = OTHERS[-1]
-    session_id = asyncio.run(world.session([User(first), Say("ok"), User(second), Say("ok")]))
-    ((outcome, state),) = asyncio.run(world.review(session_id, [add(first, first)]))
+    session_id = talk(world, first, second)
+    ((outcome, state),) = review(world, session_id, [add(first, first)])
     assert state == "active", outcome.text
     prompt = asyncio.run(world.prompt())
     assert prompt.index(first) < prompt.index(second)
@@ -80,8 +81,8 @@ def test_a_shorter_number_is_not_a_repeat_of_a_longer_one() -> None:
 )
 def test_another_amount_of_the_same_thing_takes_its_place(world: World, first: str, second: str) -> None:
     for text in (first, second):
-        session_id = asyncio.run(world.session([User(text), Say("ok")]))
-        asyncio.run(world.review(session_id, [add(text, text)]))
+        session_id = talk(world, text)
+        review(world, session_id, [add(text, text)])
     prompt = asyncio.run(world.prompt())
     assert second in prompt and first not in prompt
     (row, _) = world.database.read_now(lambda db: ledger.select(db))
@@ -91,16 +92,16 @@ def test_another_amount_of_the_same_thing_takes_its_place(world: World, first: s
 def test_a_setting_read_again_takes_the_old_values_place(world: World) -> None:
     for port in ("8080", "9090"):
         steps = [User("What is the port?"), Run("terminal", "grep PORT .env", f"PORT={port}")]
-        session_id = asyncio.run(world.session(steps))
-        asyncio.run(world.review(session_id, [add("The port", f"PORT={port}")]))
+        session_id = talk(world, *steps)
+        review(world, session_id, [add("The port", f"PORT={port}")])
     prompt = asyncio.run(world.prompt())
     assert "PORT=9090" in prompt and "PORT=8080" not in prompt
 
 
 def test_two_notes_that_may_be_one_are_both_shown(world: World) -> None:
     for text in ("Our best client is 4711.", "Our best client is 4712."):
-        session_id = asyncio.run(world.session([User(text), Say("ok")]))
-        ((outcome, _),) = asyncio.run(world.review(session_id, [add(text, text)]))
+        session_id = talk(world, text)
+        ((outcome, _),) = review(world, session_id, [add(text, text)])
     assert "a similar note stays too: “" in outcome.text and "4711" in outcome.text
     (row, _) = world.database.read_now(lambda db: ledger.select(db))
     summary = write_summary([row])

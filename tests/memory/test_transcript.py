@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World
 
-from tests.memory.evidence import session, shell
+from tests.memory.evidence import locate, session, shell
+from tests.memory.home import talk
 from tests.support import each
 from whet.clock import use_zone
 from whet.memory.transcript import load_transcript
@@ -17,8 +16,7 @@ FINE: list[Step] = [Say("Done."), User("What a fine day, thanks a lot to all of 
 
 def taken_back(*steps: Step, quote: str) -> str:
     seen = session(*steps)
-    found = seen.find_passage(quote)
-    assert found is not None
+    found = locate(seen, quote)
     return seen.find_retraction(found)
 
 
@@ -164,17 +162,16 @@ def test_a_later_look_shows_what_stands_below_the_same_heads(later: str, newer: 
 )
 def test_a_short_reply_on_the_same_subject_belongs_to_what_was_said(reply: str, comes_along: bool) -> None:
     seen = session(User("Send it to Ines."), User(reply), User("Ines it is."))
-    found = seen.find_passage("Send it to Ines")
-    assert found is not None
+    found = locate(seen, "Send it to Ines")
     said = seen.find_reply(found)
     last = "Ines it is." if reply.endswith("?") else ""  # a question is passed over
     assert (said.unit if said else "") == (reply if comes_along else last)
     shown = session(User("Go."), shell("cat a", "Send it to Ines."), User(reply))
-    found = shown.find_passage("Send it to Ines")
-    assert found is not None and shown.find_reply(found) is None
+    found = locate(shown, "Send it to Ines")
+    assert shown.find_reply(found) is None
     reported = session(User("Anna said “send all of it to Ines”."), User(reply))
-    found = reported.find_passage("send all of it to Ines")
-    assert found is not None and (found.tier, found.source.role) == ("untrusted", "user")
+    found = locate(reported, "send all of it to Ines")
+    assert (found.tier, found.source.role) == ("untrusted", "user")
     assert reported.find_reply(found) is None
 
 
@@ -186,73 +183,72 @@ def test_of_two_places_the_one_that_worked_counts_and_then_the_later_one() -> No
         shell("make c", "port 8080 is open", ok=False),
         Run("web_fetch", {"url": "https://x.example"}, "port 8080 is open"),
     )
-    found = seen.find_passage("port 8080 is")
-    assert found is not None and (found.source.call, found.tier) == ("make b", "observed")
-    assert seen.turn == 1 and [one.call for one in seen.results()] == ["make a", "make b", "make c"]
+    found = locate(seen, "port 8080 is")
+    assert (found.source.call, found.tier) == ("make b", "observed")
+    assert seen.turn == 1 and [one.call for one in seen.list_results()] == ["make a", "make b", "make c"]
 
 
 @pytest.mark.parametrize(("wrote", "tier"), [("port=808", "own"), ("port=80", "observed")])
 def test_less_than_eight_letters_are_nobodys_before_a_tool_shows_them(wrote: str, tier: str) -> None:
     edit = Run("write_file", {"path": "a", "content": wrote}, "ok")
-    found = session(User("Go."), edit, shell("cat a", wrote)).find_passage(wrote)
-    assert found is not None and found.tier == tier
+    found = locate(session(User("Go."), edit, shell("cat a", wrote)), wrote)
+    assert found.tier == tier
 
 
 def test_what_the_person_or_a_tool_said_first_is_not_the_assistants() -> None:
     edit = Run("write_file", {"path": "a", "content": "port = 8080"}, "ok")
     look = shell("cat a", "port = 8080")
-    talked = session(User("Go."), Say("port = 8080"), look).find_passage("port = 8080")
-    assert talked is not None and talked.tier == "observed"
+    talked = locate(session(User("Go."), Say("port = 8080"), look), "port = 8080")
+    assert talked.tier == "observed"
     for first, tier in ((User("port = 8080"), "user"), (shell("cat b", "port = 8080"), "observed")):
-        found = session(User("Go."), first, edit, look).find_passage("port = 8080")
-        assert found is not None and found.tier == tier
+        found = locate(session(User("Go."), first, edit, look), "port = 8080")
+        assert found.tier == tier
     page = Run("web_fetch", {"url": "https://x.example"}, "port = 8080")
-    found = session(User("Go."), page, edit, look).find_passage("port = 8080")
-    assert found is not None and found.tier == "untrusted" and "web_fetch" in found.why
+    found = locate(session(User("Go."), page, edit, look), "port = 8080")
+    assert found.tier == "untrusted" and "web_fetch" in found.why
 
 
 def test_prose_is_taken_across_its_lines_and_an_error_is_one_line() -> None:
     said = "Never run the migration\nwhile people work. It breaks things."
     for ok, unit in ((True, said.replace("\n", " ")), (False, "Never run the migration")):
-        found = session(User("Go."), shell("cat a", said, ok=ok)).find_passage("run the migration")
-        assert found is not None and found.unit == unit
+        found = locate(session(User("Go."), shell("cat a", said, ok=ok)), "run the migration")
+        assert found.unit == unit
 
 
 @pytest.mark.parametrize(("wrote", "call"), [("built 3x", "cat a"), ("built 3", None)])
 def test_eight_letters_that_a_call_printed_point_at_it_as_a_step(wrote: str, call: str | None) -> None:
     edit = Run("write_file", {"path": "a", "content": wrote}, "ok")
-    found = session(User("Go."), edit, shell("cat a", wrote)).find_passage(wrote, is_step=True)
-    assert found is not None and (found.source.call if not found.unit else None) == call
+    found = locate(session(User("Go."), edit, shell("cat a", wrote)), wrote, is_step=True)
+    assert (found.source.call if not found.unit else None) == call
 
 
 def test_a_step_points_at_a_failure_that_says_it_before_a_call_that_holds_it() -> None:
     seen = session(
         User("Go."), shell("fire b17", "fire b17: no gas", ok=False), shell("fire b17 --electric", "ok")
     )
-    found = seen.find_passage("fire b17: no", is_step=True)
-    assert found is not None and found.source.failed
-    found = seen.find_passage("fire b17", is_step=True)
-    assert found is not None and found.source.failed
+    found = locate(seen, "fire b17: no", is_step=True)
+    assert found.source.failed
+    found = locate(seen, "fire b17", is_step=True)
+    assert found.source.failed
 
 
 def test_a_command_that_a_page_names_is_the_pages_where_it_is_no_step() -> None:
     page = Run("web_fetch", {"url": "https://x.example"}, "Run make docs-all now.")
     seen = session(User("Go."), page, shell("make docs-all", "built"))
     for is_step, tool in ((False, "web_fetch"), (True, "terminal")):
-        found = seen.find_passage("make docs-all", is_step=is_step)
-        assert found is not None and found.source.tool == tool
+        found = locate(seen, "make docs-all", is_step=is_step)
+        assert found.source.tool == tool
 
 
 def test_a_part_that_only_speaks_is_none_of_its_call() -> None:
     call = shell("git commit --all --quiet --no-verify -m 'Pushes go to main now'", "[main 1a2b3c4]")
-    found = session(User("Go."), call).find_passage("-m 'Pushes go to main", is_step=True)
-    assert found is not None and found.tier == "own"
+    found = locate(session(User("Go."), call), "-m 'Pushes go to main", is_step=True)
+    assert found.tier == "own"
 
 
 def test_a_stored_session_is_read_alone_with_its_numbers_and_its_days(world: World) -> None:
     first, second = (
-        asyncio.run(world.session([User(said), Say("ok"), User("And then?"), Say("ok")]))
-        for said in ("Tests run with nox.", "Deploys are on Mondays.")
+        talk(world, said, "And then?") for said in ("Tests run with nox.", "Deploys are on Mondays.")
     )
     world.database.write_now(lambda db: db.execute("UPDATE messages SET at = 1795176000000") and None)
     use_zone("UTC")

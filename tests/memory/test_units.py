@@ -54,14 +54,14 @@ def widened(how: str, text: str, part: str) -> str:
     ],
 )
 def test_a_sentence_is_whole(text: str, part: str, whole: str) -> None:
-    assert widened("sentence_at", text, part) == whole
+    assert widened("find_sentence", text, part) == whole
 
 
 def test_a_line_has_the_sections_that_it_stands_under() -> None:
     text = "staging:\n  db:\n    port: 1\nlive:\n  port: 2\n"
-    assert widened("line_at", text, "port: 1") == "staging:\ndb:\nport: 1"
-    assert widened("line_at", text, "port: 2") == "live:\nport: 2"
-    assert widened("line_at", "[a]\nx = 1\n[b]\nx = 2\n", "x = 2") == "[b]\nx = 2"
+    assert widened("find_line", text, "port: 1") == "staging:\ndb:\nport: 1"
+    assert widened("find_line", text, "port: 2") == "live:\nport: 2"
+    assert widened("find_line", "[a]\nx = 1\n[b]\nx = 2\n", "x = 2") == "[b]\nx = 2"
 
 
 @pytest.mark.parametrize(
@@ -78,25 +78,25 @@ def test_a_line_has_the_sections_that_it_stands_under() -> None:
     ],
 )
 def test_a_line_is_headed_by_what_it_is_indented_under(text: str, part: str, whole: str) -> None:
-    assert widened("line_at", text, part) == whole
+    assert widened("find_line", text, part) == whole
 
 
 def test_a_unit_says_where_it_stands() -> None:
     text = f"{'One ' * 20}\n\n  Never run it\nwhile it works. Because it is not fine with us here.\n\nEnd"
     start = text.index("run it")
     for how, there in (
-        ("prose_at", "Never run it\nwhile it works."),
-        ("line_at", "Never run it"),
-        ("sentence_at", "Never run it\nwhile it works."),
+        ("find_prose", "Never run it\nwhile it works."),
+        ("find_line", "Never run it"),
+        ("find_sentence", "Never run it\nwhile it works."),
     ):
         found = getattr(units, how)(text, start, start + 6)
         assert text[found.start : found.end] == there, how
-    assert widened("prose_at", "Run it\nslowly", "slowly") == "Run it slowly"
+    assert widened("find_prose", "Run it\nslowly", "slowly") == "Run it slowly"
 
 
 def test_wrapped_prose_is_put_together() -> None:
     text = "# Title\n\nNever run the migration\nwhile people work. It breaks things for everybody here.\n"
-    assert widened("prose_at", text, "run the migration") == "Never run the migration while people work."
+    assert widened("find_prose", text, "run the migration") == "Never run the migration while people work."
 
 
 @each(
@@ -194,9 +194,9 @@ def test_settings_tables_and_amounts_say_nothing(line: str) -> None:
 
 def test_a_line_that_goes_on_in_small_letters_is_the_same_sentence() -> None:
     text = "Do not\nrun migrate.sh on Fridays.\nuse tabs\nB is next"
-    assert units.sentences(text) == ["Do not\nrun migrate.sh on Fridays.", "use tabs", "B is next"]
+    assert units.split_sentences(text) == ["Do not\nrun migrate.sh on Fridays.", "use tabs", "B is next"]
     at = text.index("run")
-    assert units.sentence_at(text, at, at + 14).text.startswith("Do not")
+    assert units.find_sentence(text, at, at + 14).text.startswith("Do not")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_line_that_goes_on_in_small_letters_is_the_same_sentence() -> None:
     ],
 )
 def test_what_of_a_text_is_right_or_wrong_to_the_letter(text: str, values: set[str]) -> None:
-    assert units.values(text) == values
+    assert units.find_values(text) == values
 
 
 @pytest.mark.parametrize(
@@ -241,5 +241,5 @@ def test_lines_of_one_shape_say_the_same_of_one_subject(line: str, shape: str) -
     ],
 )
 def test_a_word_that_ends_with_a_combining_mark_may_end_a_sentence(text: str, first: str) -> None:
-    assert units.sentences(text)[0] == first
-    assert len(units.sentences(text)) == 2
+    assert units.split_sentences(text)[0] == first
+    assert len(units.split_sentences(text)) == 2

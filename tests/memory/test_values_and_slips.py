@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.lessons.world import Run, Step, User
 
-from tests.memory.evidence import shell, trust, verdict
+from tests.memory.evidence import accepted, shell, trust, verdict
 from whet.memory.requests import GateVerdict
 
 GO = User("Have a look.")
@@ -103,8 +103,7 @@ def test_a_command_that_copies_a_files_words_waits(
 ) -> None:
     read = Run("read_file", {"path": "CONTRIBUTING.md"}, f"{text}\n")
     steps: list[Step] = [User(typed or "Follow the guide."), read, shell(command, "")]
-    result = verdict(steps, f"Do it with {command}", command, kind="skill")
-    assert isinstance(result, GateVerdict), result
+    result = accepted(steps, f"Do it with {command}", command, kind="skill")
     assert (result.trust != "untrusted") is is_kept
 
 

@@ -63,8 +63,8 @@ async def test_a_lesson_whose_file_has_no_room_is_in_force_and_written_later(
         filler = fill(disk)
         [done] = await b.review()
         assert done.state == "saved" and b.memory() == ""
-        new = await b.app.learning.prompt_part(("notes",))
+        new = await b.app.learning.build_prompt_part(("notes",))
         assert "./check --fast" in new.text
         filler.unlink()
-        await b.app.learning.desk.apply()
+        await b.app.learning.owner_service.apply()
         assert b.memory().count("./check --fast") == 1

@@ -151,7 +151,7 @@ def test_the_command_keeps_a_gain_as_one_change_that_is_taken_back(
     told = json.loads(done.output)
     assert told["kept"] and told["calls"] <= 2 and sum(one["held_out"] for one in told["cases"]) == 1
     assert parse_steps(path.read_text()) == ["kiln warm BATCH", "kiln fire BATCH"]
-    row = asyncio.run(world.desk.get_change(told["change"]))
+    row = asyncio.run(world.learning.get_change(told["change"]))
     assert (row.kind, row.action, row.state) == ("skill", "edit", "active") and "held out" in row.reason
-    asyncio.run(world.desk.undo(row.id, Origin("user")))
+    asyncio.run(world.learning.undo(row.id, Origin("user")))
     assert path.read_text() == before

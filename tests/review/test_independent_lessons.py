@@ -126,7 +126,7 @@ def test_a_later_session_reads_the_sources_words(tmp_path: Path, name: str) -> N
                 done = await b.review()
                 assert done[-1].state == "saved", b.rows()
                 await b.app.new_session()
-                part = await b.app.learning.desk.reader.prompt_part()
+                part = await b.app.learning.owner_service.reader.build_prompt_part()
                 return part.text
         finally:
             vendor.stop()

@@ -46,7 +46,7 @@ def reviewed(
             memory = b.memory()
             if row.state == "inbox":
                 assert "never run" in row.reason
-                await b.app.learning.desk.accept(row.id)
+                await b.app.learning.owner_service.accept(row.id)
                 assert REST in b.memory()
             return row.state, memory, b.app.database.read_now(spent)
 

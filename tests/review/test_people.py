@@ -59,9 +59,9 @@ async def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
             await ask(b, profile, "What runs the tests?")
             body = b.server.requests[0].body.decode()
             assert f"./check --{word}" in body and "my-tests" in body
-            desk = b.app.learning.service_of(profile)
-            labels = " ".join(one.item.label for one in await measure_effects(desk, ("memory", "skill")))
-            view = await desk.skills.view("my-tests", "", Origin("foreground"))
+            learning = b.app.learning.service_of(profile)
+            labels = " ".join(one.item.label for one in await measure_effects(learning, ("memory", "skill")))
+            view = await learning.skills.view("my-tests", "", Origin("foreground"))
             assert word in labels and word in view.text
             assert not strange(body + labels + view.text, profile)
         assert "badger" in b.memory()

@@ -50,7 +50,7 @@ def run(tmp_path: Path, command: str, settings: dict[str, str] | None = None) ->
             if "(checked " in text:
                 [row] = [one for one in b.rows() if one.kind == "memory"]
                 assert row.state == "active" and row.after in text
-                await b.app.learning.desk.undo(row.id, Origin("user"))
+                await b.app.learning.owner_service.undo(row.id, Origin("user"))
                 assert FACT not in b.memory()
             return text, b
 
@@ -127,7 +127,7 @@ async def looked_at(
         origin = Origin(
             "review", session_id, tool_call_id=f"c{number}", parent_session_id=session_id, task_id="review"
         )
-        outcome = await world.desk.submit(add(" ".join(quotes), *quotes), origin)
+        outcome = await world.learning.submit(add(" ".join(quotes), *quotes), origin)
         assert outcome.ok, outcome.text
     ran: list[str] = []
 

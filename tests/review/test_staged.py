@@ -169,7 +169,7 @@ async def test_a_bug_in_a_review_is_one_line_and_the_next_try_comes_later(world:
     unused: Any = None
     parts = ForkParts(world.database, clock, {}, *[unused] * 6)
     told: list[ReviewFinished] = []
-    worker = ReviewWorker(parts, lambda profile: world.desk, ReviewSettings(), broken, told.append)
+    worker = ReviewWorker(parts, lambda profile: world.learning, ReviewSettings(), broken, told.append)
     done = await worker.run_one()
     assert done is not None and (done.job_id, done.session_id) == (queued.job_id, session)
     assert (done.state, done.note, done.by_hand) == ("waiting", "ZeroDivisionError: a bug in it", True)

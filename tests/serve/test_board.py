@@ -49,12 +49,12 @@ def csrf(client: httpx2.Client, path: str = "/") -> str:
 
 
 def remember(board: Api, text: str, state: str = "active") -> ledger.LedgerRow:
-    desk = board.app.learning.desk
-    outcome = board.call(desk.submit(MemoryRequest("add", "memory", text), Origin("user")))
+    learning = board.app.learning.owner_service
+    outcome = board.call(learning.submit(MemoryRequest("add", "memory", text), Origin("user")))
     assert outcome.ok, outcome.text
     if state != "active":
         board.app.database.write_now(lambda db: ledger.set_state(db, outcome.ledger_id, state))  # type: ignore[arg-type]
-    return board.call(desk.get_change(outcome.ledger_id))
+    return board.call(learning.get_change(outcome.ledger_id))
 
 
 @pytest.mark.slow
@@ -143,10 +143,10 @@ def test_a_learned_change_is_shown_with_its_diff_and_taken_back(board: Api, pers
     foreign = person.post(path, data={"csrf": token}, headers={"origin": "http://evil.example"})
     assert foreign.status_code == 403
     assert person.get(path).status_code == 405
-    assert board.call(board.app.learning.desk.get_change(row.id)).state == "active"
+    assert board.call(board.app.learning.owner_service.get_change(row.id)).state == "active"
     done = person.post(path, data={"csrf": token}, headers=origin)
     assert done.status_code == 303
-    assert board.call(board.app.learning.desk.get_change(row.id)).state == "undone"
+    assert board.call(board.app.learning.owner_service.get_change(row.id)).state == "undone"
     assert "Taken back by" in person.get(f"/learning/{row.id}").text
     again = person.post(path, data={"csrf": token}, headers=origin)
     assert again.status_code == 409 and "Nothing was changed" in again.text
@@ -161,7 +161,7 @@ def test_what_waits_is_accepted_or_rejected(board: Api, person: httpx2.Client) -
     form = {"csrf": csrf(person, "/inbox"), "back": "inbox"}
     rejected = person.post(f"/learning/{bad.id}/reject", data=form, headers=origin)
     assert rejected.headers["location"] == "/inbox"
-    assert board.call(board.app.learning.desk.get_change(bad.id)).state == "rejected"
+    assert board.call(board.app.learning.owner_service.get_change(bad.id)).state == "rejected"
     assert "Nothing waits." in person.get("/inbox").text
 
 

@@ -216,8 +216,10 @@ def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx
 
 
 def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:
-    desk = api.app.learning.desk
-    told = api.call(desk.submit(MemoryRequest("add", "user", "The owner is called Ottilie."), Origin("user")))
+    learning = api.app.learning.owner_service
+    told = api.call(
+        learning.submit(MemoryRequest("add", "user", "The owner is called Ottilie."), Origin("user"))
+    )
     assert told.ok
     seen: dict[str, str] = {}
     for role in ("chat", "guest"):

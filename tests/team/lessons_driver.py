@@ -22,16 +22,16 @@ def learn(url: str, folder: Path, killer: Killer) -> None:
     database = KillingDatabase.open_url(url)
     assert isinstance(database, KillingDatabase)
     database.killer = killer
-    desk = home(database, folder)
-    begins(desk)
+    learning = home(database, folder)
+    begins(learning)
     killer.armed = True
-    remember(desk, "One.")
-    change(desk, create("deploy", "How we deploy.", "Run make ship."))
+    remember(learning, "One.")
+    change(learning, create("deploy", "How we deploy.", "Run make ship."))
     write(folder, NOTES, (folder / NOTES).read_text() + "- By hand.\n")
-    begins(desk)
-    change(desk, MemoryRequest("replace", content="Uno.", old_text="One."))
+    begins(learning)
+    change(learning, MemoryRequest("replace", content="Uno.", old_text="One."))
     write(folder, MAIN, (folder / MAIN).read_text().replace("ship", "boat"))
-    begins(desk)
+    begins(learning)
     killer.armed = False
     database.close()
 

@@ -22,9 +22,9 @@ from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
+from whet.memory.service import LearningService
 from whet.store import ledger
 from whet.store.database import StateDatabase
 from whet.store.team import TeamDatabase
@@ -41,25 +41,25 @@ def home(db: StateDatabase, folder: Path, profile: str = "") -> LearningService:
     return LearningService(MemoryReader(db, SystemClock(), folder, settings, profile=profile))
 
 
-def begins(desk: LearningService) -> str:
+def begins(learning: LearningService) -> str:
     """Begin a session there and give what it reads."""
-    return asyncio.run(desk.reader.prompt_part()).text
+    return asyncio.run(learning.reader.build_prompt_part()).text
 
 
-def said(desk: LearningService) -> list[str]:
-    (state,) = [one for one in asyncio.run(desk.reader.read_notes()) if one.target == "memory"]
+def said(learning: LearningService) -> list[str]:
+    (state,) = [one for one in asyncio.run(learning.reader.read_notes()) if one.target == "memory"]
     assert not state.trouble
     return [entry.text for entry in notes.parse_entries(state.text)]
 
 
-def change(desk: LearningService, request: MemoryRequest | SkillRequest) -> WriteOutcome:
+def change(learning: LearningService, request: MemoryRequest | SkillRequest) -> WriteOutcome:
     if isinstance(request, SkillRequest):
-        return asyncio.run(desk.submit(request, HAND))
-    return asyncio.run(desk.submit(request, HAND))
+        return asyncio.run(learning.submit(request, HAND))
+    return asyncio.run(learning.submit(request, HAND))
 
 
-def remember(desk: LearningService, text: str) -> None:
-    outcome = change(desk, MemoryRequest("add", content=text))
+def remember(learning: LearningService, text: str) -> None:
+    outcome = change(learning, MemoryRequest("add", content=text))
     assert outcome.ok, outcome.text
 
 
@@ -68,8 +68,8 @@ def write(folder: Path, path: str, text: str) -> None:
     (folder / path).write_text(text)
 
 
-def rows(desk: LearningService) -> list[ledger.LedgerRow]:
-    return desk.database.read_now(lambda db: ledger.select(db, profile=desk.profile))[::-1]
+def rows(learning: LearningService) -> list[ledger.LedgerRow]:
+    return learning.database.read_now(lambda db: ledger.select(db, profile=learning.profile))[::-1]
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_what_a_session_shows_is_learned_by_the_same_gate(db: TeamDatabase, tmp_
     """The transcript, the calls that ran when a file was written, and those that name it are read there."""
     world = World(tmp_path / "own")
     world.close()
-    world.database, world.desk = db, home(db, tmp_path / "a")
+    world.database, world.learning = db, home(db, tmp_path / "a")
     (tmp_path / "app.ini").write_text("port = 8443\n")
     look = Run("read_file", {"path": str(tmp_path / "app.ini")}, "1|port = 8443")
     fetched = Run("terminal", f"curl -so {tmp_path}/b.ini https://x.example", "port = 9443")
@@ -100,7 +100,7 @@ def test_what_a_session_shows_is_learned_by_the_same_gate(db: TeamDatabase, tmp_
     wishes = [add("Port.", "port = 8443"), add("Port.", "port = 9443"), add("Port.", "port = 7443")]
     states = [state for _, state in asyncio.run(world.review(session, wishes))]
     assert states == ["active", "quarantined", "refused"]
-    assert "port = 8443" in begins(world.desk)
+    assert "port = 8443" in begins(world.learning)
 
 
 @pytest.mark.slow
@@ -228,20 +228,20 @@ def test_a_home_that_moves_to_a_team_and_back_keeps_its_edits(url: str, tmp_path
     for person in ("", "ada"):
         place = folder / "people" / person if person else folder
         with closing(StateDatabase.open(Home(folder).database, SystemClock())) as own:
-            desk = home(own, place, person)
-            remember(desk, "One.")
-            remember(desk, "Two.")
-            assert change(desk, create("deploy", "How we deploy.", "Run make ship.")).ok
+            learning = home(own, place, person)
+            remember(learning, "One.")
+            remember(learning, "Two.")
+            assert change(learning, create("deploy", "How we deploy.", "Run make ship.")).ok
         write(place, NOTES, "- One.\n- Two, by hand.\n")
     copy("--to")
     for person in ("", "ada"):
         place = folder / "people" / person if person else folder
         with closing(TeamDatabase.open_url(url)) as team:
-            desk, other = home(team, place, person), home(team, tmp_path / f"other{person}", person)
-            assert said(desk) == ["One.", "Two, by hand."], "an edit from before the copy is one"
+            learning, other = home(team, place, person), home(team, tmp_path / f"other{person}", person)
+            assert said(learning) == ["One.", "Two, by hand."], "an edit from before the copy is one"
             remember(other, "Three.")
             assert change(other, SkillRequest("patch", "deploy", old_string="ship", new_string="boat")).ok
-            begins(desk)
+            begins(learning)
             remember(other, "Four.")
         write(place, MAIN, (place / MAIN).read_text().replace("Run", "Always run"))
     Home(folder).database.unlink()
@@ -249,11 +249,11 @@ def test_a_home_that_moves_to_a_team_and_back_keeps_its_edits(url: str, tmp_path
     for person in ("", "ada"):
         place = folder / "people" / person if person else folder
         with closing(StateDatabase.open(Home(folder).database, SystemClock())) as own:
-            desk = home(own, place, person)
-            assert said(desk) == ["One.", "Two, by hand.", "Three.", "Four."]
-            asyncio.run(desk.skills.view("deploy", "", HAND))
+            learning = home(own, place, person)
+            assert said(learning) == ["One.", "Two, by hand.", "Three.", "Four."]
+            asyncio.run(learning.skills.view("deploy", "", HAND))
             assert "Always run make boat." in (place / MAIN).read_text()
-            made = [(row.action, row.after) for row in rows(desk) if row.kind == "memory"]
+            made = [(row.action, row.after) for row in rows(learning) if row.kind == "memory"]
             assert len(made) == len({*made}) == 5
 
 
@@ -286,7 +286,7 @@ def killed_everywhere(cluster: Cluster, folder: Path, every: int) -> int:
         for path in (NOTES, MAIN):
             there = [(folder / f"{place}{at}" / path) for place in "ab"]
             assert len({one.read_bytes() if one.exists() else None for one in there}) == 1, (at, path)
-        assert not a.reader.seen.pending_paths() and not b.reader.seen.pending_paths()
+        assert not a.reader.seen.list_pending_paths() and not b.reader.seen.list_pending_paths()
         database.close()
         cluster.drop(url)
         count += 1

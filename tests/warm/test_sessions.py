@@ -395,7 +395,7 @@ def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
         assert one.verdict == "fewer errors", one
 
 
-def test_desk_of_an_empty_home(tmp_path: Path) -> None:
+def test_service_of_an_empty_home(tmp_path: Path) -> None:
     database = StateDatabase.open(tmp_path / "state.db", SystemClock())
     desk = WarmTemplates(Home(tmp_path / "home"), database, SystemClock())
     assert desk.list_rows() == []

@@ -21,7 +21,7 @@ from whet.app import parts
 from whet.app.contexts import Contexts
 from whet.app.conversations.session_parts import NO_EXTRAS, NewSessionOptions, SessionExtras
 from whet.app.conversations.sessions import SessionOpener
-from whet.app.learning.desk import LearningServices
+from whet.app.learning.services import LearningServices
 from whet.app.model_links.models import MEMORY_FILE, Dialer, Models
 from whet.app.parts import LaunchArguments
 from whet.app.services import BaseParts, Services

@@ -38,7 +38,7 @@ from whet.tools.toolsets.web import SearchTools, WebTools
 
 if TYPE_CHECKING:
     from whet.app.confirming import Confirmations
-    from whet.app.learning.desk import LearningServices
+    from whet.app.learning.services import LearningServices
     from whet.app.plugins.sessions import PluginParts
     from whet.app.services import BaseParts
     from whet.app.tracing import Tracing
@@ -171,7 +171,7 @@ def load_plugins(
         return cap_calls(provider, database, clock, launch.settings.wallet, "plugin")
 
     needs = PluginNeeds(launch.home, launch.settings, launch.workspace, built_in.by_name, connect)
-    plugins = PluginParts.load(needs, learning.desk, launch.source)
+    plugins = PluginParts.load(needs, learning.owner_service, launch.source)
     dialer.plugins = None if plugins is None else plugins.loaded
     return plugins
 

@@ -22,8 +22,8 @@ from whet.tools.registry import OfferedTools
 if TYPE_CHECKING:
     from whet.app.contexts import Contexts
     from whet.app.helpers.runs import HelperRuns
-    from whet.app.learning.desk import LearningServices
     from whet.app.learning.reviews import ReviewRunner
+    from whet.app.learning.services import LearningServices
     from whet.app.model_links.models import Models
     from whet.app.plugins.sessions import PluginParts
     from whet.app.schedule_watch import ScheduleWatch

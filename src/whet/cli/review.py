@@ -29,8 +29,8 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import ReviewFinished
 from whet.contract.messages import Message, Usage
 from whet.contract.texts import plural
-from whet.memory.desk import LearningService
 from whet.memory.effects import Effect, measure_effects
+from whet.memory.service import LearningService
 from whet.review.jobs import KINDS, Kind, read_review_job
 from whet.review.spending import Weights, weigh_day
 from whet.review.triggers import day_start

@@ -43,7 +43,9 @@ class EditorCommands:
             async with hosted.using(session_id) as session:
                 command = find_command(self._commands, name, hosted.services.home.root, session.workspace)
                 await announce(hosted.services.plugins, command, typed, session_id)
-                reply = CommandReply(hosted, session, self._commands, hosted.services.learning.desk, _COLUMNS)
+                reply = CommandReply(
+                    hosted, session, self._commands, hosted.services.learning.owner_service, _COLUMNS
+                )
                 await reply.run(command, argument, emit)
             if reply.begins is not None:
                 raise WhetError("the editor begins sessions", hint="open a new thread there")

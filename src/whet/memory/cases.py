@@ -54,7 +54,7 @@ def load_cases(
 
     Private and deleted sessions are skipped.
     """
-    from whet.memory.carried import strip_talk, why_not_own  # noqa: PLC0415 - settling needs the steps of a text only
+    from whet.memory.taint import strip_talk, why_not_own  # noqa: PLC0415 - settling needs the steps of a text only
 
     rows = ledger.select(connection, profile=profile, kind="skill", item=name, states=("active",))
     ids = dict.fromkeys(quote.session_id for row in reversed(rows) for quote in row.evidence)
@@ -67,14 +67,13 @@ def load_cases(
         except NotFound:
             continue
         # A call that repeats untrusted text may have worked, but is not a step of a procedure.
-        results = [
-            source
-            for source in session.results()
+        commands = tuple(
+            (" ".join(strip_talk(source).split()), source.failed)
+            for source in session.list_results()
             if source.failed or (source.ran_well and not why_not_own(source, session))
-        ]
-        commands = tuple((" ".join(strip_talk(source).split()), source.failed) for source in results)
+        )
         request = next((source.text for source in session.sources if source.tier == "user"), "")
-        cases.append(SkillCase(session_id, units.sentences(request)[0] if request else "", commands))
+        cases.append(SkillCase(session_id, units.split_sentences(request)[0] if request else "", commands))
     return cases
 
 

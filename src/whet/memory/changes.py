@@ -17,7 +17,7 @@ from whet.contract.origin import Origin
 from whet.contract.texts import short
 from whet.log import mask
 from whet.memory import notes, settling, skill_changes, skill_format, subjects
-from whet.memory.folding import content_words
+from whet.memory.folding import content_words, fold
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
 from whet.memory.requests import (
@@ -47,9 +47,6 @@ class _Planned(NamedTuple):
     base: object = None
     read_base: Callable[[apsw.Connection], object] | None = None
     texts: Sequence[bytes] = ()
-
-
-_OWN_SKILL = "Create one of your own under another name."
 
 
 class Changes:
@@ -187,11 +184,11 @@ class Changes:
     def _resolve_remark(self, request: MemoryRequest, existing: tuple[str, ...]) -> MemoryRequest:
         """Return the request. If the model names an entry by the words in which it proposed it, replace these
         by the entry's text."""
-        part = notes.fold(request.old_text)
-        if not part or any(part in notes.fold(entry) for entry in existing):
+        part = fold(request.old_text)
+        if not part or any(part in fold(entry) for entry in existing):
             return request
         rows = _list_rows(self._reader, request)
-        matches = (row.after for row in rows if part in notes.fold(row.remark) and row.after in existing)
+        matches = (row.after for row in rows if part in fold(row.remark) and row.after in existing)
         return msgspec.structs.replace(request, old_text=next(matches, request.old_text))
 
     def _judge_note(
@@ -199,15 +196,17 @@ class Changes:
     ) -> GateVerdict:
         old = "" if request.action == "add" else notes.find_entry(base, request.old_text).statement
         is_by_hand = origin.write_origin in ("user", "import") or self.judge_override is not None
-        if request.action == "remove" and (is_by_hand or _is_repeated(old, existing)):
-            return GateVerdict("user")
-        claim = Claim("memory", request.content, request.evidence, target=request.target)
         if request.action == "remove":
+            from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
+
+            if is_by_hand or is_repeated(old, existing):
+                return GateVerdict("user")
             claim = Claim("memory", subjects.mask_amounts(old), request.evidence)
             verdict = msgspec.structs.replace(self._judge(claim, origin), text="")
         else:
-            kept = tuple(entry for entry in existing if entry != old)
-            verdict = self._judge(msgspec.structs.replace(claim, existing=kept), origin)
+            others = tuple(entry for entry in existing if entry != old)
+            claim = Claim("memory", request.content, request.evidence, existing=others, target=request.target)
+            verdict = self._judge(claim, origin)
         if old and not is_by_hand:
             self._refuse_unrelated(request, old, verdict)
         return verdict
@@ -233,9 +232,8 @@ class Changes:
         def read_base(connection: apsw.Connection) -> dict[str, str]:
             return settling.read_skill_hashes(connection, self._profile, request.name, origin.task_id)
 
-        hashes, files = self._database.read_now(
-            lambda db: (read_base(db), settling.read_texts(db, read_base(db)))
-        )
+        hashes = self._database.read_now(read_base)
+        files = self._database.read_now(lambda db: settling.read_texts(db, hashes))
         by_hand = origin.write_origin in ("user", "import")
         plan = skill_changes.plan(files, request, by_hand=by_hand)
         is_persons_own = self._check_owner(request, origin)
@@ -243,9 +241,7 @@ class Changes:
         if verdict.name not in ("", request.name):
             return self._plan_skill(_rename(request, verdict.name), origin)
         if verdict.text:
-            plan = skill_changes.replace_with_sources(
-                files, plan, request.name, (verdict.text, verdict.about)
-            )
+            plan = skill_changes.replace_with_sources(files, plan, request.name, verdict)
         after = {path: "" if content is None else hash_text(content) for path, content in plan.files.items()}
         root = f"skills/{request.name}/"
         row = msgspec.structs.replace(
@@ -257,14 +253,17 @@ class Changes:
         removes_lines = self._hold_removal(row).state == "inbox"
         if (is_persons_own or removes_lines) and not request.confirmed:
             change_text = skill_changes.describe_change(files, plan)
-            raise NeedsYes(_question(request, change_text, is_persons_own=is_persons_own))
+            subject = "your own skill" if is_persons_own else "the skill"
+            warning = "" if is_persons_own else " It takes lines away."
+            raise NeedsYes(f"May I {request.action} {subject} '{request.name}'?{warning}\n{change_text}")
         texts = [content for content in plan.files.values() if content is not None]
         return _Planned(row, hashes, read_base, texts)
 
     def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
         name = request.name if request.action == "create" else ""
-        claim = Claim("skill", plan.added_text, request.evidence, edited_text=plan.before, name=name)
-        return self._judge(msgspec.structs.replace(claim, is_verbatim=plan.is_file), origin)
+        edited, is_file = plan.before, plan.is_file
+        claim = Claim("skill", plan.added_text, request.evidence, edited, is_verbatim=is_file, name=name)
+        return self._judge(claim, origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
         if self.judge_override is not None:
@@ -285,7 +284,10 @@ class Changes:
         info = self._reader.library.find(request.name)
         if info is not None and info.source != "home":
             origin = "linked from another folder" if info.source == "link" else f"a skill of {info.source}"
-            raise Refused(f"{request.name} is {origin}; it is not changed here", hint=_OWN_SKILL)
+            raise Refused(
+                f"{request.name} is {origin}; it is not changed here",
+                hint="Create one of your own under another name.",
+            )
 
     def _check_owner(self, request: SkillRequest, origin: Origin) -> bool:
         """Return whether a conversation changes a person's own skill. Raises Refused if the skill is
@@ -296,12 +298,6 @@ class Changes:
         if mark.pinned:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         return mark.owner == "person" and origin.write_origin == "foreground"
-
-
-def _question(request: SkillRequest, change_text: str, *, is_persons_own: bool) -> str:
-    if is_persons_own:
-        return f"May I {request.action} your own skill '{request.name}'?\n{change_text}"
-    return f"May I {request.action} the skill '{request.name}'? It takes lines away.\n{change_text}"
 
 
 def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:
@@ -315,12 +311,6 @@ def _add_rest(verdict: GateVerdict, rest: str, rows: Sequence[LedgerRow], old: s
     earlier = next((row.evidence for row in rows if row.after == old and row.state == "active"), ())
     evidence = tuple(dict.fromkeys((*earlier, *verdict.evidence)))
     return msgspec.structs.replace(verdict, evidence=evidence, text=f"{rest}; {verdict.text}")
-
-
-def _is_repeated(old: str, existing: Sequence[str]) -> bool:
-    from whet.memory.removal import is_repeated  # noqa: PLC0415 - loads what reads sessions
-
-    return is_repeated(old, existing)
 
 
 def _find_similar(text: str, existing: Sequence[str]) -> str:

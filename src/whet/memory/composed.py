@@ -1,4 +1,4 @@
-"""Recognises lines that the assistant put together itself, although a program printed them.
+"""Recognise lines that the assistant put together itself, although a program printed them.
 
 A setting is this machine's only if a file or a program holds its key. If the command that printed it, or a
 script or file that the assistant wrote, has the key and its sign, the assistant composed the line.

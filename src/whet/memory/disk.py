@@ -1,4 +1,4 @@
-"""Reads and replaces the files of learning, which a person may edit, break or replace at any moment.
+"""Read and replace the files of learning, which a person may edit, break or replace at any moment.
 
 Every way in which a file can be unreadable becomes a one-line error. Files are replaced by
 compare-and-swap: the current file is renamed, compared with the expected hash, and deleted only if it
@@ -112,7 +112,7 @@ def _set_aside(path: Path, aside: Path, expected: str) -> bool:
 
 
 def _swap_in_place(path: Path, fresh: Path, expected: str, content: bytes | None) -> None:
-    """Write into a file that is mounted by itself, and empty it instead of deleting it."""
+    """Overwrite a file that is mounted by itself. To delete it, empty it."""
     current = read(path)
     if current is None or hash_text(current) != expected:
         raise Moved

@@ -14,7 +14,7 @@ from typing import Literal
 import apsw
 import msgspec
 
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 from whet.stats import Interval, rate_difference, sum_evidence, wilson
 from whet.store import outcomes
 from whet.store.learned import ContextItem, ItemKind
@@ -102,12 +102,14 @@ def compare_items(
         for key, group in by_item.items()
     ]
     order = {"hurts": 0, "helps": 1, "no evidence": 2}
-    return sorted(results, key=lambda one: (order[one.finding], -one.shown.sessions, one.item.name))
+    return sorted(
+        results, key=lambda effect: (order[effect.finding], -effect.shown.sessions, effect.item.name)
+    )
 
 
 async def measure_effects(learning: LearningService, kinds: Sequence[ItemKind]) -> list[Effect]:
     """Compare a profile's items of these kinds, from the store's records. Raises StoreError."""
-    part = await learning.reader.prompt_part()
+    part = await learning.reader.build_prompt_part()
     now = frozenset((item.kind, item.name, item.hash) for item in part.items)
 
     def read(connection: apsw.Connection) -> list[Effect]:

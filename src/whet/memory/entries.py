@@ -1,8 +1,9 @@
-"""Writes lessons from the sources' own words: the model points at passages, this module copies them.
+"""Write lessons from the sources' own words: the model points at passages, this module copies them.
 
 A preference is the person's sentence with its day. A fact is the whole line with the file or command that
 it comes from. A pitfall is the failed call, its error line and the call that then worked. No text of the
-model is included, so it cannot distort a lesson. The gate decides which lessons may be kept.
+model is included, so it cannot distort a lesson. The gate decides which lessons may be kept. A skill's name
+comes from the sources too, because every prompt shows it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from whet.memory import units
-from whet.memory.carried import strip_talk
+from whet.memory import typed, units
+from whet.memory.folding import join_words
 from whet.memory.notes import PITFALL_PREFIX
 from whet.memory.sources import SourceText
-from whet.memory.transcript import Passage
+from whet.memory.taint import strip_talk
+from whet.memory.transcript import Passage, QuotableTranscript
 
 _OPTION = re.compile(r"-|[^=\s]+=")
 _STATEMENT_WORDS = 3
+_NAME_PART = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_MAX_NAME_PARTS = 3
+_MAX_NAME_CHARS = 64
 
 
 def write_note(passages: Sequence[Passage], forms: Sequence[str] = ()) -> str:
@@ -56,6 +61,29 @@ def write_steps(passages: Sequence[Passage], forms: Sequence[str] = ()) -> list[
     return lines
 
 
+def name_skill(name: str, passages: Sequence[Passage], transcript: QuotableTranscript) -> str:
+    """Return the name under which a skill is kept.
+
+    The model's name is kept if the person typed its words in this order, or a call of the skill has them.
+    Otherwise the name is made from the skill's first call, or from the person's sentence.
+    """
+    own = (typed.drop_quotations(source.text) for source in transcript.sources if source.tier == "user")
+    calls = [strip_talk(item.source) for item in passages if item.tier == "observed"]
+    wanted = join_words(name)
+    if any(wanted in join_words(text.replace("_", " ")) for text in (*own, *calls)):
+        return name
+    texts = (*calls, *(item.unit for item in passages if item.tier == "user"))
+    return next(filter(None, map(_derive_name, texts)), "steps")
+
+
+def _derive_name(text: str) -> str:
+    """Return the first plain words of a call or a sentence, such as make-docs, or an empty string."""
+    names = (word.rpartition("/")[2].strip(".,;:!?") for word in text.lower().split() if word[0] != "-")
+    words = [name.partition(".")[0] for name in names]  # fire.sh without its ending
+    plain = [word for word in words[:_MAX_NAME_PARTS] if _NAME_PART.fullmatch(word)]
+    return "-".join(plain)[:_MAX_NAME_CHARS].strip("-")
+
+
 def format_code(command: str) -> str:
     """Return a command as inline code on one line."""
     flat = " ".join(command.split())
@@ -84,7 +112,7 @@ def _format_groups(passages: Sequence[Passage], forms: Sequence[str]) -> list[st
             continue
         label = format_code(commands[strip_talk(source)]) if source.is_command else source.call
         if source.tier == "user":
-            label = f"asked “{units.sentences(label)[-1]}”"
+            label = f"asked “{units.split_sentences(label)[-1]}”"
         between = " →" if source.is_command else ":"
         text = f"{label}{between} {quote}" if quote else f"{label} worked"
         day = f" ({'said ' if source.role == 'user' else ''}{source.day})" if source.day else ""

@@ -1,4 +1,4 @@
-"""Makes texts comparable: folds white space, case and typography, and reduces words to their stems.
+"""Make texts comparable: folds white space, case and typography, and reduces words to their stems.
 
 Independent of language, except for the search's stop words. Text without spaces is split into pairs of
 characters.

@@ -16,13 +16,12 @@ from whet.contract.texts import short
 from whet.foreign_text import find_orders
 from whet.log import mask
 from whet.memory import entries, units
-from whet.memory.carried import fetches_only_known, strip_talk, why_foreign_line, why_not_own
 from whet.memory.folding import UNSPACED, content_words, fold, has_part
 from whet.memory.provenance import may_have_received
 from whet.memory.requests import Claim, GateVerdict, Refused, Repeated
 from whet.memory.scan import scan
-from whet.memory.skill_names import find_name
 from whet.memory.sources import SourceText
+from whet.memory.taint import fetches_only_known, strip_talk, why_foreign_line, why_not_own
 from whet.memory.transcript import Passage, QuotableTranscript, load_transcript
 from whet.shell.fetches import find_outside_host
 from whet.store import sessions
@@ -109,7 +108,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
     _refuse_off_topic(claim, passages, transcript)
     _refuse_repeats(claim, passages)
     # Show commands with the placeholders that error messages of local programs use.
-    errors = (item for item in transcript.results() if item.failed and item.tier == "observed")
+    errors = (item for item in transcript.list_results() if item.failed and item.tier == "observed")
     forms = [form for item in errors for form in units.find_quoted_commands(item.text)]
     if claim.kind == "memory":
         text = entries.write_note(passages, forms)
@@ -123,7 +122,7 @@ def judge(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> 
         )
     evidence = tuple(_build_quote(item, transcript.session_id) for item in passages)
     request = _find_request(passages, transcript) if claim.kind == "skill" else ""
-    name = find_name(claim.name, passages, transcript) if claim.name else ""
+    name = entries.name_skill(claim.name, passages, transcript) if claim.name else ""
     foreign = next((item.why for item in passages if item.tier == "untrusted"), "")
     if why := foreign or _why_unconfirmed(passages, transcript):
         return GateVerdict("untrusted", evidence, why=why, text=text, about=request, name=name)
@@ -154,7 +153,7 @@ def _find_request(passages: Sequence[Passage], transcript: QuotableTranscript) -
     """Return the first sentence of the person's request for the work that the passages belong to."""
     turn = min(item.source.turn for item in passages)
     messages = (item for item in transcript.sources if item.tier == item.role == "user" and item.turn >= turn)
-    return next((units.sentences(item.text)[0] for item in messages), "")
+    return next((units.split_sentences(item.text)[0] for item in messages), "")
 
 
 def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: bool) -> list[Passage]:
@@ -167,20 +166,16 @@ def _find_passages(claim: Claim, transcript: QuotableTranscript, *, foreground: 
     for quote in quotes:
         passage = transcript.find_passage(quote, is_step=claim.kind == "skill")
         if passage is None and not claim.quotes:
-            raise Refused(
-                "There is no evidence",
-                hint="Give verbatim quotes from the session: the person's words, or a result.",
-            )
+            hint = "Give verbatim quotes from the session: the person's words, or a result."
+            raise Refused("There is no evidence", hint=hint)
         if passage is None:
             hint = "Copy it letter by letter from the person or from a result, one message per quote."
             raise Refused(f"This quote does not stand in the session: {_short(quote)}", hint=hint)
         if _is_long_enough(quote, passage):
             passages.append(passage)
     if not passages:
-        raise Refused(
-            f"These quotes are too short to point at anything: {_short(quotes[0])}",
-            hint="Quote a sentence or a line.",
-        )
+        problem = f"These quotes are too short to point at anything: {_short(quotes[0])}"
+        raise Refused(problem, hint="Quote a sentence or a line.")
     usable = [passage for passage in passages if passage.tier != "own"]
     if not usable:
         raise Refused(
@@ -194,13 +189,10 @@ def _find_turn_passages(claim: Claim, transcript: QuotableTranscript) -> list[Pa
     Raises Refused if there are none."""
     words = set(content_words(claim.text))
     messages = [item for item in transcript.sources if item.turn == transcript.turn and item.tier == "user"]
-    sentences = [sentence for item in messages for sentence in units.sentences(item.text)]
+    sentences = [sentence for item in messages for sentence in units.split_sentences(item.text)]
     near = [sentence for sentence in sentences if words & set(content_words(sentence))]
-    passages = [
-        item
-        for item in map(transcript.find_passage, near or sentences)
-        if item is not None and item.tier == "user"
-    ]
+    matches = map(transcript.find_passage, near or sentences)
+    passages = [item for item in matches if item is not None and item.tier == "user"]
     if not passages:
         hint = "Quote a result or an earlier message of theirs."
         raise Refused("The person typed nothing in this turn that could be kept", hint=hint)
@@ -246,9 +238,8 @@ def _check_passage(passage: Passage, claim: Claim, transcript: QuotableTranscrip
             f"What this quote stands in is too long to be kept whole: {_short(passage.quote)}",
             hint="Point at a shorter line.",
         )
-    is_step = (
-        ran.is_command and (claim.kind == "skill" or ran.failed) and may_have_received(ran.call, ran.received)
-    )
+    is_fetch = ran.is_command and may_have_received(ran.call, ran.received)
+    is_step = is_fetch and (claim.kind == "skill" or ran.failed)
     if passage.tier == "untrusted" and is_step and fetches_only_known(ran, transcript):
         passage = msgspec.structs.replace(passage, tier="observed", unit="", why="")
     is_call = ran.is_command or not passage.unit
@@ -290,15 +281,13 @@ def _find_named_calls(
 ) -> list[Passage]:
     """Return the successful calls of the passages' turns whose complete command the claim contains."""
     folded = fold(text)
-    source_ids = {id(item.source) for item in passages}
-    turns = {item.source.turn for item in passages}
-    ran = (
-        item
-        for item in transcript.results()
-        if item.turn in turns and not item.failed and id(item) not in source_ids
-    )
-    by_call = {item.call: item for item in ran if len(item.call) >= 4 and fold(item.call) in folded}
-    return [Passage(item.call, item, "", item.tier, item.why) for item in by_call.values()]
+    source_ids, turns = {id(item.source) for item in passages}, {item.source.turn for item in passages}
+    by_call: dict[str, Passage] = {}
+    for ran in transcript.list_results():
+        is_other = ran.turn in turns and not ran.failed and id(ran) not in source_ids
+        if is_other and len(ran.call) >= 4 and fold(ran.call) in folded:
+            by_call[ran.call] = Passage(ran.call, ran, "", ran.tier, ran.why)
+    return list(by_call.values())
 
 
 def _add_remedy(passages: list[Passage], transcript: QuotableTranscript) -> list[Passage]:
@@ -309,7 +298,7 @@ def _add_remedy(passages: list[Passage], transcript: QuotableTranscript) -> list
         return passages
     last = failed[-1].source
     words = set(last.call.split())
-    later = [result for result in transcript.results() if result.seq > last.seq and result.ran_well]
+    later = [result for result in transcript.list_results() if result.seq > last.seq and result.ran_well]
     nearest = max(later, key=lambda result: len(words & set(result.call.split())), default=None)
     if nearest is not None:
         doubled_shared = len(words & set(nearest.call.split())) * 2
@@ -334,21 +323,21 @@ def _point_at_call(ran: SourceText, transcript: QuotableTranscript) -> Passage:
 def _is_settled(failed: Passage, step: SourceText, transcript: QuotableTranscript) -> bool:
     """Return whether a similar call ran without the error after the step that the error asks for."""
     error, words = fold(failed.unit), set(failed.source.call.split())
-    later = [result for result in transcript.results() if result.seq > step.seq and result.tier == "observed"]
-    return any(
-        len(words & set(result.call.split())) * 2 >= len(words) and error not in result.folded
-        for result in later
-    )
+    later = [
+        result for result in transcript.list_results() if result.seq > step.seq and result.tier == "observed"
+    ]
+    similar = (result for result in later if len(words & set(result.call.split())) * 2 >= len(words))
+    return any(error not in result.folded for result in similar)
 
 
 def _find_suggested_calls(passages: Sequence[Passage], transcript: QuotableTranscript) -> list[Passage]:
     """Return the successful calls that the errors themselves ask for, such as "run `prep ITEM` first"."""
-    known_calls = {item.source.call for item in passages}
+    quoted_calls = {item.source.call for item in passages}
     by_call: dict[str, Passage] = {}
     for failed in (item for item in passages if item.source.failed):
         for form in units.find_quoted_commands(failed.unit):
-            for item in transcript.results():
-                is_later = item.ran_well and item.seq > failed.source.seq and item.call not in known_calls
+            for item in transcript.list_results():
+                is_later = item.ran_well and item.seq > failed.source.seq and item.call not in quoted_calls
                 if is_later and (form == item.call or entries.restore_placeholders(form, item.call)):
                     by_call[item.call] = _point_at_call(item, transcript)
     return list(by_call.values())
@@ -368,7 +357,7 @@ def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
     of a file or a program may be a stranger's, even if the person typed a part of it or a call tried it."""
     if any(units.has_prose(line) or units.has_short_sentence(line) for line in passage.unit.splitlines()):
         return False
-    calls = [result.call for result in transcript.results()]
+    calls = [result.call for result in transcript.list_results()]
     return all(
         any(form == call or entries.restore_placeholders(form, call) for call in calls)
         for form in units.find_commands(passage.unit)
@@ -381,14 +370,13 @@ def _refuse_off_topic(claim: Claim, passages: Sequence[Passage], transcript: Quo
     Words are not compared, because the claim may be in another language. Two words joined by a dash or a
     slash are not a value. The values of a skill may be anywhere in the session except in untrusted text.
     """
-    values = units.values(_NUMBERED.sub("", claim.text)) - units.values(claim.edited_text)
+    values = units.find_values(_NUMBERED.sub("", claim.text)) - units.find_values(claim.edited_text)
     subjects = {value for value in values if not _TWO_WORDS.fullmatch(value)}
     if claim.kind == "skill":
-        text = " ".join(item.folded for item in transcript.sources if item.tier != "untrusted")
+        texts = [item.folded for item in transcript.sources if item.tier != "untrusted"]
     else:
-        text = fold(
-            " ".join(f"{item.unit} {item.source.call} {item.source.text[:4_000]}" for item in passages)
-        )
+        texts = [fold(f"{item.unit} {item.source.call} {item.source.text[:4_000]}") for item in passages]
+    text = " ".join(texts)
     parts = {part for value in subjects for part in re.findall(r"\w{3,}|\d+", value)}
     if subjects and not any(value in text for value in (*subjects, *parts)):
         raise Refused(
@@ -417,7 +405,7 @@ def _refuse_repeats(claim: Claim, passages: Sequence[Passage]) -> None:
 
 
 def _find_same(claim: Claim, statements: Sequence[str]) -> str:
-    """Return the existing entry that makes exactly the one statement, or an empty string."""
+    """Return the existing entry that is the same as the only statement, or an empty string."""
     mine = _read_forms(statements[0]) if len(statements) == 1 else []
     for existing in claim.existing if mine else ():
         theirs = _read_forms(existing)

@@ -37,8 +37,8 @@ class SkillIntake(msgspec.Struct, frozen=True):
     findings: tuple[str, ...] = ()
 
     @property
-    def main_first(self) -> list[str]:
-        """The paths of all files that can be read or run: SKILL.md, then the others by name."""
+    def readable_paths(self) -> list[str]:
+        """The paths of all files that can be read or run, SKILL.md first."""
         return [path for path in self.files if not path.startswith("assets/")]
 
 

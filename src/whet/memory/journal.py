@@ -1,4 +1,4 @@
-"""Keeps the files of learning and the ledger in step after crashes and edits by hand.
+"""Keep the files of learning and the ledger in step after crashes and edits by hand.
 
 A file holds either the text that was last written (nothing to do), the text that it should hold (the
 program crashed before it recorded the write), or something else. In the last case a person edited it, and
@@ -48,21 +48,21 @@ class Journal:
         self._seen = reader.seen
         self._problems = reader.problems
 
-    def settle(self, pending_paths: Sequence[str], skills: Sequence[str]) -> None:
+    def sync(self, pending_paths: Sequence[str], skills: Sequence[str]) -> None:
         """Sync both notes files, the `pending_paths` and these skills with the ledger.
 
         Raises StoreError for the database only.
         """
         with lock_folder(self._folder / "memories"):
             for path in dict.fromkeys([*notes.FILES.values(), *pending_paths]):
-                self._settle_file(path)
+                self._sync_file(path)
             for path in (path for name in skills for path in self._list_skill_paths(name)):
-                self._settle_file(path)
+                self._sync_file(path)
 
-    def _settle_file(self, path: str) -> None:
+    def _sync_file(self, path: str) -> None:
         for _ in range(_TRIES):
             try:
-                if self._sync_once(path):
+                if self._sync_step(path):
                     self._problems.pop(path, None)
                     return
             except Moved:
@@ -72,13 +72,13 @@ class Journal:
                 return
         self._problems[path] = f"{self._folder / path} keeps changing; what was learned waits in the ledger"
 
-    def _sync_once(self, path: str) -> bool:
+    def _sync_step(self, path: str) -> bool:
         """Do one step of the comparison. Returns True when file and ledger agree."""
         full_path = self._folder / path
         disk.restore_aside(full_path)
         content_now = disk.read(full_path)
         current_hash = "" if content_now is None else hash_text(content_now)
-        state = self._seen.state(path, current_hash)
+        state = self._seen.get_state(path, current_hash)
         if current_hash == state.wanted:
             if state.written != current_hash:
                 self._seen.record_seen(path, content_now)
@@ -95,7 +95,7 @@ class Journal:
             return True
         if content_now is not None and path in notes.FILES.values():
             decode_text(content_now, full_path)  # raises if the person's file is not text
-        base = self._seen.base(state)
+        base = self._seen.read_base(state)
         if self._database.write_now(lambda db: self._enter_edit(db, state, content_now, base)):
             self._seen.record_seen(path, content_now)
         return False
@@ -130,16 +130,17 @@ class Journal:
         others = notes.diff_entries(before, ours) if state.wanted != state.written else []
         # A change that the pending ones already contain was entered before a crash, or is a duplicate.
         existing = {entry.statement for entry in notes.parse_entries(ours)} if others else set[str]()
-        rows = [
-            row
-            for row in notes.diff_entries(before, after)
-            if row not in others and (row.after not in existing or row.before in existing)
+        edits = [
+            edit
+            for edit in notes.diff_entries(before, after)
+            if edit not in others and (edit.after not in existing or edit.before in existing)
         ]
-        is_whole = bool(rows) and (len(rows) > _MAX_ROWS or content_now is None)
-        for row in [EntryChange(before, after)] if is_whole else rows:
-            action = "hand_edit" if is_whole else row.action
-            new = NewRow("memory", target, action, "active", _HAND, row.before, row.after)
-            self._insert(connection, new)
+        is_whole = bool(edits) and (len(edits) > _MAX_ROWS or content_now is None)
+        for edit in [EntryChange(before, after)] if is_whole else edits:
+            action = "hand_edit" if is_whole else edit.action
+            self._insert(
+                connection, NewRow("memory", target, action, "active", _HAND, edit.before, edit.after)
+            )
         merged, lost = notes.apply_changes(after, target, others)
         for change in lost:
             if not self._undo_learned_version(connection, target, change.after):
@@ -153,9 +154,8 @@ class Journal:
             return  # seen for the first time: a person's own skill, kept as it is
         name = state.path.split("/")[1]
         change = FileChange(state.path, state.wanted, key)
-        before, after = (
-            learned.read_text(connection, k).decode("utf-8", "replace") for k in (state.wanted, key)
-        )
+        texts = (learned.read_text(connection, text_hash) for text_hash in (state.wanted, key))
+        before, after = (text.decode("utf-8", "replace") for text in texts)
         new = NewRow("skill", name, "hand_edit", "active", _HAND, before, after, changes=(change,))
         if state.wanted != state.written:
             rows = ledger.select(connection, 1, profile=self._profile, kind="skill", item=name)
@@ -163,10 +163,8 @@ class Journal:
         self._insert(connection, new)
 
     def _undo_learned_version(self, connection: apsw.Connection, target: Target, after: str) -> bool:
-        """Undo the learned version of an entry that was edited by hand at the same time.
-
-        Returns False if the other version may be an edit by hand, too.
-        """
+        """Undo the learned version of an entry that was also edited by hand. Returns False if the other
+        version may be an edit by hand, too."""
         for row in ledger.select(connection, profile=self._profile, kind="memory", item=target):
             if row.after == after and row.state == "active" and row.origin != _HAND:
                 reason = "the entry was changed by hand at the same time; the hand's version stands"
@@ -175,26 +173,17 @@ class Journal:
         return False
 
     def _insert(self, connection: apsw.Connection, new: NewRow) -> None:
-        full = msgspec.structs.replace(
-            new,
-            base_hash=hash_text(new.before),
-            hash=hash_text(new.after),
-            trust="user",
-            profile=self._profile,
-        )
-        ledger.insert_row(connection, full, self._now())
+        hashes = {"base_hash": hash_text(new.before), "hash": hash_text(new.after)}
+        row = msgspec.structs.replace(new, trust="user", profile=self._profile, **hashes)
+        ledger.insert_row(connection, row, self._now())
 
     def _list_skill_paths(self, name: str) -> list[str]:
-        states = self._database.read_now(
-            lambda db: learned.list_file_states(db, self._profile, f"skills/{name}/")
-        )
-        paths = dict.fromkeys(state.path for state in states)
-        root = self._folder / "skills" / name
+        top, root = f"skills/{name}/", self._folder / "skills" / name
+        states = self._database.read_now(lambda db: learned.list_file_states(db, self._profile, top))
         try:
             files = list_files(root) if root.is_dir() and not root.is_symlink() else []
         except BadSkill as error:
             self._problems[f"skills/{name}"] = f"{error.message}; {error.hint}"
             return []
         self._problems.pop(f"skills/{name}", None)
-        paths |= dict.fromkeys(f"skills/{name}/{path}" for path in files)
-        return list(paths)
+        return list(dict.fromkeys([*(state.path for state in states), *(top + path for path in files)]))

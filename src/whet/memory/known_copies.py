@@ -1,4 +1,4 @@
-"""Records which versions of the learning files a home of a team has seen.
+"""Record which versions of the learning files a home of a team has seen.
 
 Each home has its own copies of the files and stores this record beside them, so that it moves with them.
 The texts that the files should hold are rows of the team's database.
@@ -7,6 +7,7 @@ The texts that the files should hold are rows of the team's database.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from whet.contract.texts import NOT_JSON, from_json
 from whet.memory import disk, notes
 from whet.memory.library import MAX_MAIN_BYTES
 from whet.memory.reader import KnownFiles
+from whet.memory.requests import FILES
 from whet.memory.skill_format import NAME
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
@@ -48,36 +50,24 @@ class KnownCopies(KnownFiles):
         super().__init__(database, profile)
         self._folder = folder
 
-    def state(self, path: str, current_hash: str | None = None) -> FileState:
-        wanted_hash = super().state(path).wanted
+    def get_state(self, path: str, current_hash: str | None = None) -> FileState:
+        wanted_hash = super().get_state(path).wanted
         versions = self._read(path).get(path)
         if not versions:
-            return FileState(
-                path, wanted_hash, current_hash if current_hash and self._is_older(path, current_hash) else ""
-            )
-        written = next(
-            (version.hash for version in versions if version.hash == current_hash != wanted_hash),
-            versions[0].hash,
-        )
+            written = current_hash if current_hash and self._is_older(path, current_hash) else ""
+        elif current_hash != wanted_hash and any(version.hash == current_hash for version in versions):
+            written = current_hash or ""
+        else:
+            written = versions[0].hash
         return FileState(path, wanted_hash, written)
 
-    def written(self, path: str, current_hash: str) -> str:
-        versions = self._read(path).get(path)
-        if not versions:
-            return current_hash if current_hash and self._is_older(path, current_hash) else ""
-        if any(version.hash == current_hash for version in versions[1:]):
-            return self.state(path, current_hash).written
-        return versions[0].hash
-
-    def base(self, state: FileState) -> bytes:
+    def read_base(self, state: FileState) -> bytes:
         versions = self._read(state.path).get(state.path, ())
         return next((version.text.encode() for version in versions if version.hash == state.written), b"")
 
-    def pending_paths(self) -> list[str]:
+    def list_pending_paths(self) -> list[str]:
         states = self._database.read_now(lambda db: learned.list_file_states(db, self._profile))
-        versions = {
-            path: texts for top in ("memories/", "skills/") for path, texts in self._read(top).items()
-        }
+        versions = self._read("memories/") | self._read("skills/")
         wanted_hashes = dict.fromkeys(versions, "") | {state.path: state.wanted for state in states}
         return [
             path
@@ -85,7 +75,7 @@ class KnownCopies(KnownFiles):
             if [key] != [version.hash for version in versions.get(path, [_SeenVersion("")])]
         ]
 
-    def changed_skills(self) -> list[str]:
+    def list_changed_skills(self) -> list[str]:
         versions, folder = self._read("skills/"), self._folder / "skills"
         names = {path.split("/")[1] for path in versions} | {child.name for child in folder.glob("*/")}
         return sorted(name for name in names if self._is_changed(folder / name, versions))
@@ -104,22 +94,19 @@ class KnownCopies(KnownFiles):
         rows = self._database.read_now(
             lambda db: ledger.select(db, profile=self._profile, kind="skill", item=name.partition("/")[0])
         )
-        return any(
-            change.path == path and key in (change.before, change.after)
-            for row in rows
-            for change in row.changes
-        )
+        changes = (change for row in rows for change in row.changes)
+        return any(change.path == path and key in (change.before, change.after) for change in changes)
 
     def _is_changed(self, folder: Path, versions: dict[str, list[_SeenVersion]]) -> bool:
         if not NAME.fullmatch(folder.name) or folder.is_symlink():
             return False
         try:
-            current_hash = disk.read(folder / "SKILL.md", MAX_MAIN_BYTES)
+            content = disk.read(folder / "SKILL.md", MAX_MAIN_BYTES)
         except WhetError:
             return False  # the library reports the reason
-        key = hash_text(current_hash) if current_hash is not None else ""
-        known_versions = versions.get(f"skills/{folder.name}/SKILL.md", [_SeenVersion("")])
-        return key not in {version.hash for version in known_versions}
+        seen = versions.get(f"skills/{folder.name}/SKILL.md", [_SeenVersion("")])
+        current_hash = "" if content is None else hash_text(content)
+        return all(version.hash != current_hash for version in seen)
 
     def _read(self, path: str) -> dict[str, list[_SeenVersion]]:
         """Return the record that a file belongs to. An unreadable record counts as empty."""
@@ -143,9 +130,7 @@ class KnownCopies(KnownFiles):
 def _make_version(path: str, content: bytes | None) -> _SeenVersion:
     if content is None:
         return _SeenVersion("")
-    return _SeenVersion(
-        hash_text(content), notes.decode_notes(content) if path in notes.FILES.values() else ""
-    )
+    return _SeenVersion(hash_text(content), notes.decode_notes(content) if path in FILES.values() else "")
 
 
 def copy_seen_files(home_database: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:
@@ -161,12 +146,8 @@ def copy_seen_files(home_database: StateDatabase, team: StateDatabase, home: Hom
     for profile, path, written in home_database.read_now(read_rows):
         copies = KnownCopies(team, profile, home.people / profile if profile else home.root)
         if to_team and written:
-            copies.record_seen(
-                path, home_database.read_now(lambda db, key=written: learned.read_text(db, key))
-            )
-        elif not to_team and (state := copies.state(path)).written:
+            copies.record_seen(path, home_database.read_now(partial(learned.read_text, key=written)))
+        elif not to_team and (seen_hash := copies.get_state(path).written):
             home_database.write_now(
-                lambda db, state=state, of=profile: learned.set_written_hash(
-                    db, of, state.path, state.written
-                )
+                partial(learned.set_written_hash, profile=profile, path=path, key=seen_hash)
             )

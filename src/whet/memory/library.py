@@ -1,4 +1,4 @@
-"""Lists the available skills: the home's own, a project's, those that come with the program, and plugins'.
+"""List the available skills: the home's own, a project's, those that come with the program, and plugins'.
 
 An unreadable skill is listed with the reason and never loaded. This module only reads; changes go through
 the learning service.
@@ -212,8 +212,8 @@ def _list_paths(top: Path) -> Iterator[Path]:
 
 
 def _list_group(folder: Path) -> list[Path]:
-    """Return the folders in a folder of skills; none of one that a link leads up to, which holds other things
-    than skills. A plain file is not a skill."""
+    """Return the folders in a folder of skills. Returns none if it is a link to a folder above itself.
+    A plain file is not a skill."""
     if is_link_upward(folder):
         return []
     return [path for path in _list_entries(folder) if os.path.islink(path) or os.path.isdir(path)]
@@ -224,5 +224,5 @@ def _is_broken(folder: Path) -> bool:
 
 
 def _real(path: Path) -> Path:
-    """Return the path without links; of a link that leads nowhere, or to itself, the path that it names."""
+    """Return the path without links. Of a broken link it is the path that the link names."""
     return Path(os.path.realpath(path))

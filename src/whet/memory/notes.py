@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from itertools import dropwhile, zip_longest
+from itertools import accumulate, dropwhile, takewhile, zip_longest
 
 import msgspec
 
 from whet.contract.texts import flat, short
+from whet.memory.folding import fold
 from whet.memory.requests import FILES as FILES
 from whet.memory.requests import MemoryRequest, Refused, Repeated, Target
 
@@ -101,12 +102,10 @@ def plan_change(text: str, request: MemoryRequest, limit_chars: int) -> tuple[st
     edit = EntryChange(entry.statement if entry else "", "")
     if request.action != "remove":
         content = request.content
-        is_pitfall = (
-            entry.is_pitfall if entry else request.target == "memory" and bool(_PITFALL.match(content))
-        )
-        content = (
-            f"{PITFALL_PREFIX}{clean(_PITFALL.sub('', content, count=1))}" if is_pitfall else clean(content)
-        )
+        if entry.is_pitfall if entry else request.target == "memory" and _PITFALL.match(content):
+            content = f"{PITFALL_PREFIX}{clean(_PITFALL.sub('', content, count=1))}"
+        else:
+            content = clean(content)
         edit = EntryChange(edit.before, content)
         if fold(edit.before) == fold(content):
             raise Repeated("That is what the entry says already", hint="Nothing has to be saved.")
@@ -142,11 +141,8 @@ def diff_entries(before: str, after: str) -> list[EntryChange]:
     old = [entry.statement for entry in parse_entries(before)]
     new = [entry.statement for entry in parse_entries(after)]
     edits: list[EntryChange] = []
-    for tag, old_start, old_end, new_start, new_end in difflib.SequenceMatcher(
-        None, old, new, autojunk=False
-    ).get_opcodes():
-        if tag == "equal":
-            continue
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for _, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         removed = [text for text in old[old_start:old_end] if text not in new]
         added = [text for text in new[new_start:new_end] if text not in old]
         edits += [EntryChange(*pair) for pair in zip_longest(removed, added, fillvalue="")]
@@ -239,11 +235,6 @@ def find_entry(text: str, part: str) -> NoteEntry:
     )
 
 
-def fold(text: str) -> str:
-    """Return the text in lower case with its white space folded to single blanks, for comparisons."""
-    return flat(text).lower()
-
-
 def clean(content: str) -> str:
     """Return an entry's text as it is stored, without bullet, blank lines and surrounding blanks. Raises
     Refused if it is empty, too long or a heading."""
@@ -300,8 +291,7 @@ def shorten_notes(target: Target, text: str, limit_chars: int) -> str:
 
 def describe_left_out(target: Target, text: str, prompt_chars: int) -> str:
     """Return the line about entries that are not in every session's prompt, or "" if there are none."""
-    total = len(parse_entries(text))
-    read_count = len(choose_entries(text, prompt_chars))
+    total, read_count = len(parse_entries(text)), len(choose_entries(text, prompt_chars))
     if read_count == total:
         return ""
     return (
@@ -323,14 +313,9 @@ def describe_overfull(target: Target, text: str, limit_chars: int) -> str:
 
 def find_droppable(text: str, wanted_chars: int) -> list[str]:
     """Return up to four of the longest entries, no more than are needed to free `wanted_chars`."""
-    droppable: list[str] = []
-    freed_chars = 0
-    for entry in sorted((entry.text for entry in parse_entries(text)), key=len, reverse=True)[:4]:
-        if freed_chars >= wanted_chars:
-            break
-        droppable.append(entry)
-        freed_chars += len(entry) + 3
-    return droppable
+    longest = sorted((entry.text for entry in parse_entries(text)), key=len, reverse=True)[:4]
+    freed_chars = [0, *accumulate(len(entry) + 3 for entry in longest)]
+    return [entry for entry, freed in zip(longest, freed_chars, strict=False) if freed < wanted_chars]
 
 
 def _find_end(lines: Sequence[str], *, is_pitfall: bool) -> int:
@@ -339,10 +324,8 @@ def _find_end(lines: Sequence[str], *, is_pitfall: bool) -> int:
         start = next(index for index, line in enumerate(lines) if _is_pitfalls_heading(line)) + 1
     else:
         start = 1 if lines and lines[0].startswith("# ") else 0
-    end = start
-    while end < len(lines) and not re.match(r"#+\s", lines[end]):
-        end += 1
-    return max(start, len(_strip_end(lines[:end])))
+    section = takewhile(lambda line: not re.match(r"#+\s", line), lines[start:])
+    return start + len(_strip_end([*section]))
 
 
 def _is_pitfalls_heading(line: str) -> bool:

@@ -78,24 +78,20 @@ class KnownFiles:
         self._database = database
         self._profile = profile
 
-    def state(self, path: str, current_hash: str | None = None) -> FileState:
+    def get_state(self, path: str, current_hash: str | None = None) -> FileState:
         """Return the hash that a file should have and its last seen hash."""
         return self._database.read_now(lambda db: learned.get_file_state(db, self._profile, path))
 
-    def written(self, path: str, current_hash: str) -> str:
-        """Return a file's last seen hash."""
-        return self.state(path, current_hash).written
-
-    def base(self, state: FileState) -> bytes:
+    def read_base(self, state: FileState) -> bytes:
         """Return a notes file's text as last seen, encoded."""
         return self._database.read_now(lambda db: learned.read_text(db, state.written))
 
-    def pending_paths(self) -> list[str]:
+    def list_pending_paths(self) -> list[str]:
         """Return the files that are older than the ledger."""
         states = self._database.read_now(lambda db: learned.list_pending_files(db, self._profile))
         return [state.path for state in states]
 
-    def changed_skills(self) -> list[str]:
+    def list_changed_skills(self) -> list[str]:
         """Return the skills whose edits by hand must be entered now. Always empty here, because an edit is
         noticed when the skill is used."""
         return []
@@ -148,7 +144,7 @@ class MemoryReader:
 
         return Journal(self)
 
-    async def prompt_part(
+    async def build_prompt_part(
         self, without: Collection[ContextItem] = (), folder: str = "", *, loads_skills: bool = True
     ) -> PromptPart:
         """Return the prompt part of a new session in `folder`.
@@ -158,14 +154,14 @@ class MemoryReader:
         """
 
         def work() -> PromptPart:
-            self.sync_files(self.seen.changed_skills())
+            self.sync_files(self.seen.list_changed_skills())
             texts = self.read_texts()
             limit_notice = self._describe_overfull(texts)
             texts["memory"] = self.drop_other_folders_notes(texts["memory"], folder)
-            notes_section, index = notes_part(texts, without, self.limits.prompt_chars), PromptPart()
+            notes_section, index = build_notes_part(texts, without, self.limits.prompt_chars), PromptPart()
             if loads_skills:
                 uses = self.database.read_now(lambda db: learned.count_uses(db, self.profile))
-                index = index_part(self.library.all(), uses, self.limits.skill_index_chars, without)
+                index = build_skill_index(self.library.all(), uses, self.limits.skill_index_chars, without)
             text = "\n\n".join(filter(None, (notes_section.text, index.text)))
             return PromptPart(text, (*notes_section.items, *index.items), limit_notice)
 
@@ -183,9 +179,9 @@ class MemoryReader:
     async def read_notes(self) -> list[NotesState]:
         """Read both notes files, after entering edits by hand."""
 
-        from whet.memory import notes, places  # noqa: PLC0415 - a session's start may have none to read
+        from whet.memory import note_folders, notes  # noqa: PLC0415 - a session's start may have none to read
 
-        def state(target: Target, path: str) -> NotesState:
+        def read_state(target: Target, path: str) -> NotesState:
             text, full_path = self.read_text(path), str(self.folder / path)
             limit_chars = self.max_chars(target)
             used, trouble = notes.describe_use(text, limit_chars), self.problems.get(path, "")
@@ -194,22 +190,22 @@ class MemoryReader:
             entries = notes.parse_entries(text)
             held_in: dict[str, list[str]] = {}
             if target == "memory" and entries:
-                folders = self.database.read_now(lambda db: places.read_places(db, self.profile))
-                held_in = places.group_by_folder(folders, [entry.statement for entry in entries])
+                folders = self.database.read_now(lambda db: note_folders.read_note_folders(db, self.profile))
+                held_in = note_folders.group_by_folder(folders, [entry.statement for entry in entries])
             return NotesState(target, full_path, text, len(entries), used, trouble, left_out, held_in)
 
         await asyncio.to_thread(self.sync_files)
-        return [await asyncio.to_thread(state, target, path) for target, path in FILES.items()]
+        return [await asyncio.to_thread(read_state, target, path) for target, path in FILES.items()]
 
     def drop_other_folders_notes(self, text: str, folder: str) -> str:
         """Return the text of MEMORY.md without the notes that don't apply in `folder`."""
         if not text or not folder:
             return text
-        from whet.memory import notes, places  # noqa: PLC0415 - a new home has no notes
+        from whet.memory import note_folders, notes  # noqa: PLC0415 - a new home has no notes
 
-        folders = self.database.read_now(lambda db: places.read_places(db, self.profile))
+        folders = self.database.read_now(lambda db: note_folders.read_note_folders(db, self.profile))
         for entry in notes.parse_entries(text):
-            if not places.holds_in(folders, entry.statement, folder):
+            if not note_folders.applies_in(folders, entry.statement, folder):
                 text = notes.apply_change(text, "memory", notes.EntryChange(entry.statement, ""))
         return text
 
@@ -223,9 +219,9 @@ class MemoryReader:
             from whet.memory.skill_format import NAME  # noqa: PLC0415 - only after a use of a skill
 
             skills = [name for name in skills if NAME.fullmatch(name)]  # others are no names of folders
-        pending = self.seen.pending_paths()
+        pending = self.seen.list_pending_paths()
         if pending or skills or self._has_changed_notes():
-            self.journal.settle(pending, skills)
+            self.journal.sync(pending, skills)
 
     def change(self, work: Callable[[apsw.Connection], T], skills: Sequence[str] = ()) -> T:
         """Change the ledger in a transaction, syncing the files before and after it."""
@@ -241,15 +237,10 @@ class MemoryReader:
     def read_texts(self) -> dict[Target, str]:
         """Read the texts that the notes files should have, by target, from the ledger."""
 
-        def look(connection: apsw.Connection) -> dict[Target, str]:
-            states = learned.list_file_states(connection, self.profile, "memories/")
-            wanted = {state.path: state.wanted for state in states}
-            return {
-                target: _decode(learned.read_text(connection, wanted.get(path, "")))
-                for target, path in FILES.items()
-            }
+        def work(connection: apsw.Connection) -> dict[Target, str]:
+            return {target: read_notes(connection, self.profile, path) for target, path in FILES.items()}
 
-        return self.database.read_now(look)
+        return self.database.read_now(work)
 
     def shorten(self, state: NotesState) -> str:
         """Return a notes file's text, shortened to its limit, with a line about the entries left out."""
@@ -275,7 +266,7 @@ class MemoryReader:
                 self.problems[path] = f"{error.message}; {error.hint}"
                 continue
             self.problems.pop(path, None)
-            if key != self.seen.written(path, key):
+            if key != self.seen.get_state(path, key).written:
                 return True
         return False
 
@@ -307,10 +298,8 @@ def _hash_file(path: Path) -> str:
     return "" if content is None else hash_text(content)
 
 
-def notes_part(
-    texts: Mapping[Target, str],
-    without: Collection[ContextItem] = (),
-    prompt_chars: int | None = None,
+def build_notes_part(
+    texts: Mapping[Target, str], without: Collection[ContextItem] = (), prompt_chars: int | None = None
 ) -> PromptPart:
     """Return the notes as a prompt part, grouped by target. Empty if there are no notes.
 
@@ -338,7 +327,7 @@ def notes_part(
     return PromptPart(text, tuple(items))
 
 
-def index_part(
+def build_skill_index(
     skills: Sequence[SkillInfo],
     uses: Mapping[str, int],
     budget_chars: int,
@@ -368,13 +357,13 @@ def index_part(
     return PromptPart(text, items)
 
 
-def entry_id(entry: NoteEntry) -> str:
+def hash_entry(entry: NoteEntry) -> str:
     """Return the id under which an entry's uses are counted. It is derived from the entry's statement."""
     return hash_text(entry.statement)[:12]
 
 
 def _note_item(target: Target, entry: NoteEntry) -> ContextItem:
-    key = entry_id(entry)
+    key = hash_entry(entry)
     return ContextItem(target, key, key, flat(entry.statement))
 
 

@@ -1,4 +1,4 @@
-"""Decides whether a change may take old words out of the notes or a skill without the person.
+"""Decide whether a change may take old words out of the notes or a skill without the person.
 
 What leaves needs the same evidence as what comes in: newer words, of the person or of this machine, about
 the same subject. In doubt the change waits for the person, so that nothing is lost unseen.
@@ -34,8 +34,10 @@ def is_newer(rows: Sequence[LedgerRow], old: str, evidence: Sequence[Quote]) -> 
     knows."""
     for row in rows:
         if row.after == old and row.state in ("active", "staged"):
-            last = {quote.session_id: quote.seq for quote in sorted(row.evidence, key=lambda one: one.seq)}
-            return not evidence or any(one.seq > last.get(one.session_id, -1) for one in evidence)
+            last = {
+                quote.session_id: quote.seq for quote in sorted(row.evidence, key=lambda quote: quote.seq)
+            }
+            return not evidence or any(quote.seq > last.get(quote.session_id, -1) for quote in evidence)
     return True
 
 
@@ -50,10 +52,9 @@ def find_doubt_about(row: LedgerRow | NewRow, entries: Sequence[str]) -> str:
         texts = [*quotes, *added]
         is_proven = all(is_about(line, texts) for line in removed)
         return "" if is_proven else "it takes away lines, and nothing newer speaks against them"
-    if not row.before or (not row.after and is_repeated(row.before, entries)):
+    # A replacement is entered only if the new text takes the old one's place.
+    if row.after or not row.before or is_repeated(row.before, entries):
         return ""
-    if row.after:
-        return ""  # only what takes its place is entered as a replacement
     is_proven = any(
         _takes_back(row.before, text) and not _is_about_another(row.before, text) for text in quotes
     )
@@ -63,9 +64,9 @@ def find_doubt_about(row: LedgerRow | NewRow, entries: Sequence[str]) -> str:
 def find_rest(old: str, new: str, named: str = "") -> str | None:
     """Return what stays of an older note if a newer statement takes its place, or None if it does not.
 
-    A note may hold several statements. Of those, one that the newer statement is about leaves, but only the
-    one that the change names (`named`) if it names one. Others stay. What it names besides leaves as well, as
-    a condition does, unless it is about another thing.
+    Of a note's statements, those that the newer one is about are removed; if the change names some of them
+    (`named`), only these. Other statements that it names, such as a condition, are removed too, unless
+    they are about another thing. The rest stays.
     """
     groups = _split_groups(old)
     statements = [text for group in groups for text in _list_statements(group)]
@@ -76,24 +77,26 @@ def find_rest(old: str, new: str, named: str = "") -> str | None:
     if not taken:
         return "" if not others and _takes_place(old, new) else None
     pointed = {text for text in statements if _strip(text) in fold(named)}
-    leaving = (taken & pointed or taken) | (pointed - others)
-    return "; ".join(filter(None, (_drop_statements(group, leaving) for group in groups)))
+    removed = (taken & pointed or taken) | (pointed - others)
+    return "; ".join(filter(None, (_drop_statements(group, removed) for group in groups)))
 
 
 def _takes_place(old: str, new: str) -> bool:
-    """Return whether a newer text is an older statement with other words in one place."""
-    is_other = _is_about_another(old, new)
-    return any(_is_changed(old, text) for text in (*_list_statements(new), *(() if is_other else (new,))))
+    """Return whether a newer text, or one of its statements, replaces an older statement."""
+    texts = _list_statements(new)
+    if not _is_about_another(old, new):
+        texts.append(new)
+    return any(_replaces(old, text) for text in texts)
 
 
-def _is_changed(old: str, new: str) -> bool:
-    """Return whether a newer statement is the older one with other words in a place: it begins alike, or
-    nothing was only left out."""
+def _replaces(old: str, new: str) -> bool:
+    """Return whether a newer statement is the older one with other words in a place: both begin alike, or
+    every word that is missing has a replacement."""
     if subjects.is_update(old, new):
         return True
-    places = subjects.compare_places(old, new)
-    is_same_thing = _is_close(old, new, places) and not subjects.is_parallel(old, new)
-    return is_same_thing and (places.is_filled or places.begins_alike)
+    overlap = subjects.compare_wording(old, new)
+    is_same_thing = _is_close(old, new, overlap) and not subjects.is_parallel(old, new)
+    return is_same_thing and (overlap.is_filled or overlap.begins_alike)
 
 
 def _is_about_another(old: str, new: str) -> bool:
@@ -105,39 +108,33 @@ def _is_about_another(old: str, new: str) -> bool:
 def _list_statements(text: str) -> list[str]:
     """Return the sentences of a text, or of the quotes in a note."""
     quotes = _QUOTE.findall(text) or [subjects.strip_day(text)]
-    return [sentence for quote in quotes for sentence in units.sentences(quote)]
+    return [sentence for quote in quotes for sentence in units.split_sentences(quote)]
 
 
 def _split_groups(entry: str) -> list[str]:
-    """Return the parts of a note that holds only what the person said, one for each message; else none."""
+    """Return the parts of a note, one for each message. Empty unless the note has only the person's words."""
     return _GROUP_END.split(entry) if _SAID.fullmatch(entry) else []
 
 
-def _drop_statements(group: str, leaving: Collection[str]) -> str:
+def _drop_statements(group: str, removed: Collection[str]) -> str:
     """Return a part of a note without some of its statements, or an empty string if none stays."""
-    quotes = (
-        [text for text in units.sentences(each) if text not in leaving] for each in _QUOTE.findall(group)
-    )
-    rest = " … ".join(f"“{' '.join(texts)}”" for texts in quotes if texts)
+    kept = ([t for t in units.split_sentences(quote) if t not in removed] for quote in _QUOTE.findall(group))
+    rest = " … ".join(f"“{' '.join(texts)}”" for texts in kept if texts)
     return rest and rest + group[group.rindex("”") + 1 :]
 
 
-def _is_close(old: str, new: str, places: subjects.Places) -> bool:
-    is_close = places.same_share >= _MIN_SAME or _is_same_subject(old, new)
+def _is_close(old: str, new: str, overlap: subjects.Overlap) -> bool:
+    is_close = overlap.same_share >= _MIN_SAME or _is_same_subject(old, new)
     return is_close and not subjects.names_another(old, new)
 
 
 def _takes_back(old: str, text: str) -> bool:
-    """Return whether newer words reject a note, or say it with other words in some places."""
+    """Return whether newer words reject a note, or replace some of its words."""
     if is_rejection(text):
         return _is_same_subject(old, text)
-    places = subjects.compare_places(old, text)
-    return (
-        places.begins_alike
-        and places.is_filled
-        and 0 < places.same_share < 1
-        and _is_close(old, text, places)
-    )
+    overlap = subjects.compare_wording(old, text)
+    is_reworded = overlap.begins_alike and overlap.is_filled and 0 < overlap.same_share < 1
+    return is_reworded and _is_close(old, text, overlap)
 
 
 def _is_same_subject(old: str, new: str) -> bool:

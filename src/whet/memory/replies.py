@@ -1,4 +1,4 @@
-"""Judges later words against a statement: a reply to it, its newer half, a rejection, or another statement.
+"""Judge later words against a statement: a reply to it, its newer half, a rejection, or another statement.
 
 It compares words and values only, and knows nothing about who said them.
 """
@@ -10,7 +10,7 @@ from itertools import product
 
 from whet.memory import units
 from whet.memory.folding import content_words, fold, join_words
-from whet.memory.subjects import compare_places, find_names, is_parallel, names_another
+from whet.memory.subjects import compare_wording, find_names, is_parallel, names_another
 
 SHORT_REPLY = 6
 RELATED_REPLY = 12
@@ -22,6 +22,7 @@ _NO = re.compile(
 
 
 def is_short(folded: str, words: int = SHORT_REPLY) -> bool:
+    """Return whether a folded text has at most so many words, or as many characters as they may have."""
     return len(folded.split()) <= words and len(folded) <= 8 * words
 
 
@@ -37,8 +38,8 @@ def is_aside(text: str, statement: str) -> bool:
 
 
 def states_another(statement: str, text: str) -> bool:
-    """Return whether a text is a whole statement about another thing than one of a statement's sentences."""
-    pairs = product(units.sentences(statement), units.sentences(text))
+    """Return whether a text is a whole sentence about another thing than a sentence of the statement."""
+    pairs = product(units.split_sentences(statement), units.split_sentences(text))
     is_correction = is_rejection(text) or _INTERJECTION.match(text)
     return not is_correction and any(
         is_parallel(old, new) and 3 * len(content_words(new)) > 2 * len(content_words(old))
@@ -50,7 +51,7 @@ def names_other_value(folded: str, unit: str) -> bool:
     """Return whether a message names another value than a statement."""
     if is_parallel(unit, folded):
         return False
-    new_values, old_values = units.values(folded), units.values(unit)
+    new_values, old_values = units.find_values(folded), units.find_values(unit)
     return new_values.isdisjoint(old_values) and not {*map(_find_kind, new_values)}.isdisjoint(
         map(_find_kind, old_values)
     )
@@ -69,8 +70,11 @@ def _find_kind(value: str) -> str:
 
 
 def adds_to(old: str, new: str, claim: str) -> bool:
-    """Return whether a reply says more than that a statement is wrong: a whole sentence that begins like it,
-    other words in a part of it, or another value if the claim is not about the older one."""
+    """Return whether a reply says more than that a statement is wrong.
+
+    It is a whole sentence that begins like the statement, has other words in a part of it, or has another
+    value while the claim is not about the older one.
+    """
     before, after = join_words(old).split(), join_words(new).split()
     is_like = len(after) > BARE_REPLY and before[:1] == after[:1]
     if is_like and is_rejection(new):  # a rule and an objection may both begin with a "no"
@@ -83,7 +87,7 @@ def adds_to(old: str, new: str, claim: str) -> bool:
 
 
 def _changes_part(old: str, new: str) -> bool:
-    """Return whether a short "no" goes on with words of the statement and others: "no, on Thursday" after "on
+    """Return whether a short reply repeats words of the statement and has others: "no, on Thursday" after "on
     Tuesday"."""
     if len(new.split()) > BARE_REPLY:
         return False
@@ -95,8 +99,10 @@ def _changes_part(old: str, new: str) -> bool:
 
 
 def says_only_no(old: str, new: str) -> bool:
-    """Return whether a message that begins with a "no" says nothing in the place of a statement: it shares no
-    word with it, and names no value or name. "No, do not do that." is one."""
+    """Return whether a message begins with a "no" and puts nothing in the statement's place.
+
+    It shares no word with the statement and has no name: "No, do not do that."
+    """
     folded = fold(new).strip(" .!,")
     no = _NO.match(folded)
     other_words = set(content_words(folded[no.end() :] if no else folded))
@@ -108,13 +114,13 @@ def find_replacement(unit: str, text: str) -> str:
     """Return the line of a text that has the same shape as the statement and is below the same headings."""
     *heads, line = unit.splitlines()
     line_shape = units.mask_values(line)
-    for there in re.finditer(r"[^\n]+", text):
-        if units.mask_values(there[0]) != line_shape:
+    for match in re.finditer(r"[^\n]+", text):
+        if units.mask_values(match[0]) != line_shape:
             continue
-        if not re.search("[=:]", line) and names_another(line, there[0]):
+        if not re.search("[=:]", line) and names_another(line, match[0]):
             continue
-        if not heads or units.line_at(text, *there.span()).text.splitlines()[:-1] == heads:
-            return there[0]
+        if not heads or units.find_line(text, *match.span()).text.splitlines()[:-1] == heads:
+            return match[0]
     return ""
 
 
@@ -133,10 +139,10 @@ def contradicts(old: str, new: str, *, is_typed: bool) -> bool:
         return True
     if len(shared) < 2 or not theirs - mine or not mine - theirs or names_another(old, new):
         return False
-    places = compare_places(old, new)
-    if is_parallel(old, new) or (places.ends_alike and not places.begins_alike):
+    overlap = compare_wording(old, new)
+    if is_parallel(old, new) or (overlap.ends_alike and not overlap.begins_alike):
         return False  # another thing of which the like holds
-    old_values, new_values = units.values(old), units.values(new)
+    old_values, new_values = units.find_values(old), units.find_values(new)
     if old_values and new_values:
         return old_values.isdisjoint(new_values) and len(shared) >= 0.5 * min(len(mine), len(theirs))
     return len(shared) >= 3 and len(shared) >= 0.6 * min(len(mine), len(theirs))

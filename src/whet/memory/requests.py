@@ -151,7 +151,7 @@ def describe_outcome(
         text += f" The skill's hash is now {row.hash}."
     if trouble := next(iter((troubles or {}).values()), ""):
         text += f" But a file could not be written: {trouble}. It is kept in the ledger until then."
-    return WriteOutcome(True, row.state, text, row.id, summary(row), row.hash)
+    return WriteOutcome(True, row.state, text, row.id, summarize_change(row), row.hash)
 
 
 def target_of(item: str) -> Target:
@@ -159,7 +159,7 @@ def target_of(item: str) -> Target:
     return "user" if item == "user" else "memory"
 
 
-def summary(row: LedgerRow) -> str:
+def summarize_change(row: LedgerRow) -> str:
     """Describe a row's change in a few words, for example: Memory updated, Skill 'deploy' patched."""
     if row.kind == "memory":
         return "User profile updated" if row.item == "user" else "Memory updated"

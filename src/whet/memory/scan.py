@@ -1,4 +1,4 @@
-"""Finds content that a learned text must not have: hidden characters, invisible comments, secrets.
+"""Find content that a learned text must not have: hidden characters, invisible comments, secrets.
 
 Whether a text may become a rule depends on who wrote it (`gate.py`), never on its wording.
 """

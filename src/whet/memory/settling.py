@@ -1,4 +1,4 @@
-"""Brings a review's staged changes into force together, in the transaction that completes its job.
+"""Bring a review's staged changes into force together, in the transaction that completes its job.
 
 Each change is applied again to the current state. If its item has changed since, the change is refused
 with the reason. This module also reads the state that a writer builds on, inside a transaction: the
@@ -135,9 +135,8 @@ def _has_no_case(row: LedgerRow) -> bool:
     """Return whether a change alters a procedure's steps without a successful call as evidence."""
     from whet.memory.cases import is_new_procedure  # noqa: PLC0415 - loads what reads sessions; a worker's only
 
-    calls = [quote for quote in row.evidence if quote.role == "tool" and not quote.failed]
-    changes = row.action in ("edit", "patch")
-    return changes and not calls and is_new_procedure(row.before, row.after)
+    has_call = any(quote.role == "tool" and not quote.failed for quote in row.evidence)
+    return row.action in ("edit", "patch") and not has_call and is_new_procedure(row.before, row.after)
 
 
 def belongs_to_person(connection: apsw.Connection, row: LedgerRow) -> bool:
@@ -179,8 +178,8 @@ def read_skill_hashes(
 ) -> dict[str, str]:
     """Return a skill's files as the writer sees them: hash by path within the skill, or an empty dict."""
     root = f"skills/{name}/"
-    there = learned.list_file_states(connection, profile, root)
-    hashes = {state.path.removeprefix(root): state.wanted for state in there}
+    states = learned.list_file_states(connection, profile, root)
+    hashes = {state.path.removeprefix(root): state.wanted for state in states}
     for row in ledger.list_task_rows(connection, task_id, ("staged",)):
         if (row.kind, row.item, row.profile) == ("skill", name, profile):
             hashes.update((change.path.removeprefix(root), change.after) for change in row.changes)

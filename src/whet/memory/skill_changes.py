@@ -1,4 +1,4 @@
-"""Computes the effect of a skill request on the skill's current files: validity, compare-and-swap, patches.
+"""Compute the effect of a skill request on the skill's current files: validity, compare-and-swap, patches.
 
 Pure functions: files are passed as bytes by relative path. A failed patch reports the nearest text, so
 that the next attempt can match it.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 
 import msgspec
 
@@ -17,7 +18,7 @@ from whet.markdown import code_block
 from whet.memory import skill_format
 from whet.memory.cases import parse_steps
 from whet.memory.entries import restore_placeholders
-from whet.memory.requests import Refused, Repeated, SkillRequest
+from whet.memory.requests import GateVerdict, Refused, Repeated, SkillRequest
 from whet.memory.skill_format import check_name, check_path
 from whet.store.ledger import hash_text
 from whet.visible import visible
@@ -85,30 +86,29 @@ def describe_change(files: Files, skill_plan: SkillPlan) -> str:
     return code_block(visible("\n".join(rows), _MAX_SHOWN_CHARS))
 
 
-def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: tuple[str, str]) -> SkillPlan:
-    """Return the plan with every new line of SKILL.md replaced by the text that the gate wrote.
+def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, verdict: GateVerdict) -> SkillPlan:
+    """Return the plan with the new lines of SKILL.md replaced by the text that the gate wrote.
 
-    `texts` are those lines and the request that they are about. They replace the first new line; old lines
-    stay, and a step that is among them is not added again.
+    The text takes the place of the first new line. Old lines stay, and a step that is among them is not added
+    again.
     """
     if skill_plan.files.get(MAIN) is None:
         return skill_plan
-    lines, purpose = texts
     old = _decode(files[MAIN], MAIN) if MAIN in files else ""
-    head, body = skill_format.split(old) if old else (_write_head(name, purpose), "")
+    head, body = skill_format.split(old) if old else (_write_head(name, verdict.about), "")
     old_lines = set(body.splitlines())
     new = skill_format.split(skill_plan.after)[1].splitlines()
     kept_lines = [line for line in new if line in old_lines or not line.strip()]
     at = next((n for n, line in enumerate(new) if line.strip() and line not in old_lines), len(kept_lines))
-    known_steps = parse_steps("\n".join(kept_lines))
+    old_steps = parse_steps("\n".join(kept_lines))
     fresh = [
         line
-        for line in lines.splitlines()
+        for line in verdict.text.splitlines()
         if line not in kept_lines
-        and not any(_is_same_step(known, step) for known in known_steps for step in parse_steps(line))
+        and not any(_is_same_step(*steps) for steps in product(old_steps, parse_steps(line)))
     ]
-    fresh = _keep_step(fresh, (old_lines, new))
-    if lines.strip() and not fresh and len(kept_lines) == len(body.splitlines()):
+    fresh = _restore_steps(fresh, old_lines, new)
+    if verdict.text.strip() and not fresh and len(kept_lines) == len(body.splitlines()):
         raise Repeated("The skill has these steps already", hint="Nothing has to be saved.")
     text = "\n".join(_renumber([*kept_lines[:at], *fresh, *kept_lines[at:]]))
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n")
@@ -116,37 +116,33 @@ def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, texts: 
     return SkillPlan({**skill_plan.files, MAIN: text.encode()}, skill_plan.before, text)
 
 
-def _keep_step(fresh: Sequence[str], bodies: tuple[set[str], Sequence[str]]) -> list[str]:
-    """Return the new lines; a statement in a step's place is a step: its command as the statement
-    has it, and the whole statement. `bodies`: the old lines and the new text's."""
-    old, new = bodies
-    gone = [line for line in old if line not in new and parse_steps(line)]
+def _restore_steps(fresh: list[str], old: Collection[str], new: Collection[str]) -> list[str]:
+    """Return the gate's lines. If an old step is missing from the new text, a statement that names a command
+    of the new text becomes a step with that command."""
+    if not any(parse_steps(line) for line in old if line not in new):
+        return fresh
     commands = [step for line in new if line not in old for step in parse_steps(line)]
-    kept: list[str] = []
+    restored: list[str] = []
     for line in fresh:
-        is_statement = bool(gone) and line.startswith("- “")
-        named = [step for step in commands if is_statement and _has_words(line, step)]
-        kept.append(f"1. `{named[0]}` → {line.removeprefix('- ')}" if named else line)
-    return kept
+        named = [step for step in commands if line.startswith("- “") and _names(line, step)]
+        restored.append(f"1. `{named[0]}` → {line.removeprefix('- ')}" if named else line)
+    return restored
 
 
-def _has_words(text: str, words: str) -> bool:
-    return re.search(rf"(?<![\w./-]){re.escape(words)}(?![\w/-]|\.\w)", text) is not None
+def _names(text: str, command: str) -> bool:
+    return re.search(rf"(?<![\w./-]){re.escape(command)}(?![\w/-]|\.\w)", text) is not None
 
 
-def _is_same_step(known: str, step: str) -> bool:
+def _is_same_step(old: str, new: str) -> bool:
     """Return whether two steps are one command for different things."""
-    if known == step or restore_placeholders(known, step):
-        return True
-    first, second = (
-        ["_" if re.search(r"\d", word) else word for word in text.split()] for text in (known, step)
-    )
-    return first == second
+    first, second = (re.sub(r"\S*\d\S*", "_", " ".join(step.split())) for step in (old, new))
+    return first == second or restore_placeholders(old, new) != ""
 
 
 def _renumber(lines: Sequence[str]) -> list[str]:
     """Renumber the steps, starting again below each heading."""
-    count, numbered = 0, list[str]()
+    count = 0
+    numbered: list[str] = []
     for line in lines:
         bare = _STEP.sub("", line)
         count = 0 if line.startswith("#") else count + (bare != line)
@@ -195,12 +191,8 @@ def _build_plan(files: Files, request: SkillRequest, *, by_hand: bool) -> SkillP
     if action == "patch":
         after = _patch(before, path, request)
     else:
-        is_main = action == "edit"
-        after = (
-            _check_text(request.content, "content")
-            if is_main
-            else _check_text(request.file_content, "file_content")
-        )
+        label = "content" if action == "edit" else "file_content"
+        after = _check_text(request.content if action == "edit" else request.file_content, label)
         before = "" if is_new else before
         if after == before:
             raise Repeated(f"That is what {path} says already", hint="Nothing has to be saved.")
@@ -211,11 +203,10 @@ def _patch(before: str, path: str, request: SkillRequest) -> str:
     old, new = request.old_string, request.new_string
     if not old:
         raise Refused("old_string is empty", hint="Give the exact text to change, with enough around it.")
-    count = before.count(old)
-    at = before.rfind(old)
-    # the description may contain the text too
-    in_body = path == MAIN and skill_format.split(before)[1].count(old) == 1
-    if count > 1 and not in_body:
+    count, at = before.count(old), before.rfind(old)
+    # The description may contain the text too.
+    is_once_in_body = path == MAIN and skill_format.split(before)[1].count(old) == 1
+    if count > 1 and not is_once_in_body:
         raise Refused(
             f"old_string stands {count} times in {path}", hint="Add lines around it until it is unique."
         )

@@ -1,4 +1,4 @@
-"""Checks the format of a skill: files within limits, also for skills from strangers, a name, and a SKILL.md.
+"""Check the format of a skill: files within limits, also for skills from strangers, a name, and a SKILL.md.
 
 Links, hidden files and anything that is not a plain file don't belong to a skill. Unknown fields of the
 front matter are left alone, because nothing here writes a file.

@@ -1,4 +1,4 @@
-"""Shows and installs skills: the list, a load with its hash, skills from elsewhere, pins."""
+"""List, load, install and pin skills."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SkillStore:
         self._database = reader.database
         self._profile = reader.profile
 
-    async def infos(self) -> list[SkillInfo]:
+    async def list_infos(self) -> list[SkillInfo]:
         """Return every skill, sorted by name. One that can't be used carries the reason."""
         return await asyncio.to_thread(self._reader.library.all)
 

@@ -51,7 +51,7 @@ class SourceText(msgspec.Struct, frozen=True):
 
     For a result, `call` is the command, the file that was read, or the question that was answered, and
     `about` is the same including the search terms. A call's arguments and its result have the same
-    `call_id`. `made` holds the letters of the arguments, also decoded ones.
+    `call_id`. `letters` are those of the arguments, with encoded values decoded, without spaces.
     """
 
     seq: int
@@ -68,7 +68,7 @@ class SourceText(msgspec.Struct, frozen=True):
     received: bool | None = None
     call_id: str = ""
     about: str = ""
-    made: str = ""
+    letters: str = ""
 
     @property
     def is_command(self) -> bool:
@@ -111,7 +111,7 @@ def read_sources(
     reader = _Reader(has_person, trusted, origins)
     for row in stored:
         reader.read(row)
-    return reader.found
+    return reader.texts
 
 
 class _Reader:
@@ -120,7 +120,7 @@ class _Reader:
     def __init__(self, has_person: bool, trusted: Collection[str], origins: FileOrigins | None) -> None:
         self._trusted = trusted
         self._origins = origins
-        self.found: list[SourceText] = []
+        self.texts: list[SourceText] = []
         self._has_person = has_person
         self._calls: dict[str, ToolCall] = {}
         self._foreign: dict[str, str] = {}
@@ -130,7 +130,7 @@ class _Reader:
     def read(self, row: StoredText) -> None:
         message = row.message
         if message.role == "user":
-            self._user(row)
+            self._add_typed(row)
         elif message.role == "assistant":
             self._add(row, "own", message.text)
             for call in message.tool_calls:
@@ -140,16 +140,16 @@ class _Reader:
                 parts = read(str(arguments["command"])).parts if arguments.get("command") else ()
                 words = join_words("\n".join([texts, decode_values(texts), *(part.line for part in parts)]))
                 letters = words.replace(" ", "")  # a program may put a text together from pieces
-                self._add(row, "own", texts, tool=call.name, call_id=call.id, made=letters)
+                self._add(row, "own", texts, tool=call.name, call_id=call.id, letters=letters)
         else:
-            self._result(row)
+            self._add_result(row)
 
     def _add(self, row: StoredText, tier: Tier, text: str, **more: Any) -> None:
         if text.strip():
             speaker = (row.message.role, tier)
-            self.found.append(SourceText(row.seq, row.turn, *speaker, text, fold(text), day=row.day, **more))
+            self.texts.append(SourceText(row.seq, row.turn, *speaker, text, fold(text), day=row.day, **more))
 
-    def _user(self, row: StoredText) -> None:
+    def _add_typed(self, row: StoredText) -> None:
         if not self._has_person:
             self._add(row, "own", row.message.text, why="another model wrote it")
             return
@@ -157,23 +157,17 @@ class _Reader:
         self._add(row, "user", own_text)
         self._add(row, "untrusted", foreign, why="you pasted or attached it")
 
-    def _result(self, row: StoredText) -> None:
+    def _add_result(self, row: StoredText) -> None:
         message = row.message
         call = self._calls.get(message.tool_call_id)
         name = message.tool_name or (call.name if call else "")
         arguments = parse_arguments(call.arguments if call else "")
-        tier, why = self._tier(name, arguments, row)
+        tier, why = self._judge(name, arguments, row)
         text, tags = message.text, tags_of(name)
         if "local" in tags and "looks" in tags:
             text = strip_line_numbers(text, "  " if "search" in tags else "")
-        label = next(
-            (
-                str(arguments[key])
-                for key in ("command", "path", "file_path", "question")
-                if arguments.get(key)
-            ),
-            name,
-        )
+        keys = ("command", "path", "file_path", "question")
+        label = next((str(arguments[key]) for key in keys if arguments.get(key)), name)
         self._add(
             row,
             tier,
@@ -187,12 +181,12 @@ class _Reader:
             about=subject_of(arguments),
         )
 
-    def _tier(self, name: str, arguments: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
+    def _judge(self, name: str, arguments: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
         tags, message = tags_of(name), row.message
         if "own" in tags or "edits" in tags:
             return "own", f"{name} gives back what was written before"
         if "asks" in tags:
-            return _answer_tier(message, arguments)
+            return _judge_answer(message, arguments)
         if not ("local" in tags if tags else name in self._trusted):
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if row.received and "command" not in tags:
@@ -204,12 +198,12 @@ class _Reader:
         if "search" in tags and message.text.startswith("[no matches"):
             return "own", ""
         words = str(arguments.get("command") or "") if "command" in tags else ""
-        why = self._why(words, arguments, row)
+        why = self._why_foreign(words, arguments, row)
         if why and words:
             self._mark(words, why)
         return ("untrusted", why) if why else ("observed", "")
 
-    def _why(self, command: str, arguments: dict[str, Any], row: StoredText) -> str:
+    def _why_foreign(self, command: str, arguments: dict[str, Any], row: StoredText) -> str:
         """Return why a result is not this machine's own, or an empty string."""
         message = row.message
         if command and provenance.may_have_received(command, row.received):
@@ -217,14 +211,13 @@ class _Reader:
             if arguments.get("background"):
                 self._background = why
             if "$" in command:
-                self._unnamed = (len(self.found), why)
+                self._unnamed = (len(self.texts), why)
             for match in _PRINTED_NAME.finditer(message.text):
                 path = match[1] or match[2].rstrip("/")
                 self._foreign.setdefault(path, f"{path} came with `{command[:60]}`")
             return why
-        paths = [
-            str(arguments[key]) for key in ("path", "file_path", "workdir", "glob") if arguments.get(key)
-        ]
+        keys = ("path", "file_path", "workdir", "glob")
+        paths = [str(arguments[key]) for key in keys if arguments.get(key)]
         all_paths = [*paths, *read(command).files]
         if any(map(provenance.is_installed, paths)) or provenance.names_installed_path(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
@@ -240,7 +233,7 @@ class _Reader:
             if takes_all or path in hits or any(path == part or fnmatch(path, part) for part in parts):
                 return why
         since, why = self._unnamed
-        before = [text.folded for text in self.found[:since]]
+        before = [text.folded for text in self.texts[:since]]
         if not why or not paths or any(word and fold(word) in text for word in paths for text in before):
             return ""
         return f"{paths[-1][:60]} may have come with {why}"
@@ -255,7 +248,7 @@ class _Reader:
                 self._foreign.setdefault(name, reason)
 
 
-def _answer_tier(message: Message, arguments: dict[str, Any]) -> tuple[Tier, str]:
+def _judge_answer(message: Message, arguments: dict[str, Any]) -> tuple[Tier, str]:
     """Return whose words an answer holds: those of a choice are the assistant's, whoever picked it."""
     if message.is_error:
         return "own", ""

@@ -1,4 +1,4 @@
-"""Decides whether two statements are about the same subject, by the identifiers that they name.
+"""Decide whether two statements are about the same subject, by the identifiers that they name.
 
 A number, a host or a version that stands inside a statement names its subject: customer 4711 is not
 customer 4712. Only the value at the end of a statement may change without another subject. In doubt the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 from unicodedata import normalize
 
 from whet.memory.folding import fold, strip_marks
@@ -38,8 +38,12 @@ _BEFORE_VALUE = frozenset(
 """Before an amount within a sentence; never before the number of a thing."""
 _BEFORE_AMOUNT = STOP_WORDS.union(("every", "least", "within"))
 
-Stretch: TypeAlias = tuple[list[str], list[str]]
-"""The words of an old statement, and those of a new one that stand in their place."""
+
+class Stretch(NamedTuple):
+    """The words of an old statement that a new one lacks, and those that take their place."""
+
+    lost: list[str]
+    added: list[str]
 
 
 def is_update(old: str, new: str) -> bool:
@@ -71,25 +75,24 @@ def names_another(old: str, new: str) -> bool:
 
 
 def is_parallel(old: str, new: str) -> bool:
-    """Return whether a statement says the like of another thing, so that both hold.
+    """Return whether a statement says something similar about another thing, so that both hold.
 
     It repeats the words of the other one with the number of another thing, with other words in two places,
-    or with other words in one place after an added name. In one place only, the value may have changed. So it
-    has if the new statement also names the last value that it replaces: "on Thursday, not on Tuesday".
+    or with an added name and other words in one place. Other words in one place alone may be a new value, and
+    so may words in two if the new statement also names the last old value: "on Thursday, not on Tuesday".
     """
     before, after = _split_words(strip_day(old)), _split_words(strip_day(new))
     masked = [["#" if _NAME.search(word) else word for word in words] for words in (before, after)]
     if before and after and masked[0][0] == masked[1][0] and names_another(old, new):
         return 2 * sum(block.size for block in _align(*masked).get_matching_blocks()) >= len(after)
     stretches = _find_stretches(before, after)
-    changed = [stretch for stretch in stretches if _is_changed(*stretch)]
+    changed = [stretch for stretch in stretches if _is_changed(stretch)]
     if not changed or not _is_built_alike(before, after, stretches):
         return False
     names = find_names(new).difference(before)
-    adds_name = any(
-        not lost and not names.isdisjoint(added) for lost, added in stretches[: stretches.index(changed[0])]
-    )
-    is_first_kept, is_last_kept = (set(after).issuperset(changed[at][0] or [""]) for at in (0, -1))
+    first = stretches[: stretches.index(changed[0])]
+    adds_name = any(not stretch.lost and not names.isdisjoint(stretch.added) for stretch in first)
+    is_first_kept, is_last_kept = (set(after).issuperset(changed[at].lost or [""]) for at in (0, -1))
     return len(changed) + adds_name > 1 and (is_first_kept or not is_last_kept)
 
 
@@ -100,10 +103,12 @@ def find_names(text: str) -> set[str]:
     return {word.lower() for word in named if word != "I"}
 
 
-class Places(NamedTuple):
-    """How a new statement fills the places of an old one: the share of its words that are the same in the
-    same order, whether it has others in the place of the rest, and whether both begin and end with the same
-    word."""
+class Overlap(NamedTuple):
+    """How the wording of a new statement matches that of an old one.
+
+    `same_share` is the share of the old words that the new one has in the same order. `is_filled`: it has
+    other words in the place of all others.
+    """
 
     same_share: float
     is_filled: bool
@@ -111,14 +116,14 @@ class Places(NamedTuple):
     ends_alike: bool
 
 
-def compare_places(old: str, new: str) -> Places:
-    """Return how a new statement fills the places of an old one."""
+def compare_wording(old: str, new: str) -> Overlap:
+    """Return how the wording of a new statement matches that of an old one."""
     before, after = _split_words(strip_day(old)), _split_words(strip_day(new))
     steps = _align(before, after).get_opcodes()
     same = sum(end - start for kind, start, end, _, _ in steps if kind == "equal")
     is_filled = all(step[0] != "delete" for step in steps)
     begins_alike, ends_alike = (bool(steps) and steps[at][0] == "equal" for at in (0, -1))
-    return Places(same / max(1, len(before)), is_filled, begins_alike, ends_alike)
+    return Overlap(same / max(1, len(before)), is_filled, begins_alike, ends_alike)
 
 
 def strip_day(entry: str) -> str:
@@ -153,16 +158,16 @@ def _find_stretches(before: Sequence[str], after: Sequence[str]) -> list[Stretch
             is_open = is_open and end - start == 1 and _PART_OF_WORD.match(before[start]) is not None
             continue
         if not is_open:
-            stretches.append(([], []))
-        stretches[-1][0].extend(before[start:end])
-        stretches[-1][1].extend(after[first:last])
+            stretches.append(Stretch([], []))
+        stretches[-1].lost.extend(before[start:end])
+        stretches[-1].added.extend(after[first:last])
         is_open = True
-    if stretches and before[:1] != after[:1] and len(stretches[0][0]) == len(stretches[0][1]):
+    if stretches and before[:1] != after[:1] and len(stretches[0].lost) == len(stretches[0].added):
         lost, added = stretches[0]
         is_number = [all(map(_has_number, pair)) for pair in zip(lost, added, strict=True)]
         at = is_number.index(True) if True in is_number else int(not _PART_OF_WORD.match("".join(lost)))
         if 0 < at < len(lost):
-            stretches[:1] = [(lost[:at], added[:at]), (lost[at:], added[at:])]
+            stretches[:1] = [Stretch(lost[:at], added[:at]), Stretch(lost[at:], added[at:])]
     return stretches
 
 
@@ -170,12 +175,12 @@ def _has_number(word: str) -> bool:
     return any(map(str.isnumeric, word))
 
 
-def _is_changed(lost: Sequence[str], added: Sequence[str]) -> bool:
+def _is_changed(stretch: Stretch) -> bool:
     """Return whether words that carry content took the place of others. A sign that was added or left out
     changes the word that it is in."""
-    if not lost or not added:
-        return bool(_SIGN.fullmatch("".join((*lost, *added))))
-    return all(any(word not in STOP_WORDS for word in words) for words in (lost, added))
+    if not all(stretch):
+        return bool(_SIGN.fullmatch("".join((*stretch.lost, *stretch.added))))
+    return all(any(word not in STOP_WORDS for word in words) for words in stretch)
 
 
 def _is_built_alike(before: Sequence[str], after: Sequence[str], stretches: Sequence[Stretch]) -> bool:
@@ -183,7 +188,7 @@ def _is_built_alike(before: Sequence[str], after: Sequence[str], stretches: Sequ
     before. Without the beginning it is only a part of a statement."""
     blocks = _align(before, after).get_matching_blocks()
     same = [word for block in blocks for word in before[block.a : block.a + block.size]]
-    if before[:1] != after[:1] and not stretches[0][1]:
+    if before[:1] != after[:1] and not stretches[0].added:
         return False
     if len(same) > 1 and 2 * len(same) >= min(len(before), len(after)):
         return True
@@ -198,10 +203,10 @@ def _list_identifiers(text: str) -> list[str]:
     The last one is a value if at most one word follows it and at least two words stand before it.
     """
     words = _split_words(_DATED.sub("", text))
-    places = [at for at, word in enumerate(words) if _NAME.search(word)]
-    if places and places[-1] >= max(2, len(words) - 2):
-        places.pop()
-    return [words[at] for at in places]
+    positions = [at for at, word in enumerate(words) if _NAME.search(word)]
+    if positions and positions[-1] >= max(2, len(words) - 2):
+        positions.pop()
+    return [words[at] for at in positions]
 
 
 def _is_amount(words: Sequence[str], at: int) -> bool:

@@ -65,7 +65,7 @@ class QuotableTranscript:
     def __init__(self, session_id: str, sources: Sequence[SourceText]) -> None:
         self.session_id = session_id
         self.sources: list[SourceText] = list(sources)
-        self.why_foreign_line: Callable[[Passage], str] = lambda one: ""
+        self.why_foreign_line: Callable[[Passage], str] = lambda passage: ""
         self.turn: int = max((source.turn for source in sources), default=0)
 
     def find_passage(self, quote: str, *, is_step: bool = False, is_exact: bool = False) -> Passage | None:
@@ -78,18 +78,13 @@ class QuotableTranscript:
         folded = fold(strip_line_numbers(quote))
         best: Passage | None = None
         for source in self.sources:
-            passage = (
-                self._find_in_source(quote, folded, source) if folded and folded in source.folded else None
-            )
-            if passage is not None and (best is None or _rank(passage) >= _rank(best)):
-                best = passage
+            span = find_span(source.text, folded) if folded and folded in source.folded else None
+            if span is not None:
+                passage = self._build_passage(quote, source, span)
+                best = passage if best is None or _rank(passage) >= _rank(best) else best
         if best is None or best.tier == "own" or (is_step and best.tier == "untrusted"):
-            call_passage = self._find_call(quote, folded, is_step=is_step)
-            best = max(
-                (candidate for candidate in (best, call_passage) if candidate is not None),
-                key=_rank,
-                default=None,
-            )
+            candidates = (best, self._find_call(quote, folded, is_step=is_step))
+            best = max(filter(None, candidates), key=_rank, default=None)
         if is_exact or (best is not None and best.tier != "own"):
             return best
         return self._find_aligned(quote) or best
@@ -111,7 +106,7 @@ class QuotableTranscript:
                     matches[key] = passage
         return next(iter(matches.values())) if len(matches) == 1 else None
 
-    def results(self) -> list[SourceText]:
+    def list_results(self) -> list[SourceText]:
         """Return the results of commands, in order."""
         return [source for source in self.sources if source.is_command]
 
@@ -176,7 +171,7 @@ class QuotableTranscript:
         elif source.role == "user" and messages and self._is_taken_back(messages[0], passage):
             return messages[0].text
         for other in messages:
-            for sentence in units.sentences(other.text):
+            for sentence in units.split_sentences(other.text):
                 if not units.is_question(sentence) and contradicts(
                     unit, sentence, is_typed=source.role == "user"
                 ):
@@ -202,17 +197,13 @@ class QuotableTranscript:
             set(content_words(passage.unit)) & set(content_words(reply.text))
         )
 
-    def _find_in_source(self, quote: str, folded: str, source: SourceText) -> Passage | None:
-        span = find_span(source.text, folded)
-        return None if span is None else self._build_passage(quote, source, span)
-
     def _build_passage(self, quote: str, source: SourceText, span: tuple[int, int]) -> Passage:
         """Return the passage around a span of a source."""
         if source.tier == source.role == "user":
-            unit = self._add_condition(source, units.sentence_at(source.text, *span))
+            unit = self._add_condition(source, units.find_sentence(source.text, *span))
             if typed.is_quotation(source.text, *span, unit.text):
                 return Passage(quote, source, unit.text, "untrusted", "you report what others said")
-            heading = units.sentences(typed.find_heading(source.text, unit.start))[-1:]
+            heading = units.split_sentences(typed.find_heading(source.text, unit.start))[-1:]
             if question := self._find_question(source):
                 why = self._why_not_asked(question, source)
                 answer = msgspec.structs.replace(source, call=question)
@@ -221,9 +212,9 @@ class QuotableTranscript:
             return Passage(quote, source, " ".join([*heading, text]), "user")
         if source.role != "tool":
             return Passage(quote, source, quote, source.tier, source.why)
-        unit = units.line_at(source.text, *span)
+        unit = units.find_line(source.text, *span)
         if units.is_prose(unit.text.splitlines()[-1]) and not source.failed:
-            unit = units.prose_at(source.text, *span)
+            unit = units.find_prose(source.text, *span)
         tier, why = source.tier, source.why
         lines = (unit.text, *source.text[unit.start : unit.end].splitlines())
         earlier = (self._find_earlier(line, source) for line in lines)
@@ -242,7 +233,7 @@ class QuotableTranscript:
         before = [other for other in self.sources if other.seq < answer.seq][-1:]
         if not is_short(answer.folded, BARE_REPLY) or not before or before[0].role != "assistant":
             return ""
-        questions = [text for text in units.sentences(before[0].text) if units.is_question(text)]
+        questions = [text for text in units.split_sentences(before[0].text) if units.is_question(text)]
         return questions[-1] if questions and not before[0].tool else ""
 
     def _why_not_asked(self, question: str, answer: SourceText) -> str:
@@ -254,7 +245,7 @@ class QuotableTranscript:
         if foreign := next((other for other in before if other.tier == "untrusted"), None):
             return f"the question may repeat foreign text: {foreign.why}"
         given = " ".join(other.folded for other in before if other.tier != "own")
-        value = next((value for value in units.values(question) if value not in given), "")
+        value = next((value for value in units.find_values(question) if value not in given), "")
         return value and f"the assistant's question was the first to name {value}"
 
     def _add_condition(self, source: SourceText, unit: units.Unit) -> units.Unit:
@@ -263,9 +254,7 @@ class QuotableTranscript:
         The last sentence of a message after which something was done is the task, so it is left out.
         """
         following = units.find_following(source.text, unit.end)
-        if following is None:
-            return unit
-        if states_another(unit.text, following.text):
+        if following is None or states_another(unit.text, following.text):
             return unit
         is_last = not source.text[following.end :].strip()
         if is_last and any(other.turn == source.turn and other.tool for other in self.sources):
@@ -279,7 +268,7 @@ class QuotableTranscript:
         letters = join_words(unit).replace(" ", "")
         for other in self.sources:
             if other.seq < source.seq and (
-                folded in other.folded or (other.has_effect and letters in other.made)
+                folded in other.folded or (other.has_effect and letters in other.letters)
             ):
                 if other.tier in ("user", "observed"):
                     return None
@@ -331,19 +320,14 @@ def _read_messages(connection: apsw.Connection, key: int) -> list[StoredText]:
         " AND m.turn NOT IN (SELECT number FROM turns WHERE session = ?3 AND undone <> '') ORDER BY m.id",
         (*rows.ids_of(key), key),
     ).fetchall()
-    return [
-        StoredText(
-            r[0] & (rows.SEQ_LIMIT - 1),
-            r[1],
-            rows.unpack(r[2], r[3], r[4]),
-            _day(r[5]),
-            calls.has_received_bytes(r[6]),
-        )
-        for r in records
-    ]
+    texts: list[StoredText] = []
+    for id_, turn, role, content, extra, at_ms, facts in records:
+        message, received = rows.unpack(role, content, extra), calls.has_received_bytes(facts)
+        texts.append(StoredText(id_ & (rows.SEQ_LIMIT - 1), turn, message, _format_day(at_ms), received))
+    return texts
 
 
-def _day(at_ms: int) -> str:
+def _format_day(at_ms: int) -> str:
     return local_time(datetime.fromtimestamp(at_ms / 1000, UTC)).date().isoformat()
 
 

@@ -1,4 +1,4 @@
-"""Separates the person's own words in a message from text that they brought from elsewhere.
+"""Separate the person's own words in a message from text that they brought from elsewhere.
 
 The interface marks such text first: a terminal puts `<pasted>` around pasted text, and attachments and
 forwarded messages come in tags. If the interface marks everything, the rest was typed. Other unmarked text is

@@ -1,4 +1,4 @@
-"""Undoes, accepts and rejects changes, forgets everything that rests on a session, and purges its words.
+"""Undo, accept and reject changes, forget everything learned from a session, and purge its words.
 
 An undo is a change of its own, so it can be undone too. If later changes build on the change, it is not
 undone, and the error names the changes to undo first. Every function runs inside the caller's transaction
@@ -61,10 +61,8 @@ def undo(connection: apsw.Connection, row: LedgerRow, origin: Origin, now: str) 
         if not _applies_whole_notes(connection, undo_row):
             enforce(connection, undo_row)
     except Refused as error:
-        built = find_later(connection, row)
-        hint = (
-            f"take back first: {', '.join(f'change {other.id}' for other in built)}" if built else error.hint
-        )
+        later = ", ".join(f"change {other.id}" for other in find_later(connection, row))
+        hint = f"take back first: {later}" if later else error.hint
         raise CannotUndo(f"change {row.id} can't be taken back: {error.message}", hint=hint) from error
     ledger.set_state(connection, row.id, "undone", undone_by=undo_row.id)
     _update_chain(connection, row)
@@ -154,9 +152,8 @@ def _applies_whole_notes(connection: apsw.Connection, undo_row: LedgerRow) -> bo
         first = ledger.get(connection, first.undoes)
     text = read_notes(connection, undo_row.profile, notes.FILES[target])
     if first.action != "hand_edit":
-        if undo_row.before and undo_row.before not in {
-            entry.statement for entry in notes.parse_entries(text)
-        }:
+        statements = [entry.statement for entry in notes.parse_entries(text)]
+        if undo_row.before and undo_row.before not in statements:
             raise Refused("its entry has changed since")
         return False
     after, lost = notes.apply_changes(text, target, notes.diff_entries(undo_row.before, undo_row.after))
@@ -169,13 +166,13 @@ def _applies_whole_notes(connection: apsw.Connection, undo_row: LedgerRow) -> bo
 def find_later(connection: apsw.Connection, row: LedgerRow) -> list[LedgerRow]:
     """Return the active changes that were built on `row`, newest first."""
     rows = ledger.select(connection, profile=row.profile, kind=row.kind, item=row.item, states=("active",))
-    touched = {change.path for change in row.changes}
-    since = (other for other in rows if other.id > row.id)
-    return [
-        other
-        for other in since
-        if (row.after and other.before == row.after) or touched & {change.path for change in other.changes}
-    ]
+    paths = {change.path for change in row.changes}
+
+    def is_built_on_row(other: LedgerRow) -> bool:
+        is_same_entry = bool(row.after) and other.before == row.after
+        return is_same_entry or any(change.path in paths for change in other.changes)
+
+    return [other for other in rows if other.id > row.id and is_built_on_row(other)]
 
 
 def plan_forgetting(connection: apsw.Connection, profile: str, session_id: str) -> list[ForgetStep]:
@@ -237,7 +234,7 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     """Purge the words that a session left in the ledger and that are no longer in force. It is safe to
     repeat."""
     everything = ledger.select(connection, profile=profile)
-    current_texts = _texts_in_force(connection, profile, everything)
+    current_texts = _list_texts_in_force(connection, profile, everything)
     rows = [
         row
         for row in ledger.select(connection, profile=profile, session_id=session_id)
@@ -249,7 +246,7 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     statements = {row.after for row in rows if row.kind == "memory"} & words
     for row in rows:
         purge.blank_row(connection, row.id, proof=True)
-    # In its file an entry is stored line by line, without the prefix that marks a pitfall.
+    # Its file has an entry line by line, without the prefix of a pitfall.
     entry_lines = (text.removeprefix(notes.PITFALL_PREFIX).split("\n") for text in statements)
     parts = [*([text] for text in words - statements), *entry_lines]
     keys = _list_file_hashes(rows, everything) | set(purge.find_texts(connection, parts))
@@ -272,7 +269,7 @@ def purge_words(connection: apsw.Connection, profile: str, session_id: str) -> P
     return Purged(tuple(sorted(touched)), count, tuple(purge.find_prompts(connection, prompts)))
 
 
-def _texts_in_force(connection: apsw.Connection, profile: str, everything: list[LedgerRow]) -> set[str]:
+def _list_texts_in_force(connection: apsw.Connection, profile: str, everything: list[LedgerRow]) -> set[str]:
     """Return the texts that are in force, for whatever reason.
 
     A text that an undo restored has a row of its own, which says whether it still is.

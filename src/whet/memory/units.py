@@ -1,7 +1,6 @@
-"""Finds the whole sentence or line around a quote; a lesson never keeps less than that.
+"""Find the whole sentence or line around a quote, so that no "not", condition or value gets lost.
 
-So a "not", a condition or the value next to it can't get lost. In doubt it keeps more text. It knows
-nothing about who said it.
+In doubt more text is kept. Who said it does not matter here.
 """
 
 from __future__ import annotations
@@ -83,13 +82,13 @@ class Unit(msgspec.Struct, frozen=True):
     end: int
 
 
-def sentence_at(text: str, start: int, end: int) -> Unit:
+def find_sentence(text: str, start: int, end: int) -> Unit:
     """Return the sentences that [start, end) touches, plus the short ones that follow in the same paragraph.
 
     "Not on Fridays." belongs to the sentence before it. "Bus 5 leaves at 9." after "Bus 4 leaves at 8." does
     not.
     """
-    spans = list(_sentences(text))
+    spans = list(_find_spans(text))
     first = next((n for n, (_, stop) in enumerate(spans) if stop > start), len(spans) - 1)
     last = next((n for n, (_, stop) in enumerate(spans) if stop >= end), len(spans) - 1)
     while last + 1 < len(spans) and "\n" not in text[spans[last][1] : spans[last + 1][0]]:
@@ -97,14 +96,14 @@ def sentence_at(text: str, start: int, end: int) -> Unit:
         if not _is_short(following) or is_parallel(sentence, following):
             break
         last += 1
-    return _unit(text, spans[first][0], spans[last][1])
+    return _strip_unit(text, spans[first][0], spans[last][1])
 
 
 def find_following(text: str, end: int) -> Unit | None:
     """Return the sentence after `end` in the same paragraph if it may limit what stands before it: it is no
     question, and not long."""
-    start, stop = next((span for span in _sentences(text) if span[0] >= end), (len(text), len(text)))
-    unit = _unit(text, start, stop)
+    start, stop = next((span for span in _find_spans(text) if span[0] >= end), (len(text), len(text)))
+    unit = _strip_unit(text, start, stop)
     is_near = unit.text and "\n" not in text[end:start] and not is_question(unit.text)
     return unit if is_near and len(unit.text.split()) <= _CONDITION_WORDS else None
 
@@ -124,23 +123,23 @@ def shorten(text: str, unit: Unit, start: int, end: int) -> str:
     return text[begin:stop].strip().join(marks)
 
 
-def line_at(text: str, start: int, end: int) -> Unit:
+def find_line(text: str, start: int, end: int) -> Unit:
     """Return the lines that [start, end) touches, preceded by the headings that they are indented under.
 
     A key's value without its section could belong to another section.
     """
     begin = text[:start].rfind("\n") + 1
     stop = end - 1 + len(text[end - 1 :].partition("\n")[0])
-    unit = _unit(text, begin, stop)
-    heads = _above(text[:begin], text[begin:stop])
+    unit = _strip_unit(text, begin, stop)
+    heads = _find_headings(text[:begin], text[begin:stop])
     return Unit("\n".join([*heads, unit.text]), unit.start, unit.end)
 
 
-def prose_at(text: str, start: int, end: int) -> Unit:
+def find_prose(text: str, start: int, end: int) -> Unit:
     """Return the sentences of wrapped prose that [start, end) touches, across line ends."""
     begin = text[:start].rfind("\n\n") + 1
     block = text[begin:end] + text[end:].partition("\n\n")[0]
-    sentence = sentence_at(block.replace("\n", " "), start - begin, end - begin)
+    sentence = find_sentence(block.replace("\n", " "), start - begin, end - begin)
     return Unit(" ".join(sentence.text.split()), begin + sentence.start, begin + sentence.end)
 
 
@@ -177,7 +176,10 @@ def has_short_sentence(line: str) -> bool:
     """Return whether a line has a short sentence of a script without blanks or, if it is not a setting, a
     name of three words or more (push-to-x-first.md)."""
     if setting := _SETTING.search(line):
-        return _is_packed_value(line[setting.end() :])
+        # The value may be a sentence: it has four letters of such a script, or two beside words of another.
+        value = line[setting.end() :]
+        packed_count = len(PACKED.findall(value))
+        return packed_count >= _MIN_PACKED or (packed_count > 1 and _OTHER_WORD.search(value) is not None)
     if is_packed(line):
         return True
     pieces = map(_PIECES.split, re.split(r"[\s/.:]+", line))
@@ -189,17 +191,10 @@ def is_packed(text: str) -> bool:
     return _SHORT_PACKED.search(text) is not None
 
 
-def _is_packed_value(value: str) -> bool:
-    """Return whether a setting's value may be a sentence of a script without blanks: it has four letters of
-    one, or two next to words of another script."""
-    packed = len(PACKED.findall(value))
-    return packed >= _MIN_PACKED or (packed > 1 and _OTHER_WORD.search(value) is not None)
-
-
 def find_commands(text: str) -> list[str]:
     """Return the commands in a text: code in back ticks with operands, and values of settings that run
     several commands or reach out."""
-    ticked = [form for form in find_ticked(text) if " " in form.strip() or not form.isascii()]
+    ticked = [form for form in _TICKED.findall(text) if " " in form.strip() or not form.isascii()]
     values = (line[match.end() :] for line in text.splitlines() if (match := _SETTING.search(line)))
     return [*ticked, *filter(_is_command, (value.strip().strip("\"',") for value in values))]
 
@@ -209,11 +204,6 @@ def _is_command(value: str) -> bool:
     parts = read(value).parts if re.search(r"[\s;|&`]", value) else ()
     is_run = any(program(part.name) is not UNKNOWN for part in parts)
     return is_run and (len(parts) > 1 or reaches_out(value))
-
-
-def find_ticked(text: str) -> list[str]:
-    """Return the parts of a text in back ticks."""
-    return _TICKED.findall(text)
 
 
 def _strip_code(line: str) -> str:
@@ -244,7 +234,7 @@ def is_question(text: str) -> bool:
     return _QUESTION.search(bare) is not None
 
 
-def _sentences(text: str) -> Iterator[tuple[int, int]]:
+def _find_spans(text: str) -> Iterator[tuple[int, int]]:
     letters = fill_marks(text)
     cuts = sorted({m.span() for p in (_STOP, _STOP_AFTER_VALUE) for m in p.finditer(letters)})
     begin = 0
@@ -258,7 +248,7 @@ def _is_short(text: str) -> bool:
     return len(text.split()) <= _ADDED_WORDS and len(re.findall(f"[{UNSPACED}]", text)) <= _ADDED_UNSPACED
 
 
-def _above(before: str, line: str) -> list[str]:
+def _find_headings(before: str, line: str) -> list[str]:
     indent = len(line) - len(line.lstrip())
     heads: list[str] = []
     for above in reversed(before.splitlines()[-200:]):
@@ -273,20 +263,20 @@ def _above(before: str, line: str) -> list[str]:
     return heads
 
 
-def _unit(text: str, start: int, end: int) -> Unit:
+def _strip_unit(text: str, start: int, end: int) -> Unit:
     part = text[start:end]
     lead = len(part) - len(part.lstrip())
     return Unit(part.strip(), start + lead, start + len(part.rstrip()))
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text."""
-    return [text[start:end].strip() for start, end in _sentences(text)]
+    return [text[start:end].strip() for start, end in _find_spans(text)]
 
 
 def find_statements(text: str) -> list[str]:
     """Return the parts of a text that ask nothing, split at every stop, also before a lower-case letter."""
-    parts = (part for sentence in sentences(text) for part in _CASUAL_STOP.split(sentence))
+    parts = (part for sentence in split_sentences(text) for part in _CASUAL_STOP.split(sentence))
     return [part for part in parts if not is_question(part)]
 
 
@@ -295,7 +285,7 @@ def find_quoted_commands(text: str) -> list[str]:
     return _QUOTED_COMMAND.findall(text)
 
 
-def values(text: str) -> frozenset[str]:
+def find_values(text: str) -> frozenset[str]:
     """Return the parts of a text that are only right letter by letter: words with digits or signs, code in
     backticks."""
     matches = re.findall(

@@ -18,11 +18,11 @@ from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.log import mask
 from whet.memory import disk, notes
-from whet.memory.desk import LearningService
 from whet.memory.folding import fold
 from whet.memory.gate import judge_direct
 from whet.memory.requests import Claim, MemoryRequest, Refused, Target
 from whet.memory.scan import scan
+from whet.memory.service import LearningService
 from whet.memory.undo import CannotUndo
 from whet.moving.importing import ImportOutcome
 from whet.shell.fetches import find_outside_host

@@ -16,10 +16,10 @@ import apsw
 
 from whet.contract.errors import WhetError
 from whet.memory import skill_changes
-from whet.memory.desk import LearningService
 from whet.memory.intake import SkillIntake, read_folder
 from whet.memory.library import Library
 from whet.memory.requests import Refused
+from whet.memory.service import LearningService
 from whet.moving.importing import ImportOutcome
 from whet.store import ledger
 from whet.store.ledger import LedgerRow

@@ -40,7 +40,7 @@ def find_correction(
     person had `asked`.
     """
     typed_text = typed.split(text[:4_000])[0]
-    stated = " ".join(item for item in units.sentences(typed_text) if not units.is_question(item))
+    stated = " ".join(item for item in units.split_sentences(typed_text) if not units.is_question(item))
     is_short = _is_short(stated)
     is_next = partial(_is_next_number, stated=stated, asked=asked)
     named = {part.strip("./-") for part in _PART.findall(stated.lower())}
@@ -70,7 +70,7 @@ def _is_short(text: str) -> bool:
 def _names_value(stated: str, asked: str) -> bool:
     """Return whether a statement on the subject of the message before it names a file, an option, a host or
     the like that the message did not."""
-    new = units.values(stated) - units.values(asked)
+    new = units.find_values(stated) - units.find_values(asked)
     words, asked_words = (set(_SUBJECT.findall(text.lower())) for text in (stated, asked))
     is_related = any(a.startswith(b) or b.startswith(a) for a in words for b in asked_words)
     return is_related and any(map(str.isalpha, "".join(new)))

@@ -58,8 +58,8 @@ def _find_corrections(sources: Sequence[SourceText], turn: int) -> Iterator[Memo
     before = " ".join(item.folded for item in calls if item.turn < turn)
     after = " ".join(item.folded for item in calls if item.turn == turn)
     typed = (item for item in sources if item.turn == turn and item.tier == item.role == "user")
-    for sentence in (part for item in typed for part in units.sentences(item.text)):
-        new = [value for value in units.values(fold(sentence)) if value in after and value not in before]
+    for sentence in (part for item in typed for part in units.split_sentences(item.text)):
+        new = [value for value in units.find_values(fold(sentence)) if value in after and value not in before]
         if new and before and not units.is_question(sentence):
             yield MemoryRequest("add", "memory", sentence, evidence=(sentence,))
 

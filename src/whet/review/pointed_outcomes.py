@@ -171,7 +171,7 @@ def _is_rejected(call: StoredCall, quote: str, messages: Sequence[SourceText]) -
         if message.seq < call.seq or message.turn - call.turn > _MAX_TURNS_LATER:
             continue
         for start, end in _find(message.text, quote):
-            sentence = units.sentence_at(message.text, start, end).text
+            sentence = units.find_sentence(message.text, start, end).text
             if not typed.is_quotation(message.text, start, end, sentence):
                 return True
     return False

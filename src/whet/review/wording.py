@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whet.contract.texts import flat, plural, short
-from whet.memory.requests import SIMILAR_NOTE, summary
+from whet.memory.requests import SIMILAR_NOTE, summarize_change
 from whet.review.jobs import Kind
 from whet.store.ledger import LedgerRow
 
@@ -64,7 +64,7 @@ def write_summary(rows: Sequence[LedgerRow]) -> str:
     active = [row for row in rows if row.state == "active"]
     groups: dict[str, list[LedgerRow]] = {}
     for row in active:
-        groups.setdefault(summary(row), []).append(row)
+        groups.setdefault(summarize_change(row), []).append(row)
     parts = [f"{name}{_quotes(of_part)}" for name, of_part in groups.items()]
     parts += [text for row in active if (text := _describe_old_text(row))]
     inbox_count = sum(row.state in ("inbox", "quarantined") for row in rows)

@@ -38,7 +38,7 @@ from whet.contract.events import ReviewFinished, show_nothing
 from whet.contract.messages import Message
 from whet.contract.protocols import Provider
 from whet.log import mask
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 from whet.memory.transcript import load_transcript
 from whet.review import wording
 from whet.review.fork import DIGEST, Fork, ForkParts, open_fork

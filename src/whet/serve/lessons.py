@@ -10,11 +10,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from whet.app.learning.desk import LearningServices
+from whet.app.learning.services import LearningServices
 from whet.contract.errors import NotFound
 from whet.contract.texts import parse_typed_number
 from whet.log import mask
-from whet.memory.requests import summary
+from whet.memory.requests import summarize_change
 from whet.serve.auth import ApiCaller
 from whet.serve.wire import JsonAnswer
 from whet.store import learned, lesson_counts
@@ -107,7 +107,7 @@ class LessonCalls:
 
     async def decide(self, request: Request, caller: ApiCaller, body: LessonAnswer) -> Response:
         """Accept or reject a waiting change or a refused note."""
-        number_text, learning = request.path_params["id"], self._learning.desk
+        number_text, learning = request.path_params["id"], self._learning.owner_service
         number = parse_typed_number(number_text)
         if number is None:
             raise NotFound(f"there is no change {number_text[:20]}", hint="GET /api/learned lists them")
@@ -115,9 +115,8 @@ class LessonCalls:
         return JsonAnswer(await self._facts(row))
 
     async def _facts(self, row: LedgerRow) -> LessonFacts:
-        whole = await self._learning.desk.describe_whole(row) if row.changes else ""
+        whole = await self._learning.owner_service.describe_whole(row) if row.changes else ""
         text = mask(whole or row.after or f"removes: {row.before}")
         quotes = [mask(evidence.quote) for evidence in row.evidence]
-        return LessonFacts(
-            row.id, row.at, row.kind, row.item, row.state, summary(row), text, mask(row.reason), quotes
-        )
+        summary, reason = summarize_change(row), mask(row.reason)
+        return LessonFacts(row.id, row.at, row.kind, row.item, row.state, summary, text, reason, quotes)

@@ -9,8 +9,8 @@ import msgspec
 
 from whet.contract.origin import Origin
 from whet.contract.tools import ToolContext, ToolOutput
-from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest, WriteOutcome
+from whet.memory.service import LearningService
 from whet.typed_answer import AnswerOption, read_line
 
 _YES = AnswerOption("yes")

@@ -180,5 +180,5 @@ def _accepts_foreign_value(
     if isinstance(verdict, str) or verdict.trust == "untrusted":
         return False
     session_text = " ".join(f"{source.folded} {fold(source.call)}" for source in session.sources)
-    foreign = [value for value in units.values(claimed.text) if value not in session_text]
+    foreign = [value for value in units.find_values(claimed.text) if value not in session_text]
     return any(value in fold(verdict.text) for value in foreign)

@@ -27,7 +27,7 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import NobodyPresent
 from whet.contract.texts import from_json
 from whet.memory import notes
-from whet.memory.reader import entry_id
+from whet.memory.reader import hash_entry
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.store import sessions
 from whet.store.learned import ContextItem
@@ -211,7 +211,7 @@ class OwnTaskSetup:
                 home, self._arm_settings("all", False), self._api_keys, NobodyPresent(), self.folder
             )
         ) as app:
-            part = await app.learning.prompt_part(("notes", "loads-skills"))
+            part = await app.learning.build_prompt_part(("notes", "loads-skills"))
         return [item for item in part.items if item.hash]
 
     async def copy_home_without(self, item: ContextItem, source: Home, destination: Home) -> None:
@@ -223,13 +223,13 @@ class OwnTaskSetup:
                 destination, self._arm_settings("all", False), self._api_keys, NobodyPresent(), self.folder
             )
         ) as app:
-            learning, origin = app.learning.desk, Origin("user", platform="eval")
+            learning, origin = app.learning.owner_service, Origin("user", platform="eval")
             if item.kind == "skill":
                 await learning.submit(SkillRequest("delete", item.name), origin)
                 return
             for target, path in notes.FILES.items():
                 for entry in notes.parse_entries(learning.reader.read_text(path)):
-                    if target == item.kind and entry_id(entry) == item.name:
+                    if target == item.kind and hash_entry(entry) == item.name:
                         request = MemoryRequest("remove", target, old_text=entry.statement)
                         await learning.submit(request, origin)
 

@@ -249,7 +249,7 @@ async def run_world(
             app = await _start_app(folder, person, arm, server.base_url)
             stack.push_async_callback(app.aclose)
             if not arm.gated:
-                app.learning.desk.changes.judge_override = _accept_any
+                app.learning.owner_service.changes.judge_override = _accept_any
             world_run.people[person] = EvalPerson(app)
         for plan in world.plans:
             await world_run.run_session(plan)

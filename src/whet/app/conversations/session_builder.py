@@ -30,7 +30,7 @@ from whet.app.conversations.session_parts import (
     SessionStart,
     StoredPrefix,
 )
-from whet.app.learning.desk import RecollectionObserver
+from whet.app.learning.services import RecollectionObserver
 from whet.app.model_links.models import SwitchableLink
 from whet.clock import local_time
 from whet.config.paths import choose_workspace

@@ -25,7 +25,7 @@ from whet.app.conversations.session_parts import (
     SessionStart,
     StoredPrefix,
 )
-from whet.app.learning.desk import Outcomes
+from whet.app.learning.services import Outcomes
 from whet.app.parts import add_remote_tools
 from whet.context.prompt import (
     changed_notice,

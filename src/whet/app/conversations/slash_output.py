@@ -16,7 +16,7 @@ from whet.app.conversations.slash import Commands, SlashCommand
 from whet.app.services import Services
 from whet.contract.errors import WhetError
 from whet.contract.events import Compaction, Emit, Event, Notice
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 
 
 def remote_commands(shared: Iterable[SlashCommand[Any]], without: Container[str] = ()) -> Commands[Any]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from whet.contract.texts import flat
 from whet.memory.folding import content_words
 from whet.memory.notes import NoteEntry
-from whet.memory.reader import MemoryReader, entry_id
+from whet.memory.reader import MemoryReader, hash_entry
 from whet.store import learned, sessions
 from whet.store.database import StateDatabase
 
@@ -48,7 +48,7 @@ def _list_candidates(
     are no more than `max_notes`, skip those that the prompt already contains."""
     held_out = database.read_now(lambda db: learned.list_held_out_names(db, session_id))
     prompt, _ = database.read_now(lambda db: sessions.read_prefix(db, session_id))
-    statements = {entry.text: flat(entry.statement) for entry in entries if entry_id(entry) not in held_out}
+    statements = {entry.text: flat(entry.statement) for entry in entries if hash_entry(entry) not in held_out}
     if len(statements) <= max_notes:
         statements = {text: statement for text, statement in statements.items() if flat(text) not in prompt}
     return [statement for statement in statements.values() if len(statement) <= _MAX_CHARS]

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from whet.agent.session import TurnLimits
-from whet.app.learning.desk import LearningServices
 from whet.app.learning.reviews import ReviewParts, ReviewRunner
+from whet.app.learning.services import LearningServices
 from whet.app.model_links.models import MEMORY_FILE, Dialer
 from whet.app.parts import cap_calls, learn_prices
 from whet.app.plugins import parts as plugin_parts
@@ -99,7 +99,7 @@ async def open_reviews(
             learning.trust(plugins.tools)
         parts = ReviewParts(home, settings, database, clock, learning, grants, pool, dialer)
         async with (
-            connect_plugins(plugins, learning.desk),
+            connect_plugins(plugins, learning.owner_service),
             aclosing(ReviewRunner(parts, make_worker)) as reviews,
         ):
             yield reviews

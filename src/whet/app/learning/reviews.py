@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import apsw
 import msgspec
 
-from whet.app.learning.desk import LearningServices
+from whet.app.learning.services import LearningServices
 from whet.app.model_links.models import Dialer
 from whet.approval.gate import GrantStore
 from whet.clock import Clock
@@ -37,7 +37,7 @@ from whet.store.jobs import QueuedJob
 from whet.tools.registry import read_specs
 
 if TYPE_CHECKING:
-    from whet.memory.desk import LearningService
+    from whet.memory.service import LearningService
     from whet.review.worker import ReviewWorker
 
 log: logging.Logger = logging.getLogger("whet.review")
@@ -90,7 +90,7 @@ class ReviewRunner:
     @property
     def learning(self) -> LearningService:
         """The learning service of the owner."""
-        return self._parts.learning.desk
+        return self._parts.learning.owner_service
 
     async def queue_review(self, session_id: str, focus: str = "", kinds: Sequence[Kind] = ()) -> QueuedJob:
         """Queue a review of a session by hand, up to its last finished turn; durable on return.

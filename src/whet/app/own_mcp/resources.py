@@ -12,7 +12,7 @@ from typing import Any, cast
 from whet.contract.errors import WhetError
 from whet.contract.origin import Origin
 from whet.log import mask
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 from whet.rpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, BadCall
 from whet.tools.toolsets.skills import SKILL_VIEW
 
@@ -34,7 +34,7 @@ async def list_resources(learning: LearningService) -> dict[str, Any]:
             "description": mask(skill.description),
             "mimeType": _MARKDOWN,
         }
-        for skill in await learning.skills.infos()
+        for skill in await learning.skills.list_infos()
         if not skill.problem
     ]
     return {"resources": rows}
@@ -45,7 +45,7 @@ async def list_prompts(learning: LearningService) -> dict[str, Any]:
     task = {"name": "task", "description": "What to do with it.", "required": False}
     rows = [
         {"name": skill.name, "description": mask(skill.description), "arguments": [task]}
-        for skill in await learning.skills.infos()
+        for skill in await learning.skills.list_infos()
         if not skill.problem
     ]
     return {"prompts": rows}

@@ -94,9 +94,9 @@ class OwnMcpServer:
         if call.method.startswith("resources/"):
             return await self._answer_resources(call)
         if call.method == "prompts/list":
-            return await resources.list_prompts(self._learning.desk)
+            return await resources.list_prompts(self._learning.owner_service)
         if call.method == "prompts/get":
-            return await resources.get_prompt(self._learning.desk, call.params)
+            return await resources.get_prompt(self._learning.owner_service, call.params)
         if call.method != "tools/call":
             raise BadCall(METHOD_NOT_FOUND, f"there is no method {call.method!r}")
         name, arguments = call.tool
@@ -109,7 +109,7 @@ class OwnMcpServer:
             return text_result(mask(message), is_error=True)
 
     async def _answer_resources(self, call: RpcCall) -> dict[str, Any]:
-        learning = self._learning.desk
+        learning = self._learning.owner_service
         match call.method:
             case "resources/list":
                 return await resources.list_resources(learning)
@@ -127,17 +127,19 @@ class OwnMcpServer:
             case "read_session":
                 return await self._read(_text(arguments, "session_id"), _number(arguments, "seq", 1))
             case "read_memory":
-                reader = self._learning.desk.reader
+                reader = self._learning.owner_service.reader
                 texts = [
                     f"# {file.target} ({file.used})\n\n{reader.shorten(file).strip() or '(empty)'}"
                     for file in await reader.read_notes()
                 ]
                 return text_result(mask("\n\n".join(texts)))
             case "list_skills":
-                return text_result(await self._learning.desk.skills.describe(_text(arguments, "query", "")))
+                return text_result(
+                    await self._learning.owner_service.skills.describe(_text(arguments, "query", ""))
+                )
             case "read_skill":
                 origin = Origin("foreground", platform="mcp", tool_name=SKILL_VIEW)
-                outcome = await self._learning.desk.skills.view(
+                outcome = await self._learning.owner_service.skills.view(
                     _text(arguments, "name"), _text(arguments, "file_path", ""), origin, "mcp"
                 )
                 return text_result(outcome.text, is_error=not outcome.ok)

@@ -27,7 +27,7 @@ from whet.memory import disk, skill_format
 from whet.store.ledger import LedgerRow
 
 if TYPE_CHECKING:
-    from whet.memory.desk import LearningService
+    from whet.memory.service import LearningService
     from whet.plugins.hooks import Hooks
     from whet.plugins.load import LoadedPlugins
     from whet.plugins.memories import Memories

@@ -32,7 +32,7 @@ from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Pe
 from whet.contract.texts import wrap_in_tag
 from whet.contract.tools import Tool, ToolContext
 from whet.lanes import call_in_loop
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 from whet.plugins import model_calls, tool_hooks
 from whet.plugins.dispatch import Post
 from whet.plugins.hermes import SessionAccess

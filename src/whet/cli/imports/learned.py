@@ -15,9 +15,9 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.memory import disk
 from whet.memory import notes as our_notes
-from whet.memory.desk import LearningService
 from whet.memory.library import Library
 from whet.memory.requests import Target
+from whet.memory.service import LearningService
 from whet.moving import notes, skills
 from whet.moving.hermes_home import HermesHome
 from whet.moving.importing import Consent, ImportOutcome

@@ -13,7 +13,7 @@ from whet.app.services import Services
 from whet.contract.events import Event
 
 if TYPE_CHECKING:
-    from whet.memory.desk import LearningService
+    from whet.memory.service import LearningService
     from whet.terminal.render import Painter
     from whet.terminal.signs import Marks
 

@@ -65,7 +65,7 @@ async def show_help(chat: ChatControl, argument: str) -> None:
     from whet.app.conversations.own_commands import list_prompt_commands  # noqa: PLC0415 - only /help lists them
 
     # People on a chat platform may see the workspace's commands, but not those in the owner's home.
-    root = chat.services.home.root if chat.learning is chat.services.learning.desk else None
+    root = chat.services.home.root if chat.learning is chat.services.learning.owner_service else None
     commands = [*chat.commands]
     for prompt in list_prompt_commands(root, chat.session.workspace):
         if prompt.as_slash().name not in chat.commands:

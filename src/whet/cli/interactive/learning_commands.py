@@ -39,7 +39,7 @@ async def show_memory(chat: ChatControl, arguments: str) -> None:
         if file.entries:
             chat.say(printable(f"{file.text.strip()}\n({file.used})"))
         if file.held_in:
-            from whet.memory.places import describe_groups  # noqa: PLC0415 - most homes have no such notes
+            from whet.memory.note_folders import describe_groups  # noqa: PLC0415 - most homes have no such notes
 
             chat.say(printable("\n".join(describe_groups(file.held_in))), "dim")
         if file.left_out:

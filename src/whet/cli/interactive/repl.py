@@ -53,7 +53,7 @@ from whet.terminal.terminal import Terminal
 from whet.terminal.wording import printable, review_line
 
 if TYPE_CHECKING:
-    from whet.memory.desk import LearningService
+    from whet.memory.service import LearningService
 
 T = TypeVar("T")
 _PREPARE_S = 0.5  # after the first prompt was drawn
@@ -254,7 +254,7 @@ class TerminalChat:
     @property
     def learning(self) -> LearningService:
         """The owner's memory and skills."""
-        return self.services.learning.desk
+        return self.services.learning.owner_service
 
     async def begin(self, title: str = "", *, warm: str = "") -> None:
         """Continue in a new session of the same conversation."""

@@ -22,9 +22,9 @@ from whet.config.load import load
 from whet.config.paths import Home
 from whet.config.secrets import load_secrets
 from whet.contract.errors import ConfigError
-from whet.memory.desk import LearningService
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Refused, summary
+from whet.memory.requests import Refused, summarize_change
+from whet.memory.service import LearningService
 from whet.memory.undo import refuse_if_decided
 from whet.memory.whole_change import digest_changes
 from whet.store.ledger import LedgerRow
@@ -114,7 +114,10 @@ def accept_shown(
     if not digest:
         if not asks:
             raise ConfigError(NOT_SHOWN, hint="without --json it is shown, with its digest")
-        texts = [f"change {row.id}, not in force yet: {summary(row)}\n{text}\n" for row, text in descriptions]
+        texts = [
+            f"change {row.id}, not in force yet: {summarize_change(row)}\n{text}\n"
+            for row, text in descriptions
+        ]
         print_long("\n".join(texts), masks=False)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise ConfigError(NOT_SHOWN, hint=f"the same command with --digest {expected}")
@@ -144,7 +147,7 @@ def changes_table(rows: Sequence[LedgerRow]) -> str:
 def change_lines(row: LedgerRow) -> list[str]:
     """Return the details of a change: author, time, reason, quoted messages and replaced text."""
     origin = row.origin
-    lines = [f"change {row.id}: {summary(row)} ({row.action.replace('_', ' ')}), {row.state}"]
+    lines = [f"change {row.id}: {summarize_change(row)} ({row.action.replace('_', ' ')}), {row.state}"]
     lines.append(f"  by      {_WHO[origin.write_origin]}, {local_minute(row.at)}")
     where = origin.parent_session_id or origin.session_id
     if where:

@@ -17,10 +17,10 @@ from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
 from whet.contract.texts import flat, plural, short
-from whet.memory import notes, places
-from whet.memory.desk import LearningService
-from whet.memory.reader import NotesState, entry_id
+from whet.memory import note_folders, notes
+from whet.memory.reader import NotesState, hash_entry
 from whet.memory.requests import MemoryRequest, Target
+from whet.memory.service import LearningService
 from whet.store import ledger
 from whet.store.database import has_store
 from whet.terminal.output import emit, emit_json, home_and_json, wrap_text
@@ -51,9 +51,9 @@ def show(home: Home, as_json: bool) -> None:
             click.echo(printable(file.text.strip()) + "\n" if file.text.strip() else "")
         if rows := notes.parse_entries(file.text):
             click.echo("ids, for `whet memory retire ID`:")
-            lines = (f"  {entry_id(row)}  {short(flat(row.statement), 60)}" for row in rows)
+            lines = (f"  {hash_entry(row)}  {short(flat(row.statement), 60)}" for row in rows)
             click.echo(printable("\n".join(lines)) + "\n")
-        if lines := places.describe_groups(file.held_in):
+        if lines := note_folders.describe_groups(file.held_in):
             click.echo(printable("\n".join(lines)) + "\n")
         if file.left_out:
             click.echo(wrap_text(f"{file.left_out}.") + "\n")

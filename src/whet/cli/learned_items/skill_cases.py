@@ -12,7 +12,7 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound
 from whet.memory import skill_store
 from whet.memory.cases import Replay, load_cases, parse_steps, replay
-from whet.memory.desk import LearningService
+from whet.memory.service import LearningService
 from whet.terminal.output import emit, home_and_json
 from whet.terminal.wording import printable
 

@@ -19,8 +19,8 @@ from whet.contract.origin import Origin
 from whet.contract.protocols import ModelReply, Provider
 from whet.memory import settling, skill_store
 from whet.memory.cases import SkillCase, load_cases
-from whet.memory.desk import LearningService
 from whet.memory.requests import SkillRequest
+from whet.memory.service import LearningService
 from whet.memory.skill_changes import hash_tree
 from whet.store import learned
 from whet.terminal.output import emit, home_and_json, number_option

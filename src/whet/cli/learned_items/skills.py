@@ -27,8 +27,8 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.texts import parse_typed_number, plural
 from whet.memory import intake, skill_format, skill_store
-from whet.memory.desk import LearningService
 from whet.memory.library import SkillInfo
+from whet.memory.service import LearningService
 from whet.memory.settling import select_newest
 from whet.memory.skill_changes import hash_files
 from whet.plugins.install import clone, is_git
@@ -234,10 +234,10 @@ def _read_skills(source: str, temporary: Path) -> tuple[list[intake.SkillIntake]
 def _describe(intakes: Sequence[intake.SkillIntake], skipped: Sequence[str]) -> None:
     for skill in intakes:
         click.echo(printable(f"{skill.name}: {plural(len(skill.files), 'file')}"))
-        for path in skill.main_first:
+        for path in skill.readable_paths:
             click.echo(printable(f"--- {path}"))
             click.echo(visible(skill.files[path].decode("utf-8", "replace"), WHOLE, masks=False))
-        for path in sorted(skill.files.keys() - {*skill.main_first}):
+        for path in sorted(skill.files.keys() - {*skill.readable_paths}):
             click.echo(printable(f"--- {path}: {len(skill.files[path]):,} bytes, not read as text"))
         for finding in skill.findings:
             click.echo(wrap_text(printable(f"look at {finding}"), indent=2))

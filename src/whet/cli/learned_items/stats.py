@@ -14,10 +14,10 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory import notes
-from whet.memory.desk import LearningService
 from whet.memory.effects import MIN_SESSIONS, Effect, Sums, measure_effects
-from whet.memory.reader import entry_id
+from whet.memory.reader import hash_entry
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
+from whet.memory.service import LearningService
 from whet.terminal.output import Column, emit_json, home_and_json, table, wrap_text
 from whet.terminal.wording import printable
 
@@ -80,7 +80,7 @@ async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
         MemoryRequest("remove", target, old_text=entry.statement)
         for target, path in notes.FILES.items()
         for entry in notes.parse_entries(learning.reader.read_text(path))
-        if item_id and entry_id(entry).startswith(item_id)
+        if item_id and hash_entry(entry).startswith(item_id)
     ]
     if len(requests) > 1:
         raise NotFound(f"{item_id} fits {len(requests)} notes", hint="give more of the id")

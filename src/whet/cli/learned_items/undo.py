@@ -12,8 +12,8 @@ from whet.config.paths import Home
 from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.contract.texts import plural
-from whet.memory.desk import LearningService
-from whet.memory.requests import summary
+from whet.memory.requests import summarize_change
+from whet.memory.service import LearningService
 from whet.memory.undo import ForgetStep, Purged
 from whet.store import ledger, sessions
 from whet.terminal.output import emit, emit_json, home_and_json, wrap_text
@@ -111,7 +111,9 @@ def _describe_step(step: ForgetStep, *, dry_run: bool, purged: bool) -> str:
     verb = (_WOULD if dry_run else _DONE)[step.what]
     why = f" ({step.why})" if step.why else ""
     text = " ".join((step.row.after or step.row.before).split())[:80]
-    return printable(f"{verb} change {step.row.id}: {summary(step.row)}{why}{'' if purged else f': {text}'}")
+    return printable(
+        f"{verb} change {step.row.id}: {summarize_change(step.row)}{why}{'' if purged else f': {text}'}"
+    )
 
 
 def _report_purge(purged: Purged, session_id: str) -> None:

@@ -15,8 +15,8 @@ from whet.contract.errors import NotFound, WhetError
 from whet.contract.origin import Origin
 from whet.memory.effects import MIN_SESSIONS, Effect, measure_effects
 from whet.memory.notes import NoteEntry
-from whet.memory.reader import entry_id
-from whet.memory.requests import summary
+from whet.memory.reader import hash_entry
+from whet.memory.requests import summarize_change
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame, number_or_zero
 from whet.store import ledger, lesson_counts
@@ -52,7 +52,7 @@ class LearningPages:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._desk = frame.services.learning.desk
+        self._service = frame.services.learning.owner_service
 
     async def ledger(self, request: Request, visit: Visit) -> Response:
         """List changes, newest first."""
@@ -71,7 +71,7 @@ class LearningPages:
             "learning.html",
             visit,
             here="learning",
-            rows=[(row, summary(row)) for row in rows[:limit]],
+            rows=[(row, summarize_change(row)) for row in rows[:limit]],
             more=limit + _PAGE if len(rows) > limit else 0,
             kind=filters.get("kind", ""),
             state=state if "states" in filters else "",
@@ -101,8 +101,8 @@ class LearningPages:
 
     async def notes(self, request: Request, visit: Visit) -> Response:
         """Show the notes files as new sessions read them, with the effect of each note."""
-        files = await self._desk.reader.read_notes()
-        all_effects = await measure_effects(self._desk, ("memory", "user"))
+        files = await self._service.reader.read_notes()
+        all_effects = await measure_effects(self._service, ("memory", "user"))
         return self._frame.page(
             "notes.html",
             visit,
@@ -117,11 +117,11 @@ class LearningPages:
         rows = await self._rows(limit + 1, {"profile": "", "states": _LEARNED})
         effects = {
             (effect.item.kind, effect.item.name): effect
-            for effect in await measure_effects(self._desk, ("memory", "user", "skill"))
+            for effect in await measure_effects(self._service, ("memory", "user", "skill"))
         }
         days: dict[str, list[LearnedMoment]] = {}
         for row in rows[:limit]:
-            moment = LearnedMoment(row, summary(row), effects.get(_effect_key(row)))
+            moment = LearnedMoment(row, summarize_change(row), effects.get(_effect_key(row)))
             days.setdefault(row.at[:10], []).append(moment)
         return self._frame.page(
             "timeline.html",
@@ -136,15 +136,15 @@ class LearningPages:
     async def undo(self, request: Request, visit: Visit) -> Response:
         """Undo a change."""
         origin = Origin("user", execution_context="dashboard")
-        return await self._decide(request, visit, lambda row_id: self._desk.undo(row_id, origin))
+        return await self._decide(request, visit, lambda row_id: self._service.undo(row_id, origin))
 
     async def accept(self, request: Request, visit: Visit) -> Response:
         """Accept a waiting change."""
-        return await self._decide(request, visit, self._desk.accept)
+        return await self._decide(request, visit, self._service.accept)
 
     async def reject(self, request: Request, visit: Visit) -> Response:
         """Reject a waiting change."""
-        return await self._decide(request, visit, self._desk.reject)
+        return await self._decide(request, visit, self._service.reject)
 
     async def _decide(
         self, request: Request, visit: Visit, decide: Callable[[int], Awaitable[LedgerRow]]
@@ -162,7 +162,7 @@ class LearningPages:
         return RedirectResponse(f"/learning/{row.id}", 303)
 
     async def _change(self, visit: Visit, row_id: int, status: int = 200, problem: str = "") -> Response:
-        row = await self._desk.get_change(row_id)
+        row = await self._service.get_change(row_id)
         return self._frame.page(
             "change.html",
             visit,
@@ -177,16 +177,16 @@ class LearningPages:
         waits = row.state in lesson_counts.WAITING or (row.state == "refused" and row.kind == "memory")
         return {
             "row": row,
-            "summary": summary(row),
+            "summary": summarize_change(row),
             "diff": shown.diff(row.before, row.after),
             # The diff leaves out the middle of a long text, and files beside SKILL.md.
-            "whole": await self._desk.describe_whole(row) if waits and row.changes else "",
+            "whole": await self._service.describe_whole(row) if waits and row.changes else "",
             "waits": waits,
             "can_undo": row.state == "active" and not row.undone_by,
         }
 
     async def _rows(self, limit: int, filters: LedgerFilter) -> list[LedgerRow]:
-        await self._desk.reader.read_notes()  # record edits made by hand first
+        await self._service.reader.read_notes()  # record edits made by hand first
 
         def read(db: apsw.Connection) -> list[LedgerRow]:
             return ledger.select(db, limit, **filters)
@@ -198,7 +198,7 @@ def _effect_key(row: LedgerRow) -> tuple[str, str]:
     """Return the kind and name under which sessions with this change are counted."""
     if row.kind == "skill":
         return "skill", row.item
-    return row.item, entry_id(NoteEntry(row.after, "", 0, 0))
+    return row.item, hash_entry(NoteEntry(row.after, "", 0, 0))
 
 
 def _id(request: Request) -> int:

@@ -25,16 +25,16 @@ class Proof:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._desk = frame.services.learning.desk
+        self._service = frame.services.learning.owner_service
         self._warm = WarmTemplates(frame.services.home, frame.services.database, frame.services.clock)
 
     async def skills(self, request: Request, visit: Visit) -> Response:
         """List skills, how often they were loaded, and the outcomes of sessions with them."""
-        infos = await asyncio.to_thread(self._desk.library.all)
+        infos = await asyncio.to_thread(self._service.library.all)
         uses = await self._frame.services.database.read(lambda db: learned.count_uses(db, ""))
         effects = {
             effect.item.name: effect
-            for effect in await measure_effects(self._desk, ("skill",))
+            for effect in await measure_effects(self._service, ("skill",))
             if effect.current
         }
         rows = [(info, uses.get(info.name, 0), effects.get(info.name)) for info in infos]
@@ -46,7 +46,7 @@ class Proof:
         """Show a skill's text and its changes."""
         name = request.path_params["name"]
         try:
-            load = await asyncio.to_thread(skill_store.load, self._desk.library, name)
+            load = await asyncio.to_thread(skill_store.load, self._service.library, name)
         except Refused as error:
             raise NotFound(error.message, hint=error.hint) from error
 

@@ -12,7 +12,7 @@ from whet.tools.signature import Toolset, tool_method
 
 if TYPE_CHECKING:
     from whet.contract.origin import Origin
-    from whet.memory.desk import LearningService
+    from whet.memory.service import LearningService
 
     FindLearning: TypeAlias = Callable[[ToolContext, str], tuple[LearningService, Origin]]
     """Returns the calling session's learning service and the call's origin from (context, tool name)."""

@@ -1,4 +1,4 @@
-"""The desk: hand edits, broken files, staging, settling, repeating, undoing, forgetting."""
+"""The learning service: hand edits, broken files, staging, settling, repeating, undoing, forgetting."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from pathlib import Path
 import pytest
 from benchmarks.lessons.world import Say, User, World, add, create
 
+from tests.memory.home import (
+    HAND,
+    accept,
+    by_review,
+    change,
+    in_chat,
+    made,
+    memory_file,
+    prompt,
+    read_notes,
+    remember,
+    review,
+    rows,
+    talk,
+    undo,
+    view,
+)
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.memory import disk, notes
-from whet.memory.requests import Claim, GateVerdict, MemoryRequest, SkillRequest, WriteOutcome
+from whet.memory.requests import Claim, GateVerdict, MemoryRequest, SkillRequest
 from whet.memory.undo import CannotUndo
-from whet.store import learned, ledger, sessions
+from whet.store import learned, ledger
 
-HAND = Origin("user")
 TWICE = "Always run make check twice."
 SAID = "We run make check before each commit, and we deploy on Tuesdays only."
-
-
-def run(work: object) -> object:
-    return asyncio.run(work)  # type: ignore[arg-type]
-
-
-def remember(world: World, text: str) -> WriteOutcome:
-    return asyncio.run(world.desk.submit(MemoryRequest("add", content=text), HAND))
-
-
-def rows(world: World) -> list[ledger.LedgerRow]:
-    return world.database.read_now(lambda db: ledger.select(db))[::-1]
-
-
-def memory_file(world: World) -> Path:
-    return world.folder / "memories" / "MEMORY.md"
 
 
 def test_an_edit_by_hand_is_entered_as_the_persons(world: World) -> None:
@@ -51,7 +51,7 @@ def test_an_edit_by_hand_is_entered_as_the_persons(world: World) -> None:
     text = file.read_text("utf-8")
     assert "nox" in text and "my own line" in text and "Mondays" in text
     file.write_text(text + "- another line\n", "utf-8")
-    assert asyncio.run(world.desk.submit(MemoryRequest("remove", old_text="another line"), HAND)).ok
+    assert change(world, MemoryRequest("remove", old_text="another line")).ok
 
 
 def make_folder(file: Path) -> None:
@@ -83,21 +83,22 @@ def test_a_broken_file_is_named_and_nothing_is_lost(
     break_it(file)
     outcome = remember(world, "Deploys go out on Mondays")
     assert outcome.ok and line in outcome.text
-    assert "nox" in asyncio.run(world.prompt()) and "Mondays" in asyncio.run(world.prompt())
+    assert "nox" in prompt(world) and "Mondays" in prompt(world)
     if file.is_dir():
         file.rmdir()
     else:
         file.unlink()
-    file.write_text("# Memory\n\n- Tests run with nox\n", "utf-8")  # the person mends it
-    asyncio.run(world.desk.apply())
-    assert "Mondays" in file.read_text("utf-8") and "nox" in file.read_text("utf-8")
+    file.write_text("# Memory\n\n- Tests run with nox\n- my own line\n", "utf-8")  # the person mends it
+    asyncio.run(world.learning.apply())
+    text = file.read_text("utf-8")
+    assert "Mondays" in text and "nox" in text and "my own line" in text
 
 
 def test_a_file_that_a_crash_left_aside_is_no_deleted_one(world: World) -> None:
     remember(world, "Tests run with nox")
     file = memory_file(world)
     file.rename(file.with_name(".MEMORY.md.before"))
-    assert asyncio.run(world.desk.reader.read_notes())[0].entries == 1
+    assert read_notes(world)[0].entries == 1
     assert "nox" in file.read_text("utf-8") and [row.action for row in rows(world)] == ["add"]
 
 
@@ -105,10 +106,10 @@ def test_a_deleted_file_can_be_had_back(world: World) -> None:
     for text in ("Tests run with nox", "Deploys go out on Mondays"):
         remember(world, text)
     memory_file(world).unlink()
-    assert asyncio.run(world.desk.reader.read_notes())[0].entries == 0
+    assert read_notes(world)[0].entries == 0
     last = rows(world)[-1]
     assert last.action == "hand_edit" and last.origin.write_origin == "user"
-    asyncio.run(world.desk.undo(last.id, HAND))
+    undo(world, last.id)
     assert "nox" in memory_file(world).read_text("utf-8") and "Mondays" in memory_file(world).read_text(
         "utf-8"
     )
@@ -116,11 +117,11 @@ def test_a_deleted_file_can_be_had_back(world: World) -> None:
 
 async def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> None:
     file = memory_file(world)
-    await world.desk.submit(MemoryRequest("add", content="the first fact"), HAND)
+    await world.learning.submit(MemoryRequest("add", content="the first fact"), HAND)
 
     async def person() -> None:
         for number in range(40):
-            text = disk.read_text(file)  # None in the moment in which the desk swaps it
+            text = disk.read_text(file)  # None in the moment in which the service swaps it
             if text is not None:
                 fresh = file.with_suffix(".tmp")
                 fresh.write_text(text + f"- by hand {number}\n", "utf-8")
@@ -129,13 +130,13 @@ async def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) 
                     written.append(f"by hand {number}")
             await asyncio.sleep(0)
 
-    async def desk() -> None:
+    async def read_prompt() -> None:
         for number in range(10):
-            await world.desk.submit(MemoryRequest("add", content=f"learned {number}"), HAND)
+            await world.learning.submit(MemoryRequest("add", content=f"learned {number}"), HAND)
 
     written: list[str] = []
-    await asyncio.gather(person(), desk())
-    await world.desk.apply()
+    await asyncio.gather(person(), read_prompt())
+    await world.learning.apply()
     text = file.read_text("utf-8")
     # A person who saves an older text over a newer one takes out what it lacked, or puts a line of theirs
     # in its place, and that is on record.
@@ -146,7 +147,7 @@ async def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) 
 
 
 def reviewed(world: World) -> str:
-    return asyncio.run(world.session([User(SAID), Say("Understood."), User(TWICE), Say("ok")]))
+    return talk(world, User(SAID), Say("Understood."), TWICE)
 
 
 SKILL = create("commit", "How we commit.", "Run make check before each commit.", SAID)
@@ -154,68 +155,57 @@ SKILL = create("commit", "How we commit.", "Run make check before each commit.",
 
 def test_a_reviews_changes_come_into_force_together(world: World) -> None:
     session_id = reviewed(world)
-    new = sessions.NewSession(id="child", parent_session_id=session_id, kind="review")
-    world.database.write_now(lambda db: sessions.create(db, new, "2026-11-21T00:00:00.000Z"))
-    base = {"session_id": "child", "parent_session_id": session_id, "task_id": "job"}
-    first = Origin("review", tool_call_id="c1", **base)
+    first = by_review(session_id, "c1")
     request = add("Deploy on Tuesdays only.", SAID)
-    staged = asyncio.run(world.desk.submit(request, first))
-    assert staged.state == "staged" and "Tuesdays" not in asyncio.run(world.prompt())
-    assert asyncio.run(world.desk.submit(request, first)) == staged  # the same call again
-    assert (
-        asyncio.run(world.desk.submit(SKILL, Origin("review", tool_call_id="c2", **base))).state == "staged"
-    )
+    staged = change(world, request, first)
+    assert staged.state == "staged" and "Tuesdays" not in prompt(world)
+    assert change(world, request, first) == staged  # the same call again
+    assert change(world, SKILL, by_review(session_id, "c2")).state == "staged"
     on_top = SkillRequest("patch", "commit", old_string="We run make", new_string="Twice.", evidence=(TWICE,))
-    assert (
-        asyncio.run(world.desk.submit(on_top, Origin("review", tool_call_id="c3", **base))).state == "staged"
-    )
-    viewed = asyncio.run(world.desk.skills.view("commit", "", Origin("review", tool_call_id="c4", **base)))
+    assert change(world, on_top, by_review(session_id, "c3")).state == "staged"
+    viewed = view(world, "commit", "", by_review(session_id, "c4"))
     assert "Always run make check" in viewed.text
-    done = world.database.write_now(lambda db: world.desk.settle(db, "job"))
-    asyncio.run(world.desk.apply(done))
+    done = world.database.write_now(lambda db: world.learning.settle(db, "t"))
+    asyncio.run(world.learning.apply(done))
     assert [row.state for row in done] == ["active", "active", "active"]
     assert [row.remark for row in done] == ["Deploy on Tuesdays only.", SKILL.content, "Twice."]  # type: ignore[union-attr]
-    prompt = asyncio.run(world.prompt())
-    assert "Tuesdays" in prompt and "Always run make check" in prompt
+    text = prompt(world)
+    assert "Tuesdays" in text and "Always run make check" in text
 
 
 def test_what_changed_meanwhile_refuses_a_staged_change(world: World) -> None:
-    before = asyncio.run(world.session([User("Staging is on port 8080."), Say("ok")]))
-    session_id = asyncio.run(world.session([User("Staging moved to port 9090."), Say("ok")]))
-    asyncio.run(world.review(before, [add("Staging is on port 8080.", "Staging is on port 8080.")]))
-    base = {"session_id": "x", "parent_session_id": session_id, "task_id": "late"}
-    change = MemoryRequest(
+    before = talk(world, "Staging is on port 8080.")
+    session_id = talk(world, "Staging moved to port 9090.")
+    review(world, before, [add("Staging is on port 8080.", "Staging is on port 8080.")])
+    request = MemoryRequest(
         "replace",
         content="Staging is on port 9090.",
         old_text="8080",
         evidence=("Staging moved to port 9090.",),
     )
-    outcome = asyncio.run(world.desk.submit(change, Origin("review", tool_call_id="c", **base)))
+    outcome = change(world, request, by_review(session_id))
     assert outcome.state == "staged", outcome
     file = memory_file(world)
     file.write_text(file.read_text("utf-8").replace("8080", "7070"), "utf-8")
-    asyncio.run(world.desk.reader.read_notes())
-    (row,) = world.database.write_now(lambda db: world.desk.settle(db, "late"))
+    read_notes(world)
+    (row,) = world.database.write_now(lambda db: world.learning.settle(db, "t"))
     assert row.state == "refused" and "changed since" in row.reason
     assert "7070" in file.read_text("utf-8")
 
 
 def test_a_given_up_review_leaves_nothing(world: World) -> None:
     session_id = reviewed(world)
-    base = {"session_id": "x", "parent_session_id": session_id, "task_id": "job"}
-    asyncio.run(
-        world.desk.submit(add("Deploy on Tuesdays only.", SAID), Origin("review", tool_call_id="c", **base))
-    )
-    world.database.write_now(lambda db: world.desk.discard(db, "job"))
-    assert world.database.write_now(lambda db: world.desk.settle(db, "job"))[0].state == "rejected"
-    assert "Tuesdays" not in asyncio.run(world.prompt())
+    change(world, add("Deploy on Tuesdays only.", SAID), by_review(session_id))
+    world.database.write_now(lambda db: world.learning.discard(db, "t"))
+    assert world.database.write_now(lambda db: world.learning.settle(db, "t"))[0].state == "rejected"
+    assert "Tuesdays" not in prompt(world)
 
 
 def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
     folder = world.folder / "skills" / "mine"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: mine\ndescription: My way.\n---\nDo it slowly.\n", "utf-8")
-    session_id = asyncio.run(world.session([User("Do it slowly, but check twice."), Say("ok")]))
+    session_id = talk(world, "Do it slowly, but check twice.")
     patch = SkillRequest(
         "patch",
         "mine",
@@ -223,33 +213,28 @@ def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
         new_string="slowly, but check twice.",
         evidence=("Do it slowly, but check twice.",),
     )
-    origin = Origin("foreground", session_id=session_id, tool_call_id="f")
-    asked = asyncio.run(world.desk.submit(patch, origin))
+    origin = in_chat(session_id, "f")
+    asked = change(world, patch, origin)
     assert (asked.ok, asked.state) == (False, "needs_yes") and "mine" in asked.text
-    (outcome, state), *_ = asyncio.run(world.review(session_id, [patch]))
+    (outcome, state), *_ = review(world, session_id, [patch])
     assert state == "inbox" and "check twice" not in (folder / "SKILL.md").read_text("utf-8")
-    asyncio.run(world.desk.accept(outcome.ledger_id))
+    accept(world, outcome.ledger_id)
     assert "check twice" in (folder / "SKILL.md").read_text("utf-8")
-    asyncio.run(world.desk.skills.pin("mine", True))
+    asyncio.run(world.learning.skills.pin("mine", True))
     gone = SkillRequest(
         "delete", "mine", base_hash="x", evidence=("Do it slowly, but check twice.",), confirmed=True
     )
-    assert not asyncio.run(world.desk.submit(gone, origin)).ok and folder.exists()
+    assert not change(world, gone, origin).ok and folder.exists()
 
 
-def test_undo_of_an_undo_and_what_stands_in_the_way(world: World) -> None:
+def test_what_stands_in_the_way_of_an_undo_is_named(world: World) -> None:
     first = remember(world, "Tests run with tox").ledger_id
-    back = asyncio.run(world.desk.undo(first, HAND))
-    assert "tox" not in memory_file(world).read_text("utf-8")
-    asyncio.run(world.desk.undo(back.id, HAND))
-    assert "tox" in memory_file(world).read_text("utf-8")
-    change = MemoryRequest("replace", content="Tests run with nox", old_text="tox")
-    second = asyncio.run(world.desk.submit(change, HAND)).ledger_id
+    second = made(world, MemoryRequest("replace", content="Tests run with nox", old_text="tox"))
     with pytest.raises(CannotUndo) as refused:
-        asyncio.run(world.desk.undo(first, HAND))
+        undo(world, first)
     assert f"change {second}" in refused.value.hint
     with pytest.raises(NotFound):
-        asyncio.run(world.desk.undo(999, HAND))
+        undo(world, 999)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5])
@@ -257,23 +242,23 @@ def test_a_chain_of_undos_says_of_each_whether_it_is_in_force(world: World, dept
     first = remember(world, "Tests run with tox").ledger_id
     last = first
     for _ in range(depth):
-        last = asyncio.run(world.desk.undo(last, HAND)).id
+        last = undo(world, last).id
     is_there = "tox" in memory_file(world).read_text("utf-8")
     assert is_there is (depth % 2 == 0)
     found = [(row.state, row.undone_by) for row in rows(world)]
     ends = [("active", 0) if (depth - at) % 2 == 0 else ("undone", first + at + 1) for at in range(depth + 1)]
     assert found == ends
     if is_there:
-        asyncio.run(world.desk.undo(first, HAND))
+        undo(world, first)
         assert "tox" not in memory_file(world).read_text("utf-8")
 
 
 @pytest.mark.parametrize("content", ["Deploys:\n    - on Tuesdays\n    - never alone", "Pitfall: a\n\tb"])
 def test_what_is_indented_can_be_taken_back(world: World, content: str) -> None:
     first = remember(world, content).ledger_id
-    back = asyncio.run(world.desk.undo(first, HAND)).id
+    back = undo(world, first).id
     assert notes.parse_entries(memory_file(world).read_text("utf-8")) == []
-    asyncio.run(world.desk.undo(back, HAND))
+    undo(world, back)
     assert [entry.statement for entry in notes.parse_entries(memory_file(world).read_text("utf-8"))] == [
         rows(world)[0].after
     ]
@@ -284,11 +269,11 @@ def test_a_persons_entry_comes_back_as_it_was_whatever_it_is(world: World, own: 
     remember(world, "Tests run with tox")
     file = memory_file(world)
     file.write_text(file.read_text("utf-8") + f"- {own}\n", "utf-8")
-    change = MemoryRequest("replace", content="Shorter", old_text=own)
-    replaced = asyncio.run(world.desk.submit(change, HAND)).ledger_id
-    asyncio.run(world.desk.undo(replaced, HAND))
-    gone = asyncio.run(world.desk.submit(MemoryRequest("remove", old_text=own), HAND)).ledger_id
-    asyncio.run(world.desk.undo(gone, HAND))
+    request = MemoryRequest("replace", content="Shorter", old_text=own)
+    replaced = change(world, request).ledger_id
+    undo(world, replaced)
+    gone = change(world, MemoryRequest("remove", old_text=own)).ledger_id
+    undo(world, gone)
     assert [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))] == [
         "Tests run with tox",
         own,
@@ -299,8 +284,8 @@ def test_a_large_edit_by_hand_is_taken_back_whatever_the_file_ends_with(world: W
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_text("\n".join(f"- fact number {n}" for n in range(20)), "utf-8")
-    asyncio.run(world.desk.reader.read_notes())
-    asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
+    read_notes(world)
+    undo(world, rows(world)[-1].id)
     assert not file.exists() or notes.parse_entries(file.read_text("utf-8")) == []
 
 
@@ -308,56 +293,53 @@ def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_text("# Memory\n\n## Pitfalls\n\n- one hangs\n", "utf-8")
-    asyncio.run(world.desk.reader.read_notes())
+    read_notes(world)
     text = file.read_text("utf-8")
     file.write_text("# Memory\n\n- a fact\n", "utf-8")
-    asyncio.run(world.desk.reader.read_notes())
+    read_notes(world)
     file.write_text(text, "utf-8")
-    asyncio.run(world.desk.reader.read_notes())
-    asyncio.run(world.desk.undo(rows(world)[-1].id, HAND))
+    read_notes(world)
+    undo(world, rows(world)[-1].id)
     found = [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))]
     assert found == ["a fact"]
 
 
 def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
-    first, second = (
-        reviewed(world),
-        asyncio.run(world.session([User("Always run make check twice."), Say("ok")])),
-    )
-    asyncio.run(world.review(first, [SKILL, add("Deploy on Tuesdays only.", SAID)]))
+    first, second = (reviewed(world), talk(world, "Always run make check twice."))
+    review(world, first, [SKILL, add("Deploy on Tuesdays only.", SAID)])
     patch = SkillRequest(
         "patch", "commit", old_string="We run make check", new_string="Twice.", evidence=(TWICE,)
     )
-    (_, state), *_ = asyncio.run(world.review(second, [patch]))
+    (_, state), *_ = review(world, second, [patch])
     assert state == "active"
-    planned = asyncio.run(world.desk.forget(first, HAND, dry_run=True))
+    planned = asyncio.run(world.learning.forget(first, HAND, dry_run=True))
     assert [step.what for step in planned] == ["take back"] * 3 and (world.folder / "skills/commit").exists()
-    asyncio.run(world.desk.forget(first, HAND, dry_run=False))
-    assert not (world.folder / "skills/commit").exists() and "Tuesdays" not in asyncio.run(world.prompt())
-    assert asyncio.run(world.desk.forget(first, HAND, dry_run=True)) == []
+    asyncio.run(world.learning.forget(first, HAND, dry_run=False))
+    assert not (world.folder / "skills/commit").exists() and "Tuesdays" not in prompt(world)
+    assert asyncio.run(world.learning.forget(first, HAND, dry_run=True)) == []
 
 
 def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
-    one = world.desk.for_person("anna", world.folder / "people" / "anna")
-    two = world.desk.for_person("ben", world.folder / "people" / "ben")
+    one = world.learning.for_person("anna", world.folder / "people" / "anna")
+    two = world.learning.for_person("ben", world.folder / "people" / "ben")
     asyncio.run(one.submit(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
     skill = SkillRequest(
         "create", "gift", content="---\nname: gift\ndescription: Gifts for Ruth.\n---\nFlowers.\n"
     )
     asyncio.run(one.submit(skill, HAND))
-    assert "Ruth" in asyncio.run(one.reader.prompt_part()).text
-    for desk in (two, world.desk):
-        assert "Ruth" not in asyncio.run(desk.reader.prompt_part()).text
-        assert "Ruth" not in asyncio.run(desk.skills.describe("gift"))
-        assert not asyncio.run(desk.skills.view("gift", "", HAND)).ok
+    assert "Ruth" in asyncio.run(one.reader.build_prompt_part()).text
+    for learning in (two, world.learning):
+        assert "Ruth" not in asyncio.run(learning.reader.build_prompt_part()).text
+        assert "Ruth" not in asyncio.run(learning.skills.describe("gift"))
+        assert not asyncio.run(learning.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
     with pytest.raises(NotFound):
         asyncio.run(two.undo(row.id, HAND))
 
 
 def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
-    asyncio.run(world.desk.submit(SkillRequest("create", "commit", content=SKILL.content), HAND))  # type: ignore[union-attr]
-    load = asyncio.run(world.desk.skills.view("commit", "", Origin("foreground", "s", "t", "c")))
+    change(world, SkillRequest("create", "commit", content=SKILL.content))  # type: ignore[union-attr]
+    load = view(world, "commit", "", Origin("foreground", "s", "t", "c"))
     (use,) = world.database.read_now(lambda db: learned.list_uses(db, name="commit"))
     assert (use.session_id, use.turn_id, use.hash) == ("s", "t", load.hash)
     assert (load.ok, load.state) == (True, "active")
@@ -365,59 +347,46 @@ def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
 
 def test_forgetting_a_session_brings_back_what_it_removed(world: World) -> None:
     remember(world, "Tests run with tox")
-    session = asyncio.run(world.session([User("Forget that tests run with tox."), Say("ok")]))
+    session = talk(world, "Forget that tests run with tox.")
     removed = MemoryRequest("remove", old_text="tox")
-    origin = Origin("foreground", session_id=session, tool_call_id="c")
-    assert asyncio.run(world.desk.submit(removed, origin)).ok
+    origin = in_chat(session, "c")
+    assert change(world, removed, origin).ok
     remember(world, "Deploys go out on Mondays")
-    steps = asyncio.run(world.desk.forget(session, HAND, dry_run=False))
+    steps = asyncio.run(world.learning.forget(session, HAND, dry_run=False))
     assert [step.what for step in steps] == ["take back"]
-    assert "tox" in asyncio.run(world.prompt())
+    assert "tox" in prompt(world)
 
 
 def test_no_session_is_not_every_session(world: World) -> None:
     remember(world, "Tests run with tox")
-    assert asyncio.run(world.desk.forget("", HAND, dry_run=False)) == []
-    asyncio.run(world.desk.undo(rows(world)[0].id, HAND))
-    assert asyncio.run(world.desk.purge("")).rows == ()
+    assert asyncio.run(world.learning.forget("", HAND, dry_run=False)) == []
+    undo(world, rows(world)[0].id)
+    assert asyncio.run(world.learning.purge("")).rows == ()
 
 
 def test_a_mark_at_a_files_beginning_is_no_entry(world: World) -> None:
     file = memory_file(world)
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"\xef\xbb\xbf# Memory\r\n\r\n- Tests run with tox\r\n")
-    assert asyncio.run(world.desk.reader.read_notes())[0].entries == 1
-    assert "# Memory" not in asyncio.run(world.prompt())
+    assert read_notes(world)[0].entries == 1
+    assert "# Memory" not in prompt(world)
     remember(world, "Deploys go out on Mondays")
     file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    asyncio.run(world.desk.reader.read_notes())
+    read_notes(world)
     assert [row.action for row in rows(world)] == ["add", "add"]
-
-
-def test_an_edit_by_hand_meets_what_could_not_be_written_before(world: World) -> None:
-    remember(world, "Tests run with nox")
-    file = memory_file(world)
-    text = file.read_text("utf-8")
-    make_folder(file)
-    remember(world, "Deploys go out on Mondays")
-    file.rmdir()
-    file.write_text(text + "- my own line\n", "utf-8")
-    asyncio.run(world.prompt())
-    text = file.read_text("utf-8")
-    assert "nox" in text and "my own line" in text and "Mondays" in text
 
 
 def test_a_skill_edited_by_hand_names_the_waiting_change_that_it_replaces(world: World) -> None:
     text = "---\nname: commit\ndescription: How.\n---\n\nFirst run make.\n"
-    asyncio.run(world.desk.submit(SkillRequest("create", "commit", content=text), HAND))
+    change(world, SkillRequest("create", "commit", content=text))
     file = world.folder / "skills" / "commit" / "SKILL.md"
     make_folder(file)
     patch = SkillRequest("patch", "commit", old_string="make", new_string="nox")
-    waiting = asyncio.run(world.desk.submit(patch, HAND))
+    waiting = change(world, patch)
     assert waiting.ok and "could not be written" in waiting.text
     file.rmdir()
     file.write_text(text.replace("make", "tox"), "utf-8")
-    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    view(world, "commit")
     row = rows(world)[-1]
     assert (row.action, row.before, row.after) == (
         "hand_edit",
@@ -426,7 +395,7 @@ def test_a_skill_edited_by_hand_names_the_waiting_change_that_it_replaces(world:
     )
     assert row.reason == f"it replaces what came in between (change {waiting.ledger_id})"
     file.write_text(text, "utf-8")
-    asyncio.run(world.desk.skills.view("commit", "", HAND))
+    view(world, "commit")
     assert (rows(world)[-1].after, rows(world)[-1].reason) == (text, "")
 
 
@@ -438,6 +407,6 @@ def test_another_judge_in_the_gates_place_hears_the_claim_and_whose_it_is(world:
         heard.append((claim.text, origin.write_origin))
         return GateVerdict("observed")
 
-    world.desk.changes.judge_override = takes
+    world.learning.changes.judge_override = takes
     assert remember(world, "Deploys go out on Mondays").state == "active"
     assert heard == [("Deploys go out on Mondays", "user")]

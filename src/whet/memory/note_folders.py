@@ -16,33 +16,33 @@ from whet.config.paths import list_project_folders
 from whet.contract.texts import flat
 from whet.store import ledger
 
-Places = Mapping[str, frozenset[str]]
+NoteFolders = Mapping[str, frozenset[str]]
 """The folders in which a note applies, by its statement. A note that applies everywhere is not included."""
 
 
-def read_places(connection: apsw.Connection, profile: str) -> Places:
+def read_note_folders(connection: apsw.Connection, profile: str) -> NoteFolders:
     """Return the folders of the active notes."""
     rows = ledger.list_note_folders(connection, profile)
     roots = {folder: _find_root(folder) for folder in {folder for _, folder in rows}}
     folders: dict[str, frozenset[str]] = {}
     for statement, folder in rows:
         folders[statement] = folders.get(statement, frozenset()) | {roots[folder]}
-    return {statement: places for statement, places in folders.items() if "" not in places}
+    return {statement: roots for statement, roots in folders.items() if "" not in roots}
 
 
-def holds_in(places: Places, statement: str, folder: str) -> bool:
+def applies_in(folders: NoteFolders, statement: str, folder: str) -> bool:
     """Return whether a note applies in a folder. All notes apply in an unknown one (empty)."""
-    note_folders = places.get(statement)
+    note_folders = folders.get(statement)
     if not folder or note_folders is None:
         return True
     return any(_is_below(folder, note_folder) for note_folder in note_folders)
 
 
-def group_by_folder(places: Places, statements: Iterable[str]) -> dict[str, list[str]]:
+def group_by_folder(folders: NoteFolders, statements: Iterable[str]) -> dict[str, list[str]]:
     """Return the statements that apply only in some folders, by folder."""
     groups: dict[str, list[str]] = {}
     for statement in statements:
-        for folder in sorted(places.get(statement, ())):
+        for folder in sorted(folders.get(statement, ())):
             groups.setdefault(folder, []).append(statement)
     return groups
 

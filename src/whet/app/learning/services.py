@@ -30,8 +30,8 @@ from whet.tools.toolsets.memory import MemoryTools
 from whet.tools.toolsets.skills import SkillTools
 
 if TYPE_CHECKING:
-    from whet.memory.desk import LearningService
     from whet.memory.notes import NoteEntry
+    from whet.memory.service import LearningService
 
 
 class LearningServices:
@@ -52,9 +52,9 @@ class LearningServices:
         self._bound: dict[str, tuple[LearningService, Origin]] = {}
 
     @cached_property
-    def desk(self) -> LearningService:
+    def owner_service(self) -> LearningService:
         """The owner's learning service, created on first use."""
-        from whet.memory.desk import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
+        from whet.memory.service import LearningService  # noqa: PLC0415 - 14 modules that a session's start does not need
 
         service = LearningService(self.reader)
         service.changes.trusted_tools = self._trusted_tools
@@ -72,10 +72,10 @@ class LearningServices:
         to the owner, so they are not notified about other people's changes.
         """
         if not profile:
-            return self.desk
+            return self.owner_service
         service = self._person_services.get(profile)
         if service is None:
-            service = self.desk.for_person(profile, self._people / profile)
+            service = self.owner_service.for_person(profile, self._people / profile)
             service.library.share(self.reader.library)
             self._person_services[profile] = service
         return service
@@ -92,8 +92,8 @@ class LearningServices:
             for tool in tools
             if "untrusted" not in tool.tags and not tool.effects & {"network", "send"}
         )
-        if "desk" in self.__dict__:
-            self.desk.changes.trusted_tools = self._trusted_tools
+        if "owner_service" in self.__dict__:
+            self.owner_service.changes.trusted_tools = self._trusted_tools
 
     def bind(self, session_id: str, origin: Origin, profile: str) -> None:
         """Send a session's writes to the service of the person `profile` ("" for the owner), recorded with
@@ -106,7 +106,7 @@ class LearningServices:
 
     def service_for_call(self, ctx: ToolContext, tool_name: str) -> tuple[LearningService, Origin]:
         """Return the learning service and the origin of a tool call."""
-        fallback = (self.desk, Origin("foreground", platform=self._platform))
+        fallback = (self.owner_service, Origin("foreground", platform=self._platform))
         service, origin = self._bound.get(ctx.session_id, fallback)
         return service, msgspec.structs.replace(
             origin,
@@ -116,7 +116,7 @@ class LearningServices:
             tool_name=tool_name,
         )
 
-    async def prompt_part(
+    async def build_prompt_part(
         self,
         tags: Collection[str],
         reader: MemoryReader | None = None,
@@ -128,7 +128,7 @@ class LearningServices:
         if "notes" not in tags and "loads-skills" not in tags:
             return PromptPart()
         has_skills = "loads-skills" in tags
-        return await (reader or self.reader).prompt_part(without, folder, loads_skills=has_skills)
+        return await (reader or self.reader).build_prompt_part(without, folder, loads_skills=has_skills)
 
 
 class LearnedStart(msgspec.Struct, frozen=True):
@@ -164,12 +164,12 @@ class Outcomes:
         held-out ones."""
         reader = self._learning.reader_of(profile)
         tags = {tag for tool in tools for tag in tool.tags}
-        part = await self._learning.prompt_part(tags, reader, folder=folder)
+        part = await self._learning.build_prompt_part(tags, reader, folder=folder)
         if not self._share or not part.items:
             return LearnedStart(part)
         held_out = tuple(item for item in part.items if self._chance() < self._share)
         if held_out:
-            part = await self._learning.prompt_part(tags, reader, held_out, folder)
+            part = await self._learning.build_prompt_part(tags, reader, held_out, folder)
         return LearnedStart(part, held_out, is_randomised=True)
 
     async def record(self, session_id: str, start: LearnedStart) -> None:

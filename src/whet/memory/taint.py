@@ -23,7 +23,7 @@ from whet.shell.programs import Kinds, program
 from whet.shell.reading import read
 from whet.store import calls, sessions
 
-_CARRIED_WORDS = 3
+_RUN_WORDS = 3
 _MIN_NAME_CHARS = 3
 _WORDS = re.compile(r"[^\W_]+(?:[-'’.][^\W_]+)*")
 _HIT = re.compile(r"(?m)^([^\s:|]*[./][^\s:|]*)(?=:|$)")
@@ -93,12 +93,12 @@ def strip_talk(ran: SourceText) -> str:
     call = ran.call
     for start, end, is_document in reversed(read(call).strings):
         call = call[:start] + _strip_string(call, start, end, printed, is_document=is_document) + call[end:]
-    call = _LITERAL.sub(lambda one: f"{one[1]}…{one[1]}" if fold(one[0][1:-1]) in printed else one[0], call)
+    call = _LITERAL.sub(lambda m: f"{m[1]}…{m[1]}" if fold(m[0][1:-1]) in printed else m[0], call)
     parts = read(call).parts
     used = {word for part in parts if part.code or program(part.name).kinds & _USES for word in part.words}
     for word in {word for part in parts for word in part.words if re.search(r"\s", word)} - used:
         if units.has_prose(word):
-            call = re.sub(rf"(['\"]){re.escape(word)}\1", lambda one: f"{one[1]}…{one[1]}", call)
+            call = re.sub(rf"(['\"]){re.escape(word)}\1", lambda m: f"{m[1]}…{m[1]}", call)
     for part in read(call).parts:
         if fold(" ".join(part.words[1:])) in printed:
             call = call.replace(part.text, f"{part.words[0]} …")
@@ -128,7 +128,7 @@ def _why_repeats(text: str, ran: SourceText, transcript: QuotableTranscript) -> 
     before = [part for s in transcript.sources if s.seq < ran.seq for part in _split_prose(s)]
     foreign = _join_words(text for is_foreign, text in before if is_foreign)
     each: list[tuple[bool | None, str]] = []
-    for run in _runs(text, is_command=ran.is_command):
+    for run in _list_runs(text, is_command=ran.is_command):
         if run in foreign:
             each = each or [(is_foreign, _join_words([text])) for is_foreign, text in before]
             kinds = [is_foreign for is_foreign, words in each if run in words]
@@ -149,20 +149,20 @@ def _split_prose(source: SourceText) -> Iterator[tuple[bool | None, str]]:
 
 def _join_words(texts: Iterable[str]) -> str:
     """Return the words of the texts separated by single spaces, each text followed by its values."""
-    words = ([*_WORDS.findall(text), *units.values(text)] for text in texts)
+    words = ([*_WORDS.findall(text), *units.find_values(text)] for text in texts)
     return f" {' '.join(word for each in words for word in each)} "
 
 
-def _runs(text: str, *, is_command: bool) -> Iterable[str]:
+def _list_runs(text: str, *, is_command: bool) -> Iterable[str]:
     """Yield the parts of a call that are unlikely to occur twice by chance: runs of words, and values with
     their parts, except the names of programs."""
     words = _WORDS.findall(fold(text))
-    for at in range(len(words) - _CARRIED_WORDS + 1):
-        run = " ".join(words[at : at + _CARRIED_WORDS])
+    for at in range(len(words) - _RUN_WORDS + 1):
+        run = " ".join(words[at : at + _RUN_WORDS])
         if len(run) >= 14 or (not run.isascii() and len(run) >= 8):
             yield run
     programs = read(text).programs if is_command else ()
-    for value in units.values(text).difference(fold(name) for name in programs if "/" not in name):
+    for value in units.find_values(text).difference(fold(name) for name in programs if "/" not in name):
         yield value if len(value) >= 7 else f" {value} "
         parts = re.split(r"[=:/@]", value)
         yield from (f" {part} " for part in parts if len(part) >= 4 and not part.isalpha() and part != value)

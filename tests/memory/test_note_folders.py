@@ -10,22 +10,22 @@ import pytest
 from benchmarks.lessons.world import User, World, add
 from click.testing import CliRunner
 
+from tests.memory.home import change, review
 from whet.cli.learned_items.memory import memory
 from whet.config.paths import Home
-from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
 
 MAKE, TOX = "Run the tests with `make check`.", "Run the tests with `tox -e py`."
 
 
 def read_prompt(world: World, folder: Path | str) -> str:
-    part = asyncio.run(world.desk.reader.prompt_part(folder=str(folder)))
+    part = asyncio.run(world.learning.reader.build_prompt_part(folder=str(folder)))
     return part.text
 
 
 def learn(world: World, folder: Path, text: str) -> str:
     session = asyncio.run(world.session([User(text)], str(folder)))
-    ((outcome, state),) = asyncio.run(world.review(session, [add(text, text)]))
+    ((outcome, state),) = review(world, session, [add(text, text)])
     assert outcome.ok, outcome.text
     return state
 
@@ -77,7 +77,7 @@ def test_what_is_remembered_is_shown_with_the_folders_in_which_it_holds(world: W
     shop, tools = tmp_path / "shop", tmp_path / "tools"
     for folder, text in ((shop, MAKE), (tools, TOX), (tools, MAKE)):
         learn(world, folder, text)
-    asyncio.run(world.desk.submit(MemoryRequest("add", "memory", "We meet on Mondays."), Origin("user")))
+    change(world, MemoryRequest("add", "memory", "We meet on Mondays."))
     shown = CliRunner().invoke(memory, ["show"], obj=Home(world.folder)).output
     groups = [part.splitlines() for part in shown.split("Only in ")[1:]]
     assert [lines[0] for lines in groups] == [f"{folder} and below:" for folder in (shop, tools)]
@@ -87,7 +87,7 @@ def test_what_is_remembered_is_shown_with_the_folders_in_which_it_holds(world: W
 
 def test_what_the_person_writes_or_changes_by_hand_holds_everywhere(world: World, tmp_path: Path) -> None:
     learn(world, tmp_path / "a", MAKE)
-    asyncio.run(world.desk.submit(MemoryRequest("add", "memory", "We meet on Mondays."), Origin("user")))
+    change(world, MemoryRequest("add", "memory", "We meet on Mondays."))
     assert "Mondays" in read_prompt(world, tmp_path / "b")
     file = world.folder / "memories" / "MEMORY.md"
     file.write_text(file.read_text().replace(MAKE, f"Everywhere: {MAKE}"))
