@@ -60,9 +60,11 @@ async def called(base_url: str) -> SendFailed:
     [
         (b"500 Trouble", False, False, True),
         (b"502 Trouble", False, False, True),
+        (b"524 Trouble", False, False, True),
         (b"503 Away", False, False, False),
         (b"429 Slowly", False, False, False),
         (b"408 Late", False, False, False),
+        (b"302 Elsewhere", False, False, False),
         (b"400 No", True, False, False),
         (b"401 Who", True, True, False),
     ],
