@@ -111,16 +111,8 @@ def test_a_response_in_json_that_is_asked_for_again_is_one_response(api: Api) ->
 @pytest.mark.parametrize(
     ("path", "more", "param"),
     [
-        ("/v1/chat/completions", {"tool_choice": "required"}, "tool_choice"),
         ("/v1/chat/completions", {"tools": [tool()], "tool_choice": {"type": "web_search"}}, "tool_choice"),
-        ("/v1/chat/completions", {"tools": [tool(name="a" * 65)]}, "tools[0].name"),
-        (
-            "/v1/chat/completions",
-            {"tools": [tool()], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}},
-            "tool_choice",
-        ),
         ("/v1/messages", {"tool_choice": {"type": "any"}}, None),
-        ("/v1/messages", {"tool_choice": {"type": "sometimes"}}, None),
     ],
 )
 def test_a_choice_among_tools_that_are_none_is_refused(
