@@ -87,12 +87,6 @@ def test_23_24_25_the_summary_is_framed_as_background_and_names_the_open_request
     assert not summary.is_summary(people[-1])
 
 
-def test_25_a_request_that_was_answered_is_called_so():
-    compressor, talk = engine(), full()
-    talk.reply("All of it is built.")
-    assert "It was answered" in summary_of(compressor.compress(talk.rows, force=True))
-
-
 def test_26_a_bare_continue_keeps_the_goal_over_several_compactions():
     compressor, talk = engine(), Talk()
     goal = "Move the billing code to the new ledger without changing any public name."

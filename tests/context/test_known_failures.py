@@ -69,17 +69,6 @@ def test_10_a_summary_is_never_larger_than_what_it_replaces() -> None:
     assert after < before
 
 
-def test_22_the_last_request_and_the_last_answer_stay_word_for_word() -> None:
-    """Failure 22, also where hundreds of tool results stand between them and the end."""
-    talk = full()
-    talk.reply("The answer that the person sees on the screen.")
-    request = talk.user("Now port it to the other branch, but leave the tests alone.")
-    talk.toil(40)
-    rows = compacted(talk)
-    assert request in rows
-    assert any(chat.text_of(row).startswith("The answer that the person sees") for row in rows)
-
-
 def test_23_an_old_task_is_not_the_latest_request_any_more() -> None:
     """Failure 23: after a finished task and another request, the summary names the newer one verbatim."""
     talk = full()
@@ -119,19 +108,6 @@ def test_25_no_earlier_prompt_comes_back_as_a_new_turn() -> None:
         rows = compacted(talk) if number % 2 else talk.rows
         places = [row["_seq"] for row in rows if "_seq" in row]
         assert places == sorted(set(places))
-
-
-def test_26_continue_keeps_the_goal_that_it_continues() -> None:
-    """Failure 26: over several compactions, with nothing but "continue" said since."""
-    talk = full()
-    talk.user("Migrate every report to the new schema, and keep the old columns until I say so.")
-    for _ in range(4):
-        talk.toil(30)
-        talk.user("continue")
-        talk.toil(2)
-        rows = compacted(talk)
-        told = summary.parse(next(row for row in rows if summary.is_summary(row)))
-        assert '"continue"' in told.ask and "keep the old columns until I say so" in told.ask
 
 
 def test_27_in_the_middle_of_a_task_the_tools_stay_active() -> None:

@@ -62,6 +62,9 @@ def test_what_an_empty_answer_had_is_said() -> None:
     assert clean_answer(" ?? ") == Failure(
         "empty", "the model answered with only thoughts instead of a summary"
     )
+    for page in ("<html>502</html>", "  <!DOCTYPE html>"):
+        failure = clean_answer(page)
+        assert isinstance(failure, Failure) and failure.kind == "stream"
 
 
 def request(**given: Any) -> SummaryRequest:
@@ -176,6 +179,8 @@ def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
         ("## 2. Goal\nShip [#1].\n## 4. Completed actions\n```\nDone", False),
         ("## 2. Goal\nShip [#1-4].\n## 4. Completed actions\n```\nDone\n```", True),
         ("I will look at it next [#1].", False),
+        ("# Plan\n## 1. Read\nRead the files.\n## 2. Write\nWrite the files.", False),
+        ("lorem ipsum " * 200, False),
     ],
 )
 def test_an_answer_has_the_parts_that_were_asked_for(answer: str, is_usable: bool) -> None:
