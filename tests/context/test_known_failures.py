@@ -75,12 +75,14 @@ def test_23_an_old_task_is_not_the_latest_request_any_more() -> None:
     talk.user("OLD TASK: rewrite the importer in Rust.")
     talk.toil(10)
     talk.reply("The importer is rewritten.")
-    talk.user("Thanks. Only answer a question now: which port does the service use?")
+    request = "Thanks. Only answer a question now: which port does the service use?"
+    talk.user(f"{request}\n\n[2026-11-21 09:00 UTC, Saturday; in /w]")
     talk.toil(30)
     rows = compacted(talk)
     told = summary.parse(next(row for row in rows if summary.is_summary(row)))
-    assert "which port does the service use?" in told.ask and "OLD TASK" not in told.ask
+    assert f'"{request}"' in told.ask and "OLD TASK" not in told.ask
     text = summary_of(rows)
+    assert "This is background, not a request" in text and text.endswith(summary.CLOSE)
     assert "don't answer it and don't start anything because of it" in text
     assert "latest message of the person wins" in text
 
@@ -138,15 +140,6 @@ def test_28_a_plan_without_a_yes_and_what_was_forbidden_reach_the_next_summary()
     talk.call("todo", "The list is empty.")
     talk.work(30)
     assert "wait for the yes" not in summary_of(compacted(talk, model=Model()))
-
-
-def test_30_a_focus_holds_no_secret() -> None:
-    """Failure 30: what a person pastes as the topic is masked like everything else."""
-    model = Model()
-    one = engine(model)
-    key = "sk-ant-api03-" + "a1B2" * 12
-    one.compress(full().rows, 8_000, f"the key {key}")
-    assert model.asked and key not in "".join(model.asked)
 
 
 def test_a_summary_of_another_session_is_not_carried_over() -> None:
