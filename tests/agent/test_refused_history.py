@@ -101,9 +101,7 @@ REFUSALS: dict[str, Refusal] = {
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", REFUSALS)
-async def test_a_refused_picture_is_left_out_and_the_session_goes_on(
-    tmp_path: Path, wire: str, kind: str
-) -> None:
+async def test_a_refused_picture_is_left_out_and_work_goes_on(tmp_path: Path, wire: str, kind: str) -> None:
     status, body = REFUSALS[kind](wire)
     script = [*refusal(body, status=status), calls(("see", "{}")), *[ANSWER] * 4]
     with PracticeServer(script=script) as server:

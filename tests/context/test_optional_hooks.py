@@ -289,9 +289,7 @@ async def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path
         assert shown == [first, [], second, [], second]
 
 
-async def test_engines_are_told_of_the_session_again_where_the_list_was_cut_without_them(
-    tmp_path: Path,
-) -> None:
+async def test_engines_hear_of_the_session_again_where_the_list_was_cut_without_them(tmp_path: Path) -> None:
     """Failure 35: after /undo the list is no longer what the engine counted."""
     async with rigged(tmp_path, [ScriptedReply("1"), ScriptedReply("2"), ScriptedReply("3")]) as (
         one,
@@ -306,9 +304,7 @@ async def test_engines_are_told_of_the_session_again_where_the_list_was_cut_with
         assert engine.trace[1] == "should_compress_preflight uau"
 
 
-async def test_a_list_that_grew_is_taken_where_it_has_fewer_messages_and_counts_as_no_help(
-    tmp_path: Path,
-) -> None:
+async def test_a_list_that_grew_is_taken_with_fewer_messages_and_counts_as_no_help(tmp_path: Path) -> None:
     """Failures 10, 35: the engine's place in the list is kept; two such stop automatic compaction."""
 
     engine = Puppet(lambda rows: rows)

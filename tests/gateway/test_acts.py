@@ -59,9 +59,7 @@ def asked(model: PracticeServer) -> list[str]:
         (message(LONG, at_s=100.0), message("the end", at_s=101.0), True),
     ],
 )
-def test_marks_and_sizes_decide_what_belongs_together(
-    earlier: Incoming, later: Incoming, is_one: bool
-) -> None:
+def test_marks_and_sizes_say_what_belongs_together(earlier: Incoming, later: Incoming, is_one: bool) -> None:
     assert continues_act(earlier, later, LIMITS) is is_one
 
 

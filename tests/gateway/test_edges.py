@@ -293,9 +293,7 @@ def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Pa
 
 
 @pytest.mark.logs_errors("broke")
-def test_a_turn_that_breaks_is_said_and_logged_and_what_waits_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_turn_is_said_logged_and_passed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     script = [ScriptedReply("One."), ScriptedReply("Two.", when="two")]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)

@@ -113,9 +113,7 @@ async def posting(
         database.close()
 
 
-async def test_what_was_on_its_way_at_a_crash_is_told_once_and_changes_and_notices_go_again(
-    tmp_path: Path,
-) -> None:
+async def test_what_a_crash_met_on_its_way_is_told_once_and_changes_go_again(tmp_path: Path) -> None:
     async with posting(tmp_path) as post:
         notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
         await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three", edits="r9"), notice)
@@ -146,9 +144,7 @@ async def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_pa
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
-    tmp_path: Path, late: bool
-) -> None:
+async def test_a_message_is_given_up_and_told_after_twelve_tries_or_a_day(tmp_path: Path, late: bool) -> None:
     async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
         post.board.failing += [AWAY] * (1 if late else 12)
         chat = await post.put(Outgoing("one"))

@@ -353,9 +353,7 @@ def test_what_was_forwarded_is_marked_as_nobodys_words_here(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_second_gateway_with_the_same_token_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_second_gateway_with_a_token_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with world(tmp_path, []) as w:
         w.telegram.wait(lambda: any(m == "getUpdates" for m, _ in w.telegram.calls), "the first one polling")
         second = w.gateway.whet_apart("gateway", "run")

@@ -98,9 +98,7 @@ CHANNEL = '[[channel]]\nkind = "telegram"\n'
         (f"{CHANNEL}[people.stranger-x]\ntelegram = 7\n", "'stranger-x' can't be a person's name"),
     ],
 )
-def test_a_file_that_can_not_be_used_is_said_with_its_path(
-    tmp_path: Path, text: str | None, said: str
-) -> None:
+def test_a_file_of_no_use_is_said_with_its_path(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "gateway.toml"
     if text is not None:
         path.write_text(text)

@@ -126,9 +126,7 @@ def test_a_removed_servers_rules_are_removed_and_named(home: Path) -> None:
     assert load(Home(home), environ={}).settings.approval.allow == ("mcp__web2__look", "ls")
 
 
-def test_a_server_that_is_tried_runs_in_a_jail(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_tried_in_a_jail(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, outside = tmp_path / "work", Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".out-"))
     folder.mkdir()
     try:
@@ -215,9 +213,7 @@ def test_a_file_that_can_not_be_executed_is_not_blamed_on_the_sandbox(home: Path
         ("raise ImportError('libfoo.so.1: cannot open')", "ImportError: libfoo.so.1: cannot open"),
     ],
 )
-def test_a_server_that_crashes_at_its_start_is_quoted_with_its_first_and_last_lines(
-    home: Path, code: str, quoted: str
-) -> None:
+def test_a_server_crashing_at_start_is_quoted_first_and_last(home: Path, code: str, quoted: str) -> None:
     lines = run_piped(home, "add", "odd", "--", sys.executable, "-c", f"import sys; {code}; sys.exit(1)")
     assert len(lines) <= 4 and quoted in lines[1], lines
     assert 'File "' not in lines[1]

@@ -152,9 +152,7 @@ def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_session_keeps_its_schemas_and_is_told_what_changed(
-    folder: Path, server: PracticeServer, home: Path
-) -> None:
+def test_a_resumed_session_keeps_its_schemas(folder: Path, server: PracticeServer, home: Path) -> None:
     configure(home, "good")
     server.install([ScriptedReply("One."), ScriptedReply("Two.")])
     first = whet(folder, "chat", "-q", "One", "--json", *flags(server))
@@ -169,9 +167,7 @@ def test_a_resumed_session_keeps_its_schemas_and_is_told_what_changed(
 
 
 @pytest.mark.slow
-def test_what_may_destroy_is_asked_about_in_auto_mode_too(
-    folder: Path, home: Path, server: PracticeServer
-) -> None:
+def test_what_may_destroy_is_asked_in_auto_mode_too(folder: Path, home: Path, server: PracticeServer) -> None:
     configure(home, "hints")
     calls = (PracticeCall("mcp__odd__wipe", "{}"), PracticeCall("mcp__odd__echo", json.dumps({"text": "x"})))
     server.install([ScriptedReply(tool_calls=calls), ScriptedReply("Done.")])

@@ -88,9 +88,7 @@ def test_bytes_that_are_no_document_are_refused_by_the_part(http: httpx2.Client,
 
 @pytest.mark.parametrize("protocol", PATHS)
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
-def test_text_files_are_read_in_the_encodings_of_read_file(
-    api: Api, http: httpx2.Client, protocol: str, encoding: str
-) -> None:
+def test_text_is_read_as_files_are(api: Api, http: httpx2.Client, protocol: str, encoding: str) -> None:
     part = file_part(protocol, "Größe;1\nÄpfel;2\n".encode(encoding))
     answer = http.post(PATHS[protocol], json=body_of(protocol, [part]))
     assert answer.status_code == 200, answer.text

@@ -48,9 +48,7 @@ def test_a_call_is_known_by_its_session_and_the_same_after_a_restart() -> None:
         (("a", "", {"type": "array"}), ("a tool's schema must be of type object", "t.parameters.type", "")),
     ],
 )
-def test_a_tool_that_can_not_be_offered_is_named(
-    given: tuple[Any, Any, Any], told: tuple[str, str, str]
-) -> None:
+def test_a_tool_of_no_use_is_named(given: tuple[Any, Any, Any], told: tuple[str, str, str]) -> None:
     assert refused(lambda: spec_of(*given, "t")) == told
 
 

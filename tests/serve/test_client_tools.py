@@ -86,9 +86,7 @@ def test_two_calls_of_one_step_are_handed_over_together(api: Api, client: openai
     assert [call.id in text for call, text in zip(message.tool_calls, results, strict=True)] == [True, True]
 
 
-def test_a_program_that_wants_one_call_at_a_time_gets_one_and_the_model_is_asked_once(
-    api: Api, client: openai.OpenAI
-) -> None:
+def test_one_call_at_a_time_is_given_and_the_model_asked_once(api: Api, client: openai.OpenAI) -> None:
     both = tuple(PracticeCall("get_weather", json.dumps({"city": c}), c) for c in ("Rome", "Oslo"))
     api.say(ScriptedReply("", tool_calls=both), ScriptedReply("Done."))
     said: list[Any] = [{"role": "user", "content": "both?"}]
@@ -149,9 +147,7 @@ def test_responses_hand_calls_over_as_items(api: Api, client: openai.OpenAI, is_
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_anthropics_client_converses_and_runs_its_tool(
-    api: Api, claude: anthropic.Anthropic, is_streamed: bool
-) -> None:
+def test_anthropics_client_runs_its_tool(api: Api, claude: anthropic.Anthropic, is_streamed: bool) -> None:
     claude = claude.with_options(base_url=api.url, api_key=api.token)
     api.say(ASKED, ScriptedReply("Sunny.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
     tool: Any = {"name": "get_weather", "description": "Weather", "input_schema": SCHEMA}

@@ -30,7 +30,7 @@ def said(*texts: str) -> list[Utterance]:
         (("q2", ">a2", "q3"), ("q1", "q2"), (), "q3"),
     ],
 )
-def test_what_is_new(
+def test_only_this_is_new(
     client: tuple[str, ...], stored: tuple[str, ...], history: tuple[str, ...], new: str
 ) -> None:
     found = find_new_content(said(*client), stored)

@@ -83,9 +83,7 @@ def test_a_turns_events_come_with_ids_and_go_on_from_any_of_them(api: Api, http:
     assert [one["seq"] for one in messages] == [1, 2, 3, 4]
 
 
-def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
-    api: Api, http: httpx2.Client
-) -> None:
+def test_a_turn_goes_on_with_no_listener_and_is_steered_and_cancelled(api: Api, http: httpx2.Client) -> None:
     call = ScriptedReply(
         tool_calls=(PracticeCall("terminal", '{"command":"true"}', "c1"),), fault=Fault(stall_after=-1)
     )

@@ -39,9 +39,7 @@ def _reserve(database: StateDatabase, asked: PlannedCall) -> wallet.Reservation:
     return database.write_now(lambda db: wallet.reserve(db, asked, _SCOPES, _CAPS, 0.8))
 
 
-def test_a_call_that_may_pass_a_cap_is_refused_before_it_is_made_and_reserves_nothing(
-    db: StateDatabase,
-) -> None:
+def test_a_call_that_may_pass_a_cap_is_refused_before_it_and_reserves_nothing(db: StateDatabase) -> None:
     _reserve(db, _asked(0.95))
     with pytest.raises(BudgetReached) as refused:
         _reserve(db, _asked(0.06))
@@ -188,9 +186,7 @@ def kill(folder: Path, rounds: int) -> None:
         pytest.param(kill, 100, marks=pytest.mark.soak),
     ],
 )
-def test_races_and_kills_never_overdraw(
-    tmp_path: Path, work: Callable[[Path, int], None], count: int
-) -> None:
+def test_no_race_or_kill_overdraws(tmp_path: Path, work: Callable[[Path, int], None], count: int) -> None:
     opened(tmp_path).close()
     work(tmp_path, count)
     assert overdraft(tmp_path) == 0.0
