@@ -24,6 +24,14 @@ Rule = Callable[[str, Body], Refusal | None]
 """Returns the status and the body with which a request of a wire format is refused, or None."""
 Plan = Callable[[PracticeRequest], ScriptedReply]
 ANSWER = ScriptedReply("All done.")
+THOUGHTS = {
+    "chat_completions": '{"reasoning_details":[{"type":"reasoning.encrypted","data":"SIG"}]}',
+    "anthropic_messages": '[{"type":"thinking","thinking":"hm","signature":"SIG"},'
+    '{"type":"text","text":"Said."}]',
+    "responses": '[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"SIG"},'
+    '{"role":"assistant","content":"Said."}]',
+}
+"""What each wire format keeps of an answer's thoughts, which servers check by the text SIG in them."""
 
 
 def says(message: str, *, status: int = 400, **fields: Any) -> Refusal:

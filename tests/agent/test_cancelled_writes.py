@@ -118,9 +118,7 @@ async def test_a_result_that_is_stored_after_the_cancel_is_the_calls_only_one(tm
         assert (await r.turn("again")).reason == "answered"
 
 
-async def test_a_start_that_is_stored_after_the_cancel_is_not_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_start_after_the_cancel_is_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     begun = asyncio.Event()
 
     @tool(toolset="file", effects={"read"}, repeatable=True)

@@ -100,9 +100,7 @@ class Looking(ListGate):
         return await super().decide(call, emit)
 
 
-async def test_a_gate_is_shown_what_a_call_makes_of_files_and_nothing_where_the_tool_does_not_say(
-    tmp_path: Path,
-) -> None:
+async def test_a_gate_sees_what_a_call_makes_of_files_where_the_tool_says_it(tmp_path: Path) -> None:
     async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
         return (TextChange("a", str(ctx.workspace / "a"), None, arguments["what"]),)
 
@@ -130,7 +128,7 @@ class Shown(ListGate):
 
 
 @pytest.mark.parametrize(("now", "said"), [(b"before", "written"), (b"after", "The file changed after")])
-async def test_a_file_that_changed_after_the_question_is_not_written(
+async def test_a_file_changed_since_the_question_is_not_written(
     tmp_path: Path, now: bytes, said: str
 ) -> None:
     async def preview(ctx: ToolContext, arguments: dict[str, Any]) -> tuple[TextChange, ...]:
@@ -214,9 +212,7 @@ async def test_what_a_person_would_write_is_checked_as_a_call_is(tmp_path: Path)
 
 
 @pytest.mark.parametrize("late", [True, False])
-async def test_a_tool_that_its_author_changes_after_the_decision_does_not_run(
-    tmp_path: Path, late: bool
-) -> None:
+async def test_a_tool_that_is_changed_after_the_decision_does_not_run(tmp_path: Path, late: bool) -> None:
     """As an MCP server does, whose new list arrives while the call waits for its turn."""
     said = ["Read a file."]
 
@@ -287,9 +283,7 @@ async def test_a_call_that_stands_for_another_is_judged_and_run_as_that_one(tmp_
 
 
 @pytest.mark.parametrize("by_service", [True, False])
-async def test_a_gate_hears_how_a_call_ended_that_its_service_allowed(
-    tmp_path: Path, by_service: bool
-) -> None:
+async def test_a_gate_hears_how_a_call_ended_that_it_allowed(tmp_path: Path, by_service: bool) -> None:
     script = [calls(("put", '{"what": "a"}'), ("fail", "{}"), ("none", "{}")), ANSWER]
     async with rig(tmp_path, script) as r:
         r.gate.by_service = by_service
@@ -312,9 +306,7 @@ async def test_the_model_gets_the_images_of_a_result(tmp_path: Path) -> None:
         assert contents == [(TextPart("a picture"), image), "saw "]
 
 
-async def test_the_end_of_a_call_shows_its_first_words_or_of_a_failed_command_its_last_ones(
-    tmp_path: Path,
-) -> None:
+async def test_a_calls_end_shows_its_first_words_or_of_a_failed_command_its_last(tmp_path: Path) -> None:
     words = "".join(f"{n:04}" for n in range(125))
     denial = Decision("deny", "person", "why, for the model", notice="why, for people")
 
@@ -385,9 +377,7 @@ async def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> 
         assert sorted(most) == [1, 1, 1, 1, 2]
 
 
-async def test_calls_at_a_time_whose_results_can_not_be_stored_end_the_turn_as_one_does(
-    tmp_path: Path,
-) -> None:
+async def test_calls_whose_results_can_not_be_stored_end_the_turn_as_one_does(tmp_path: Path) -> None:
     async def arm() -> None:
         FullDisk.armed = True
 

@@ -123,9 +123,7 @@ async def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path
         assert "was not run again" in r.session.log.messages[-2].text
 
 
-async def test_a_call_that_failed_may_be_made_again_after_another_one_or_a_persons_word(
-    tmp_path: Path,
-) -> None:
+async def test_a_failed_call_may_be_made_again_after_another_or_a_persons_word(tmp_path: Path) -> None:
     one, other = calls(("fail", "{}")), calls(("fail", '{"why": "rain"}'))
     script = [one, other] * 4 + [one, one, one, ANSWER, one, ANSWER]
     async with rig(tmp_path, script) as r:
@@ -236,9 +234,7 @@ async def test_cancels_that_come_again_and_again_leave_a_whole_transcript_too(tm
         ("The request is too long.", 0),
     ],
 )
-async def test_the_size_that_an_overflow_names_is_the_window_from_then_on(
-    tmp_path: Path, said: str, window: int
-) -> None:
+async def test_the_size_an_overflow_names_is_the_next_window(tmp_path: Path, said: str, window: int) -> None:
     full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
     script = [ScriptedReply("word " * 500), full, ANSWER]
     async with rig(tmp_path, script, engine=RecordingEngine([])) as r:
@@ -304,9 +300,7 @@ async def test_a_refusal_and_a_cut_answer_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"at": "a', '{"bt": 1}'])
-async def test_the_model_reads_that_its_call_was_cut_at_the_output_limit(
-    tmp_path: Path, arguments: str
-) -> None:
+async def test_the_model_reads_that_the_output_limit_cut_its_call(tmp_path: Path, arguments: str) -> None:
     asks = calls(("look", '{"at": "a"}'), ("look", arguments))
     cut = msgspec.structs.replace(asks, stop="length")
     async with rig(tmp_path, [cut, asks, ANSWER]) as r:

@@ -49,9 +49,7 @@ async def test_a_call_that_is_cancelled_between_two_tries_costs_nothing(tmp_path
         assert [message.role for message in r.session.log.messages] == ["user"]
 
 
-async def test_a_call_that_is_cancelled_while_its_second_try_is_awaited_costs_what_was_sent(
-    tmp_path: Path,
-) -> None:
+async def test_a_call_cancelled_before_its_second_try_costs_what_was_sent(tmp_path: Path) -> None:
     silent = ScriptedReply("x", fault=Fault(stall_after=-1))
     async with rig(tmp_path, [rate_limit_reply(), silent], backoff=Machine().backoff(300.0)) as r:
         await cancelled_once(r, lambda: len(r.server.requests) == 2)
@@ -75,7 +73,7 @@ async def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path
 @pytest.mark.parametrize(
     ("said", "limit"), [("too long", 0), ("maximum context length is 8192 tokens", 8192)]
 )
-async def test_a_context_is_told_that_it_has_more_than_the_model_can_read(
+async def test_a_context_hears_that_it_has_more_than_fits_the_model(
     tmp_path: Path, said: str, limit: int
 ) -> None:
     told: list[int | None] = []
@@ -136,9 +134,7 @@ async def streamed(r: Rig, message: Message, *items: StreamItem) -> list[Event]:
 
 
 @pytest.mark.parametrize("other", [ReasoningDelta("x"), Retry(1, 0.0, "slow")])
-async def test_a_key_in_two_pieces_is_masked_whatever_comes_between(
-    tmp_path: Path, other: ReasoningDelta | Retry
-) -> None:
+async def test_a_key_is_masked_whatever_splits_it(tmp_path: Path, other: ReasoningDelta | Retry) -> None:
     protect_keys([KEY])
     async with rig(tmp_path) as r:
         pieces = TextDelta(f"It is {KEY[:12]}"), other, TextDelta(f"{KEY[12:]}.")
@@ -175,9 +171,7 @@ def replayed(blocks_json: str) -> VendorReplay:
         *((text, text) for text in SIGNED),
     ],
 )
-async def test_a_key_in_reasoning_is_masked_unless_the_server_compares_it(
-    tmp_path: Path, sent: str, stored: str
-) -> None:
+async def test_a_key_in_reasoning_is_masked_unless_compared(tmp_path: Path, sent: str, stored: str) -> None:
     protect_keys([KEY])
     async with rig(tmp_path) as r:
         message = Message("assistant", "Done.", reasoning=f"It is {KEY}", replay=replayed(sent))

@@ -66,9 +66,7 @@ async def test_a_resume_without_words_runs_what_had_not_begun(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("told", "runs"), [("", False), ("helper-1 is done", True)])
-async def test_words_in_the_inbox_come_first_too_but_a_helpers_result_does_not(
-    tmp_path: Path, told: str, runs: bool
-) -> None:
+async def test_words_of_the_inbox_come_first_a_helpers_not(tmp_path: Path, told: str, runs: bool) -> None:
     async with left_open(tmp_path) as r:
         r.session.inbox.add(InboxEntry(Message("user", "Stop!"), notice=told))
         assert (await r.turn(None)).reason == "answered"

@@ -15,9 +15,7 @@ from whet_lab.practice.script import Fault, ScriptedReply, html_page, server_err
 
 
 @pytest.mark.parametrize(("outage_s", "patience_s"), [(30.0, 300.0), (180.0, 300.0), (890.0, 900.0)])
-async def test_the_turn_ends_by_itself_and_nothing_runs_twice(
-    tmp_path: Path, outage_s: float, patience_s: float
-):
+async def test_the_turn_ends_and_nothing_runs_twice(tmp_path: Path, outage_s: float, patience_s: float):
     machine = Machine()
     # At these waits each answer of a server that is down takes five seconds of the outage.
     down = [server_error(503), html_page(502), ScriptedReply(fault=Fault(drop=True))]

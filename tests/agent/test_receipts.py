@@ -112,9 +112,7 @@ class _Neighbour(list[Event]):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "state"), [("z.py", "stale"), (".cache/z", "fresh")])
-def test_tests_are_stale_where_no_call_changed_a_file_after_them(
-    tmp_path: Path, name: str, state: str
-) -> None:
+def test_tests_are_stale_where_no_call_changed_a_file_since(tmp_path: Path, name: str, state: str) -> None:
     async def run() -> tuple[TurnReceipt | None, TurnReceipt | None]:
         script = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self): pass\n"
         replies = [

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple, cast
 import pytest
 from msgspec.structs import replace
 
-from tests.agent.refusing_server import ANSWER, Body, Refusal, Rule, items_of, objects_in, refusing, says
+from tests.agent.refusing_server import (
+    ANSWER,
+    THOUGHTS,
+    Body,
+    Refusal,
+    Rule,
+    items_of,
+    objects_in,
+    refusing,
+    says,
+)
 from tests.agent.rig import Rig, rig
 from whet.context.repair import AS_TEXT, SHORTENED
 from whet.contract.events import Notice, Retry
@@ -189,13 +199,6 @@ def rule_for_thinking(wire: str, body: Body) -> Refusal | None:
     return None
 
 
-THOUGHTS = {
-    "chat_completions": '{"reasoning_details":[{"type":"reasoning.encrypted","data":"SIG"}]}',
-    "anthropic_messages": '[{"type":"thinking","thinking":"hm","signature":"SIG"},'
-    '{"type":"text","text":"Said."}]',
-    "responses": '[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"SIG"},'
-    '{"role":"assistant","content":"Said."}]',
-}
 LARGE = says("image exceeds 8000 pixels, got 9216")
 CASES: dict[str, Case] = {
     "picture too big": Case(

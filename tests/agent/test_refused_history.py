@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent.refusing_server import ANSWER, THOUGHTS
 from tests.agent.rig import Rig, calls, rig
 from whet.contract.events import Notice, Retry
 from whet.contract.messages import ImagePart, Message, TextPart, VendorReplay
@@ -20,7 +21,6 @@ from whet.tools.signature import tool
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-ANSWER = ScriptedReply("All done.")
 AT_ONCE = Backoff(9, uniform=lambda low, high: 0.0)
 WIRES = ["chat_completions", "anthropic_messages", "responses"]
 BAD = "R0lGODlhBADBAD"
@@ -101,9 +101,7 @@ REFUSALS: dict[str, Refusal] = {
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", REFUSALS)
-async def test_a_refused_picture_is_left_out_and_the_session_goes_on(
-    tmp_path: Path, wire: str, kind: str
-) -> None:
+async def test_a_refused_picture_is_left_out_and_work_goes_on(tmp_path: Path, wire: str, kind: str) -> None:
     status, body = REFUSALS[kind](wire)
     script = [*refusal(body, status=status), calls(("see", "{}")), *[ANSWER] * 4]
     with PracticeServer(script=script) as server:
@@ -214,15 +212,6 @@ async def test_an_outage_that_outlasts_the_retries_ends_the_turn_with_its_error(
         assert (end.reason, "HTTP 500" in end.error) == ("failed", True)
         assert len(r.server.requests) == 3  # the call, the whole list, the list without the picture
         assert not any("left out from now on" in line for line in notices(r))
-
-
-THOUGHTS = {
-    "chat_completions": '{"reasoning_details":[{"type":"reasoning.encrypted","data":"SIG"}]}',
-    "anthropic_messages": '[{"type":"thinking","thinking":"hm","signature":"SIG"},'
-    '{"type":"text","text":"Said."}]',
-    "responses": '[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"SIG"},'
-    '{"role":"assistant","content":"Said."}]',
-}
 
 
 @pytest.mark.parametrize("wire", WIRES[1:])

@@ -130,9 +130,7 @@ async def test_pictures_that_differ_are_progress_and_a_tools_own_words_end_no_tu
 @pytest.mark.parametrize(
     ("old", "reason"), [("same\n", "failed"), (None, "answered"), ("other\n", "answered")]
 )
-async def test_a_write_that_leaves_its_file_as_it_was_is_no_progress(
-    tmp_path: Path, old: str | None, reason: str
-) -> None:
+async def test_a_write_without_a_change_is_no_progress(tmp_path: Path, old: str | None, reason: str) -> None:
     @tool(toolset="x", effects={"write"})
     async def write_it(ctx: ToolContext) -> ToolOutput:
         """Write a file."""

@@ -78,9 +78,7 @@ def _write_events(replies: Transcript) -> Any:
 
 
 @pytest.mark.parametrize("write", [_write_chat, _write_commands, _write_trajectory, _write_events])
-def test_replayed_work_is_never_stopped_and_every_loop_is(
-    tmp_path: Path, write: Callable[[Transcript], Any]
-) -> None:
+def test_replayed_work_goes_on_and_loops_end(tmp_path: Path, write: Callable[[Transcript], Any]) -> None:
     for seed in range(8):
         (tmp_path / f"work {seed}.json").write_text(json.dumps(write(list(_work(seed)))))
         (tmp_path / f"loop {seed}.traj").write_text(json.dumps(write(list(_loop(seed)))))

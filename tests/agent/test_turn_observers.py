@@ -136,9 +136,7 @@ async def test_who_sees_calls_begin_sees_them_end_too_where_they_want_to(tmp_pat
         assert seen == [*begun, ("c", r.session.id, emit), ("a", r.session.id, emit)]
 
 
-async def test_a_command_that_begins_where_another_one_of_its_reply_ends_is_a_step_of_its_own(
-    tmp_path: Path,
-) -> None:
+async def test_a_command_beginning_where_another_of_its_reply_ends_is_a_step(tmp_path: Path) -> None:
     seen: list[Any] = []
     wanted = [("look", "{}"), ("sh", '{"command": "ls"}'), ("look", "{}"), ("sh", '{"command": "pwd"}')]
     watcher = Watching("a", seen, wants=False)
@@ -174,9 +172,7 @@ def test_what_comes_from_elsewhere_is_read_after_what_was_said_here() -> None:
 
 
 @pytest.mark.parametrize("is_fresh", [True, False])
-async def test_what_came_after_the_session_was_read_waits_for_the_turn(
-    tmp_path: Path, *, is_fresh: bool
-) -> None:
+async def test_what_came_after_the_session_was_read_waits_its_turn(tmp_path: Path, *, is_fresh: bool) -> None:
     """The turn begins with the state that was read before; only a removed message is known to be read."""
     async with rig(tmp_path) as r:
         log, inbox = r.session.log, r.session.inbox

@@ -73,26 +73,6 @@ def test_22_the_last_request_and_the_last_visible_answer_stay_word_for_word():
     assert len(compacted) < 30
 
 
-def test_23_24_25_the_summary_is_framed_as_background_and_names_the_open_request():
-    compressor, talk = engine(), full()
-    talk.user("Forget the units. Write the release notes instead.\n\n[2026-11-21 09:00 UTC, Saturday; in /w]")
-    compacted = compressor.compress(talk.rows)
-    text = summary_of(compacted)
-    assert "This is background, not a request" in text
-    assert text.endswith(summary.CLOSE)
-    assert '"Forget the units. Write the release notes instead."' in text
-    assert "tools stay active" in text  # 27
-    people = [row for row in compacted if row["role"] == "user"]
-    assert people[-1] is talk.rows[-1]
-    assert not summary.is_summary(people[-1])
-
-
-def test_25_a_request_that_was_answered_is_called_so():
-    compressor, talk = engine(), full()
-    talk.reply("All of it is built.")
-    assert "It was answered" in summary_of(compressor.compress(talk.rows, force=True))
-
-
 def test_26_a_bare_continue_keeps_the_goal_over_several_compactions():
     compressor, talk = engine(), Talk()
     goal = "Move the billing code to the new ledger without changing any public name."

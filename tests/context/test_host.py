@@ -115,9 +115,7 @@ def script() -> list[ScriptedReply]:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stands_in(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_what_is_of_no_use_changes_nothing_and_the_built_in_helps(tmp_path: Path, kind: str) -> None:
     """Failures 6, 8, 10, 16 (nothing lost), 31 (said), 33."""
     spare = Puppet(last_two, "spare")
     engine = Puppet(lambda rows: rows)
@@ -140,9 +138,7 @@ async def test_what_can_not_be_used_changes_nothing_and_the_built_in_engine_stan
 
 
 @pytest.mark.parametrize("kind", ACCEPTED)
-async def test_whatever_list_is_recorded_the_request_is_valid_and_the_session_opens(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_with_any_recorded_list_the_request_is_valid_and_it_opens(tmp_path: Path, kind: str) -> None:
     """Failures 1, 2, 3, 4, 22: the practice server refuses what any vendor would refuse."""
     act, roles = ACCEPTED[kind]
     engine = Puppet(lambda rows: rows)
@@ -343,9 +339,7 @@ async def test_attributes_after_a_compaction(tmp_path: Path) -> None:
         assert (await host_of(one).status()).stopped == ""
 
 
-async def test_an_engine_whose_offer_asks_for_nothing_is_not_written_to_after_a_compaction(
-    tmp_path: Path,
-) -> None:
+async def test_an_engine_whose_offer_asks_nothing_is_not_written_to_afterwards(tmp_path: Path) -> None:
     engine = RecordingEngine([])
     async with rig(tmp_path, [ScriptedReply(LONG), ScriptedReply("Ok.")], engine=engine) as one:
         seat = host_of(one).runner

@@ -69,29 +69,20 @@ def test_10_a_summary_is_never_larger_than_what_it_replaces() -> None:
     assert after < before
 
 
-def test_22_the_last_request_and_the_last_answer_stay_word_for_word() -> None:
-    """Failure 22, also where hundreds of tool results stand between them and the end."""
-    talk = full()
-    talk.reply("The answer that the person sees on the screen.")
-    request = talk.user("Now port it to the other branch, but leave the tests alone.")
-    talk.toil(40)
-    rows = compacted(talk)
-    assert request in rows
-    assert any(chat.text_of(row).startswith("The answer that the person sees") for row in rows)
-
-
 def test_23_an_old_task_is_not_the_latest_request_any_more() -> None:
     """Failure 23: after a finished task and another request, the summary names the newer one verbatim."""
     talk = full()
     talk.user("OLD TASK: rewrite the importer in Rust.")
     talk.toil(10)
     talk.reply("The importer is rewritten.")
-    talk.user("Thanks. Only answer a question now: which port does the service use?")
+    request = "Thanks. Only answer a question now: which port does the service use?"
+    talk.user(f"{request}\n\n[2026-11-21 09:00 UTC, Saturday; in /w]")
     talk.toil(30)
     rows = compacted(talk)
     told = summary.parse(next(row for row in rows if summary.is_summary(row)))
-    assert "which port does the service use?" in told.ask and "OLD TASK" not in told.ask
+    assert f'"{request}"' in told.ask and "OLD TASK" not in told.ask
     text = summary_of(rows)
+    assert "This is background, not a request" in text and text.endswith(summary.CLOSE)
     assert "don't answer it and don't start anything because of it" in text
     assert "latest message of the person wins" in text
 
@@ -119,19 +110,6 @@ def test_25_no_earlier_prompt_comes_back_as_a_new_turn() -> None:
         rows = compacted(talk) if number % 2 else talk.rows
         places = [row["_seq"] for row in rows if "_seq" in row]
         assert places == sorted(set(places))
-
-
-def test_26_continue_keeps_the_goal_that_it_continues() -> None:
-    """Failure 26: over several compactions, with nothing but "continue" said since."""
-    talk = full()
-    talk.user("Migrate every report to the new schema, and keep the old columns until I say so.")
-    for _ in range(4):
-        talk.toil(30)
-        talk.user("continue")
-        talk.toil(2)
-        rows = compacted(talk)
-        told = summary.parse(next(row for row in rows if summary.is_summary(row)))
-        assert '"continue"' in told.ask and "keep the old columns until I say so" in told.ask
 
 
 def test_27_in_the_middle_of_a_task_the_tools_stay_active() -> None:
@@ -162,15 +140,6 @@ def test_28_a_plan_without_a_yes_and_what_was_forbidden_reach_the_next_summary()
     talk.call("todo", "The list is empty.")
     talk.work(30)
     assert "wait for the yes" not in summary_of(compacted(talk, model=Model()))
-
-
-def test_30_a_focus_holds_no_secret() -> None:
-    """Failure 30: what a person pastes as the topic is masked like everything else."""
-    model = Model()
-    one = engine(model)
-    key = "sk-ant-api03-" + "a1B2" * 12
-    one.compress(full().rows, 8_000, f"the key {key}")
-    assert model.asked and key not in "".join(model.asked)
 
 
 def test_a_summary_of_another_session_is_not_carried_over() -> None:

@@ -149,9 +149,7 @@ async def test_thirteen_programs_two_of_them_killed_store_each_message_once(tmp_
     assert house.stored() == said(*(f"t{number}" for number in range(13)))
 
 
-async def test_what_was_taken_in_by_a_compaction_by_hand_is_not_taken_in_again_after_a_kill(
-    tmp_path: Path,
-) -> None:
+async def test_what_a_compaction_by_hand_took_in_is_not_taken_again_after_a_kill(tmp_path: Path) -> None:
     house = House(tmp_path)
     await house.program(["a", "b", "c"], ends=False, by_hand=True)
     await house.program(["d"])
@@ -217,9 +215,7 @@ class FindsNothing(Counting):
 
 
 @pytest.mark.parametrize("engine", [Counting, FindsNothing])
-async def test_an_engine_that_counts_finds_its_place_in_a_compacted_session(
-    tmp_path: Path, engine: type[Counting]
-) -> None:
+async def test_an_engine_that_counts_finds_its_place_again(tmp_path: Path, engine: type[Counting]) -> None:
     house = House(tmp_path)
 
     long = ["a " * 300, "b " * 300, "c " * 300]
@@ -284,9 +280,7 @@ def test_an_engine_that_left_a_transaction_open_does_not_lock_itself_out(tmp_pat
     assert house.stored("s") == said("in s", "again"), "it was taken in as far as it was left"
 
 
-async def test_an_engine_is_told_nothing_of_the_list_of_a_session_that_was_ended_before(
-    tmp_path: Path,
-) -> None:
+async def test_an_engine_is_told_nothing_of_the_list_of_a_session_ended_before(tmp_path: Path) -> None:
     clock = FixedClock()
     database = StateDatabase.open(tmp_path / "state.db", clock)
     hosts: list[EngineHost] = []

@@ -124,9 +124,7 @@ def test_what_is_no_list_of_rows_is_unreadable(returned: object) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"), [({"at": 1}, '{"at": 1}'), ('{"at": 2}', '{"at": 2}'), (None, "{}"), ({}, "{}")]
 )
-def test_the_arguments_of_an_engines_calls_may_be_text_an_object_or_missing(
-    arguments: object, text: str
-) -> None:
+def test_arguments_of_an_engines_calls_may_be_text_an_object_or_missing(arguments: object, text: str) -> None:
     call = {"id": "c1", "function": {"name": "look", "arguments": arguments}}
     rows = [
         {"role": "user", "content": "begin"},

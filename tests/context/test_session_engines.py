@@ -149,9 +149,7 @@ async def test_a_session_that_was_left_is_kept_alive_by_nothing_of_its_engines(t
 
 
 @pytest.mark.parametrize(("kind", "conversation"), [("chat", "c"), ("child", "s")])
-async def test_an_engine_is_called_within_the_scope_of_its_session(
-    tmp_path: Path, kind: str, conversation: str
-) -> None:
+async def test_an_engine_runs_in_its_sessions_scope(tmp_path: Path, kind: str, conversation: str) -> None:
     entered: list[tuple[str, ...]] = []
 
     @contextmanager

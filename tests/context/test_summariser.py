@@ -62,6 +62,9 @@ def test_what_an_empty_answer_had_is_said() -> None:
     assert clean_answer(" ?? ") == Failure(
         "empty", "the model answered with only thoughts instead of a summary"
     )
+    for page in ("<html>502</html>", "  <!DOCTYPE html>"):
+        failure = clean_answer(page)
+        assert isinstance(failure, Failure) and failure.kind == "stream"
 
 
 def request(**given: Any) -> SummaryRequest:
@@ -89,9 +92,7 @@ def request(**given: Any) -> SummaryRequest:
         (ZeroDivisionError("x"), "other", 2),
     ],
 )
-def test_a_failure_is_of_one_kind_and_one_that_may_pass_is_tried_again(
-    error: Exception, kind: str, tries: int
-) -> None:
+def test_a_failure_has_a_kind_and_what_may_pass_is_retried(error: Exception, kind: str, tries: int) -> None:
     model = Model(error)
     assert ask_for_summary(model, None, request(), 7.0) == Failure(kind, "x")  # type: ignore[arg-type]
     assert len(model.asked) == tries
@@ -111,9 +112,7 @@ def test_an_error_without_words_is_told_by_its_name_and_a_secret_is_not() -> Non
     ("budget", "window", "limit"),
     [(1_000, 100_000, 6_096), (1_000, 9_000, 3_000), (10, 300, 256), (10, 771, 257)],
 )
-def test_an_answer_has_room_to_think_within_a_third_of_the_window(
-    budget: int, window: int, limit: int
-) -> None:
+def test_an_answer_may_think_within_a_third_of_the_window(budget: int, window: int, limit: int) -> None:
     model = Model()
     ask_for_summary(model, None, request(budget_tokens=budget, window_tokens=window), 7.0)
     assert model.limits == [(limit, 7.0)]
@@ -156,9 +155,7 @@ def test_a_record_has_a_quarter_of_a_window_that_is_too_small_for_the_answer() -
         ("abцв", BODY, 2),
     ],
 )
-def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
-    sample: str, answer: str, tries: int
-) -> None:
+def test_a_summary_in_a_script_of_its_own_is_asked_for_again(sample: str, answer: str, tries: int) -> None:
     model = Model(answer)
     assert ask_for_summary(model, None, request(sample=sample), 7.0) == answer
     assert len(model.asked) == tries
@@ -176,6 +173,8 @@ def test_a_summary_in_another_script_than_the_persons_is_asked_for_once_more(
         ("## 2. Goal\nShip [#1].\n## 4. Completed actions\n```\nDone", False),
         ("## 2. Goal\nShip [#1-4].\n## 4. Completed actions\n```\nDone\n```", True),
         ("I will look at it next [#1].", False),
+        ("# Plan\n## 1. Read\nRead the files.\n## 2. Write\nWrite the files.", False),
+        ("lorem ipsum " * 200, False),
     ],
 )
 def test_an_answer_has_the_parts_that_were_asked_for(answer: str, is_usable: bool) -> None:

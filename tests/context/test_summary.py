@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from datetime import date
 
 from tests.context.talk import Talk
@@ -8,7 +7,7 @@ from whet.context import rows as chat
 from whet.context import summary
 from whet.context.artifacts import TrailEntry
 from whet.context.rows import text_tokens
-from whet.context.summariser import Failure, SummaryRequest, clean_answer, write_prompt, write_record
+from whet.context.summariser import SummaryRequest, write_prompt
 from whet.context.summary import Summary
 from whet.contract.context_engine import ChatRow
 
@@ -55,19 +54,6 @@ def test_of_an_earlier_summary_the_lasting_sections_stay_where_a_model_leaves_th
     assert said == ["Old 2.", "Old 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
 
 
-def test_a_record_that_does_not_fit_keeps_both_ends_of_the_conversation():
-    talk = Talk()
-    for number in range(200):
-        talk.user(f"Step {number}: " + "and so on " * 40)
-    text = write_record(talk.rows, 800)
-    found = re.search(r"\[(\d+) messages left out here\]", text)
-    assert found is not None
-    head, tail = text[: found.start()], text[found.end() :]
-    assert "Step 0:" in head and "Step 199:" in tail
-    assert int(found[1]) == 200 - head.count("Step ") - tail.count("Step ")
-    assert 300 < text_tokens(head) <= 400 and 300 < text_tokens(tail) <= 400
-
-
 def test_rows_without_a_number_span_nothing():
     assert chat.span_of([{"role": "user", "content": "x"}]) == chat.span_of([]) == (0, 0)
     talk = Talk()
@@ -111,21 +97,6 @@ def test_the_ask_is_the_newest_persons_words_without_the_stored_note():
     )
     talk.user("a" * 700)
     assert "goes on for 100 characters" in summary.find_latest_request(talk.rows, None, 600)
-
-
-def test_answers_that_are_no_summary():
-    for text, kind in (
-        ("", "empty"),
-        ("...", "empty"),
-        ("<thinking>All of it", "empty"),
-        ("<html>502</html>", "stream"),
-        ("  <!DOCTYPE html>", "stream"),
-    ):
-        found = clean_answer(text)
-        assert isinstance(found, Failure)
-        assert found.kind == kind
-    assert clean_answer("thoughts without a beginning</think>\n## 2. Goal\nx") == "## 2. Goal\nx"
-    assert clean_answer("```markdown\n## 2. Goal\nx\n```") == "## 2. Goal\nx"
 
 
 def test_the_prompt_keeps_to_the_window_and_the_record_can_not_end_itself():

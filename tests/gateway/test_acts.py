@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.confirm.vendors.discord_chat import BOT, DiscordChat
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.gateway.parts import Rig, model, place, rig
-from tests.gateway.test_channels import DISCORD, SLACK, on
-from tests.gateway.test_telegram import world
-from tests.gateway.webhook_chat import WebhookChat
+from tests.gateway.test_channels import SLACK, on
 from tests.support import each
 from whet.channels.markup import read_mrkdwn
 from whet.contract.channels import FileRef, Incoming, PlatformLimits
@@ -63,9 +59,7 @@ def asked(model: PracticeServer) -> list[str]:
         (message(LONG, at_s=100.0), message("the end", at_s=101.0), True),
     ],
 )
-def test_marks_and_sizes_decide_what_belongs_together(
-    earlier: Incoming, later: Incoming, is_one: bool
-) -> None:
+def test_marks_and_sizes_say_what_belongs_together(earlier: Incoming, later: Incoming, is_one: bool) -> None:
     assert continues_act(earlier, later, LIMITS) is is_one
 
 
@@ -90,75 +84,6 @@ async def test_the_parts_of_an_album_in_a_group_are_read_if_one_of_them_names_th
     ]
     await rig.intake.take(parts)
     assert [rig.state(number) for number in ("p1", "p2", "p3")] == ["waiting", "waiting", ""]
-
-
-@pytest.mark.slow
-def test_telegram_a_split_paste_an_album_and_a_forward_are_one_turn_each(tmp_path: Path) -> None:
-    with world(tmp_path, [ScriptedReply(f"Answer {n}.") for n in range(4)], busy="queue") as w:
-        telegram = w.telegram
-        telegram.write(f"begin {'x' * 4_090}")
-        telegram.ask("of the end", "Answer 0.")
-        telegram.files |= {"f1": b"one", "f2": b"two"}
-        for number in ("f1", "f2"):
-            document = {"file_id": number, "file_name": f"{number}.txt"}
-            caption = "compare them" if number == "f1" else ""
-            telegram.write("", document=document, media_group_id="g1", caption=caption)
-        telegram.wait_said("Answer 1.")
-        telegram.write("what do you say to that?")
-        telegram.ask("Use tox.", "Answer 2.", forward_origin={"type": "user", "date": 1})
-        telegram.write("yes", reply_to_message={"message_id": 1, "from": {"id": 9}, "text": "Option B"})
-        telegram.wait_said("Answer 3.")
-        paste, album, forward, reply = asked(w.model)
-        assert paste == f"begin {'x' * 4_090}of the end"
-        assert album.startswith("compare them\n") and "f1.txt" in album and "f2.txt" in album
-        assert forward == "what do you say to that?\n<forwarded>Use tox.</forwarded>"
-        assert reply.startswith("<quoted>") and reply.endswith(": Option B</quoted>\nyes")
-
-
-@pytest.mark.slow
-def test_telegram_places_contacts_polls_and_voice_notes_reach_the_model(tmp_path: Path) -> None:
-    sent: list[tuple[dict[str, Any], str]] = [
-        ({"location": {"latitude": 52.5, "longitude": 13.4}}, "<location>52.5, 13.4</location>"),
-        ({"contact": {"first_name": "Bo", "phone_number": "+491"}}, "<contact>Bo +491</contact>"),
-        ({"poll": {"question": "Day?", "options": [{"text": "Mon"}, {"text": "Tue"}]}}, "Day? | Mon | Tue"),
-        ({"sticker": {"emoji": "👍"}}, "<sticker>👍</sticker>"),
-        ({"voice": {"file_id": "v", "duration": 3}}, "[its sound can't be heard here"),
-    ]
-    with world(tmp_path, [ScriptedReply(f"Answer {n}.") for n in range(len(sent))]) as w:
-        w.telegram.files["v"] = b"ogg"
-        for number, (contents, _) in enumerate(sent):
-            w.telegram.write("", **contents)
-            w.telegram.wait_said(f"Answer {number}.")
-        for text, (_, wanted) in zip(asked(w.model), sent, strict=True):
-            assert wanted in text
-        assert (w.work / "received" / "voice.ogg").read_bytes() == b"ogg"
-
-
-@pytest.mark.slow
-def test_discord_a_forward_with_its_comment_and_a_reply(tmp_path: Path) -> None:
-    discord = DiscordChat()
-    script = [ScriptedReply("Answer 0."), ScriptedReply("Answer 1.")]
-    with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
-        discord.wait_connected()
-        snapshot: dict[str, Any] = {"message": {"content": "Their words", "embeds": [], "attachments": []}}
-        discord.write("", message_snapshots=[snapshot], message_reference={"type": 1})
-        discord.ask("is that so?", "Answer 0.")
-        quoted = {"author": {"id": BOT, "username": "whet", "bot": True}, "content": "Option B"}
-        discord.ask("do that one", "Answer 1.", type=19, referenced_message=quoted)
-        assert asked(one.model) == [
-            "<forwarded>Their words</forwarded>\nis that so?",
-            "<quoted>you: Option B</quoted>\ndo that one",
-        ]
-
-
-@pytest.mark.slow
-def test_slack_a_shared_message_keeps_its_author(tmp_path: Path) -> None:
-    slack = SlackChat()
-    with on(slack, SLACK, tmp_path, [ScriptedReply("Answer 0.")]) as one:
-        shared = {"is_share": True, "author_name": "Bo", "text": "see <https://a.example/b?c=1&amp;d=2|here>"}
-        slack.ask("is that so?", "Answer 0.", attachments=[shared])
-        wanted = "<forwarded>Bo: see here (https://a.example/b?c=1&d=2)</forwarded>"
-        assert asked(one.model) == [f"is that so?\n{wanted}"]
 
 
 @pytest.mark.slow
@@ -194,24 +119,3 @@ def test_slack_a_reply_in_a_thread_quotes_what_the_thread_began_with_once(tmp_pa
 )
 def test_slack_s_marks_are_read_as_they_were_typed(sent: str, typed: str) -> None:
     assert read_mrkdwn(sent) == typed
-
-
-@pytest.mark.slow
-def test_a_webhook_s_album_paste_and_quote_are_one_turn_each(tmp_path: Path) -> None:
-    chat = WebhookChat()
-    script = [ScriptedReply(f"Answer {n}.") for n in range(3)]
-    with on(chat, chat.gateway_file, tmp_path, script, busy="queue") as one:
-        chat.wait_for_gateway()
-        chat.write("y" * 3_000)
-        chat.write("the end")
-        chat.wait_said("Answer 0.")
-        for number in (1, 2):
-            attached = {"name": f"f{number}.txt", "base64": base64.b64encode(b"x").decode()}
-            chat.post({"files": [attached], "album": "g"})
-        chat.wait_said("Answer 1.")
-        chat.write("do that one", quoted="bot: Option B")
-        chat.wait_said("Answer 2.")
-        paste, album, reply = asked(one.model)
-        assert paste == f"{'y' * 3_000}\nthe end"
-        assert "f1.txt" in album and "f2.txt" in album
-        assert reply == "<quoted>bot: Option B</quoted>\ndo that one"

@@ -32,9 +32,7 @@ def replies(count: int, *stalled: int) -> list[ScriptedReply]:
 
 @WHERE
 @pytest.mark.parametrize("busy", ["steer", "queue"])
-def test_an_edit_of_a_message_that_the_turn_works_on_is_read_by_that_turn(
-    tmp_path: Path, platform: str, busy: str
-) -> None:
+def test_an_edit_of_a_message_is_read_by_the_turn_it_began(tmp_path: Path, platform: str, busy: str) -> None:
     with person_on(platform, tmp_path, replies(3, 0), busy=busy) as (person, one):
         message = person.write("delete the logs of May")
         one.model.wait_for_stall()

@@ -22,9 +22,9 @@ from tests.confirm.vendors.slack import too_many as slack_too_many
 from tests.confirm.vendors.slack_chat import BOT as SLACK_BOT
 from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
-from tests.gateway.running import GatewayProcess, served
+from tests.gateway.running import TELEGRAM, GatewayProcess, served
 from tests.gateway.webhook_chat import WebhookChat
-from whet_lab.practice.script import Fault, ScriptedReply
+from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
@@ -32,8 +32,6 @@ pytestmark = pytest.mark.unconfined
 RISKY = calls(("terminal", '{"command": "touch made"}')).tool_calls
 DISCORD = '[[channel]]\nkind = "discord"\nbase_url = "{url}"\n\n[people.ann]\ndiscord = 7\nowner = true\n'
 SLACK = '[[channel]]\nkind = "slack"\nbase_url = "{url}"\n\n[people.ann]\nslack = "U7"\nowner = true\n'
-
-TELEGRAM = '[[channel]]\nkind = "telegram"\nbase_url = "{url}"\n\n[people.ann]\ntelegram = 7\nowner = true\n'
 
 
 @contextmanager
@@ -149,37 +147,6 @@ def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: 
             assert len(discord.said("600")) == 1
             discord.is_broken = False
             discord.wait_said("Answer 3.", chat="600")
-
-
-@pytest.mark.slow
-def test_discord_edits_deletions_and_files(tmp_path: Path) -> None:
-    discord = DiscordChat()
-    script = [
-        ScriptedReply("One.", fault=Fault(stall_after=0)),
-        ScriptedReply("Two."),
-        ScriptedReply("Seen."),
-        calls(("send_file", '{"path": "received/a.txt", "caption": "here"}')),
-        ScriptedReply("Back."),
-    ]
-    with on(discord, DISCORD, tmp_path, script, busy="queue") as one:
-        discord.wait_connected()
-        discord.write("one")
-        one.model.wait_for_stall()
-        wrong, gone = discord.write("two, wrong"), discord.write("three, not meant")
-        discord.change(wrong, "two, right")
-        discord.change(gone, "")
-        discord.write("/context")  # in order after the others, so they were taken in
-        discord.wait_said("/context waits")
-        one.model.release()
-        discord.wait_said("Two.")
-        assert b"two, right" in one.model.requests[-1].body
-        discord.files["a.txt"] = b"alpha"
-        attachment = {"url": f"{discord.url}/cdn/a.txt", "filename": "..\\a.txt", "size": 5}
-        discord.ask("look", "Seen.", attachments=[attachment])
-        assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
-        discord.ask("give it back", "Back.")
-        assert discord.wait(lambda: discord.uploads, "an upload") == [("a.txt", b"alpha")]
-        assert all(b"not meant" not in request.body for request in one.model.requests)
 
 
 @pytest.mark.slow

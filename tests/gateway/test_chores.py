@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unconfined
 
 
 @pytest.mark.slow
-def test_a_review_runs_beside_the_chats_and_says_what_it_saved(
+def test_a_review_runs_beside_chats_and_says_what_it_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHET_REVIEW_WORKER", "auto")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -26,7 +25,6 @@ from whet.gateway import outbox
 from whet.gateway.deliveries import USUAL, Deliveries, DeliveryWaits, silence_s
 from whet.store import chats
 from whet.store.database import StateDatabase
-from whet.vendors.http import VendorAnswer, refused
 
 HERE = ChatPlace("board", "1", "", "7")
 
@@ -121,16 +119,6 @@ def test_what_may_have_arrived_is_not_sent_again(tmp_path: Path) -> None:
     assert sent(tmp_path, [lost()])[1] == "unknown"
 
 
-@pytest.mark.parametrize("status", [200, 500, 502, 504, 520, 524])
-def test_a_server_that_stumbled_may_have_taken_it(status: int) -> None:
-    assert refused("Board", VendorAnswer(status, b"", None), "").maybe_sent
-
-
-@pytest.mark.parametrize("status", [302, 400, 401, 408, 429, 503])
-def test_a_server_that_refused_has_not_taken_it(status: int) -> None:
-    assert not refused("Board", VendorAnswer(status, b"", None), "").maybe_sent
-
-
 def test_where_repetitions_are_dropped_it_is_repeated_for_so_long_and_no_longer(tmp_path: Path) -> None:
     keys, state = sent(tmp_path, [lost(), lost(), lost()], idempotent_s=120)  # 50 s go by with each
     assert state == "unknown" and len(keys) == 3 and len(set(keys)) == 1
@@ -175,51 +163,6 @@ def test_a_platform_that_is_away_for_days_is_waited_for() -> None:
     assert [silence_s(times, longest_s) for times in (1, 2, 3, 7, 5_000)] == [1.0, 2.0, 4.0, 60.0, 60.0]
 
 
-def test_a_platform_that_stays_silent_is_asked_ever_later(tmp_path: Path) -> None:
-    async def settled(chat: int) -> None: ...
-
-    clock = FixedClock()
-    with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
-        board = Board(clock, 0.0, [])
-        deliveries = Deliveries(database, clock, {"board": board}, settled)
-        away = SendFailed("can't reach it")
-        assert [deliveries.channel_wait_s("board", away) for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
-        deliveries.paused_until_s["board"] = clock.monotonic_s() + 0.5
-        assert deliveries.channel_wait_s("board", away) == pytest.approx(0.5), (
-            "another chat's failure is the same one"
-        )
-        clock.advance(1)
-        assert deliveries.channel_wait_s("board", away) == 16.0
-
-
-@pytest.mark.logs_errors("nothing can be sent: no")
-@pytest.mark.parametrize(
-    ("failure", "patience_s"),
-    [
-        (SendFailed("no", is_barred=True), 60.0),
-        (SendFailed("no", is_barred=True, retry_after_s=59.0), 60.0),
-        (SendFailed("no", is_barred=True, retry_after_s=90.0), 90.0),
-        (SendFailed("no", retry_after_s=0.5), 0.5),
-        (SendFailed("no", maybe_sent=True), None),
-        (SendFailed("no", status=500), None),
-        (SendFailed("no", status=429), 1.0),
-    ],
-)
-def test_a_failure_is_the_channels_or_the_messages_own(
-    tmp_path: Path, failure: SendFailed, patience_s: float | None
-) -> None:
-    async def settled(chat: int) -> None: ...
-
-    clock = FixedClock()
-    with closing(StateDatabase.open(tmp_path / "state.db", clock)) as database:
-        deliveries = Deliveries(database, clock, {"board": Board(clock, 0.0, [])}, settled)
-        assert deliveries.channel_wait_s("board", failure) == patience_s
-
-
-def test_whoever_asks_for_a_year_of_patience_is_asked_again_in_an_hour() -> None:
-    assert refused("Board", VendorAnswer(429, b"", 3.0e7), "").retry_after_s == 3600.0
-
-
 def test_a_message_that_is_refused_for_good_is_given_up_and_its_person_told(tmp_path: Path) -> None:
     told: list[Outgoing] = []
     keys, state = sent(tmp_path, [SendFailed("too odd", is_final=True, status=400)], told=told)
@@ -245,75 +188,3 @@ def test_names_of_messages_never_come_again(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     first, second = sent(tmp_path, [])[0], sent(tmp_path / "b", [], later_s=1)[0]
     assert first != second and max(len(first[0]), len(second[0])) <= 25  # Discord's nonce
-
-
-def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
-    """Two connections are cut; the notice is one, and what it shows comes in its order."""
-    clock = FixedClock()
-    board = Board(clock, 0.0, [lost(), lost()])
-    database = StateDatabase.open(tmp_path / "state.db", clock)
-
-    def post(connection: apsw.Connection) -> int:
-        chat = chats.get_or_create_chat(connection, HERE)
-        bodies = [msgspec.json.encode(Outgoing(text)).decode() for text in ("hello", "second")]
-        chats.queue_messages(connection, chat.id, bodies, clock.unix_ms())
-        return chat.id
-
-    async def main() -> list[str]:
-        async def settled(chat: int) -> None: ...
-
-        deliveries = Deliveries(database, clock, {"board": board}, settled)
-        chat = await database.append(post)
-        for _ in range(2):
-            deliveries.wake(chat)
-            async with asyncio.timeout(20):
-                await deliveries.wait_until_sent(chat)
-            await database.append(lambda db: outbox.resend_missing(db, chat, clock.unix_ms()))
-        await deliveries.drain(0)
-        return [one.text for one in board.said]
-
-    try:
-        said = asyncio.run(main())
-        rows = database.read_now(lambda db: chats.list_messages(db, ("unknown", "failed", "queued")))
-    finally:
-        database.close()
-    assert [text[:8] for text in said if text[:2] != "My"] == ["hello", "second", "hello", "second"]
-    assert len(said) == 5  # and one notice for both
-    assert rows == []
-
-
-def test_a_try_that_the_gateways_own_end_cut_off_is_none(tmp_path: Path) -> None:
-    """Else what was on its way at a few stops waits for minutes after one failure, and all behind it."""
-    clock = FixedClock()
-    board = Board(clock, 3600.0, [SendFailed("it stumbled", status=500)])
-    database = StateDatabase.open(tmp_path / "state.db", clock)
-
-    async def main() -> None:
-        async def settled(chat: int) -> None: ...
-
-        def post(connection: apsw.Connection) -> int:
-            chat = chats.get_or_create_chat(connection, HERE)
-            body = msgspec.json.encode(Outgoing("hello")).decode()
-            chats.queue_messages(connection, chat.id, [body], clock.unix_ms())
-            return chat.id
-
-        def row(connection: apsw.Connection) -> chats.OutRow:
-            return chats.get_message(connection, 1)
-
-        deliveries = Deliveries(database, clock, {"board": board}, settled)
-        chat = await database.append(post)
-        for _ in range(20):
-            await database.append(lambda db: chats.begin_sending(db, 1, clock.unix_ms()))
-            await deliveries.recover()
-        deliveries.wake(chat)
-        async with asyncio.timeout(20):
-            while not board.said or (await database.read(row)).state != "queued":
-                await asyncio.sleep(0)
-        failed = await database.read(row)
-        assert failed.attempts == 1 and failed.run_after_ms - clock.unix_ms() <= 1_001
-        await deliveries.drain(0)
-
-    try:
-        asyncio.run(main())
-    finally:
-        database.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,17 +20,15 @@ from whet.contract.channels import (
     Incoming,
     Memo,
     Outgoing,
-    Platform,
     PlatformLimits,
     SendFailed,
     Take,
     Verb,
 )
-from whet.contract.errors import ConfigError, WhetError
+from whet.contract.errors import ConfigError
 from whet.contract.protocols import ApprovalRequest
 from whet.gateway.asking import ChatPerson
-from whet.gateway.lock import TokenLock, holder
-from whet.gateway.open_questions import ChatQuestions, ChatReply
+from whet.gateway.open_questions import ChatQuestions
 from whet.gateway.open_questions import QuestionRoute as AskingDesk
 from whet.gateway.router import Router
 from whet.gateway.settings import open_channels, parse_gateway, read_gateway
@@ -246,35 +243,6 @@ def test_ids_of_people_in_both_ways_of_writing_them() -> None:
         assert error.value.message.startswith(says), wrong
 
 
-async def test_where_there_are_no_buttons_the_ways_to_answer_are_written_out() -> None:
-    said: list[str] = []
-
-    async def post(messages: Sequence[Outgoing]) -> Sequence[int]:
-        said.extend(message.text for message in messages)
-        return ()
-
-    asking = ChatQuestions()
-    where = AskingDesk(
-        1, ("irc", "#x"), post, lambda _: True, PlatformLimits(400, 1.0, 1.0, has_buttons=False)
-    )
-    person = ChatPerson(asking, where, "ann", None)
-    request = ApprovalRequest("s", "c", "terminal", "rm x", ("it deletes",), "rm")
-    approving = asyncio.create_task(person.approve(request))
-    while not said:
-        await asyncio.sleep(0)
-    assert "Write `once` or `yes`, `session`, `always`, `no`." in said.pop()
-    assert asking.decide(("irc", "#x"), "a", may_approve=True) == "Always allowed: `rm x` (asked by ann)"
-    assert await approving == "always"
-    asked = asyncio.create_task(person.clarify("Which colour?", ["red", "blue"]))
-    while not said:
-        await asyncio.sleep(0)
-    assert said == ["Which colour?\n• red\n• blue"]
-    assert (
-        asking.take_reply(1, ("irc", "#x"), "blue", may_approve=False) == ChatReply("")
-        and await asked == "blue"
-    )
-
-
 def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
     """Half of its lines at "show all"; where half is no more than what is shown at first, none is offered."""
     said: list[str] = []
@@ -305,19 +273,3 @@ def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
     assert "… 501 more lines" in asyncio.run(main(["x" * 300] * 1_000, " v"))
     few = asyncio.run(main(["x" * 3_000] * 200, " "))
     assert "… 81 more lines" in few and "`show`" not in few
-
-
-def test_a_platform_is_what_the_page_says() -> None:
-    assert set(Platform.__struct_fields__) == {"settings", "open"}
-
-
-def test_a_token_serves_one_gateway_at_a_time(tmp_path: Path) -> None:
-    held = TokenLock.take(tmp_path, "telegram", ["a token"])
-    assert holder(tmp_path, ["a token"]) == os.getpid()
-    TokenLock.take(tmp_path, "telegram", ["another"]).release()
-    with pytest.raises(WhetError) as error:
-        TokenLock.take(tmp_path, "telegram", ["a token"])
-    assert error.value.message == f"channel telegram: another gateway (process {os.getpid()}) uses this token"
-    held.release()
-    assert holder(tmp_path, ["a token"]) is None
-    TokenLock.take(tmp_path, "telegram", ["a token"]).release()

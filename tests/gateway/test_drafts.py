@@ -115,9 +115,7 @@ async def test_a_draft_waits_until_what_was_said_before_it_has_been_sent(tmp_pat
         await drafts.end(chat)
 
 
-async def test_an_answer_that_is_given_up_leaves_no_draft_behind_and_another_message_does_not_touch_it(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_given_up_leaves_no_draft_and_another_message_untouched(tmp_path: Path) -> None:
     def drafts(database: StateDatabase, chat: int) -> str:
         return database.read_now(lambda db: chats.get_chat(db, chat)).draft
 
@@ -133,9 +131,7 @@ async def test_an_answer_that_is_given_up_leaves_no_draft_behind_and_another_mes
         assert drafts(post.database, chat) == ""
 
 
-async def test_a_draft_goes_on_after_a_failure_that_passes_and_ends_with_one_that_stays(
-    tmp_path: Path,
-) -> None:
+async def test_a_draft_goes_on_after_a_failure_that_passes_not_after_one_that_stays(tmp_path: Path) -> None:
     async with posting(tmp_path) as post:
         board, drafts = _slow(post), Drafts()
         chat = await post.put()
@@ -181,9 +177,7 @@ async def test_a_draft_shows_what_was_said_since_the_last_call(tmp_path: Path) -
         assert not draft.is_shown and board.said == []
 
 
-async def test_a_channel_that_can_change_nothing_or_a_turn_that_wants_none_has_no_draft(
-    tmp_path: Path,
-) -> None:
+async def test_a_channel_that_changes_nothing_or_a_turn_that_wants_none_has_no_draft(tmp_path: Path) -> None:
     async with posting(tmp_path) as post:
         board, chat = _slow(post), await post.put()
         record = post.database.read_now(lambda db: chats.get_chat(db, chat))

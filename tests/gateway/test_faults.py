@@ -12,7 +12,6 @@ from tests.confirm.vendors.slack_chat import SlackChat
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, served
 from tests.gateway.test_channels import DISCORD, SLACK, on
-from tests.gateway.test_telegram import STALLED
 from tests.gateway.webhook_chat import WebhookChat
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -58,29 +57,6 @@ def test_a_channel_that_breaks_is_in_the_log(tmp_path: Path, caplog: pytest.LogC
         with served(one):
             logged(discord, caplog, "channel discord is off")
         assert "ValueError" in caplog.text
-
-
-def test_slack_edits_and_deletions_count_while_they_wait(tmp_path: Path) -> None:
-    slack = SlackChat()
-    script = [ScriptedReply("One.", fault=STALLED), ScriptedReply("Two.")]
-    with on(slack, SLACK, tmp_path, script, busy="queue") as one:
-        slack.write("one")
-        one.model.wait_for_stall()
-        wrong, gone = slack.write("two, wrong"), slack.write("three, not meant")
-        for number, (kind, stamp, new) in enumerate(
-            [("message_changed", wrong, "two, right"), ("message_deleted", gone, "")]
-        ):
-            old = {"type": "message", "user": "U7", "text": "as it was", "ts": stamp}
-            event = {"type": "message", "subtype": kind, "channel": "D1", "ts": f"1700000009.{number}"}
-            event |= {"message": {**old, "text": new}, "previous_message": old}
-            slack.bring({"type": "events_api", "payload": {"event": event}})
-            slack.bring({"type": "events_api", "payload": {"event": event}})  # and once more
-        slack.ask("!context", "/context waits")
-        one.model.release()
-        slack.wait_said("Two.")
-        bodies = [request.body for request in one.model.requests]
-        assert b"two, right" in bodies[-1] and not any(b"wrong" in b or b"not meant" in b for b in bodies)
-        assert not any("edited message" in text for text in slack.said())
 
 
 def test_an_edit_that_comes_again_is_told_about_once(tmp_path: Path) -> None:

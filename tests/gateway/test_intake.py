@@ -158,9 +158,7 @@ async def test_a_review_that_saved_something_is_told_to_its_conversation(rig: Ri
     assert rig.texts() == ["a file"] and rig.woken == [rows.chat.id]
 
 
-async def test_in_a_group_only_its_person_or_an_approver_answers_a_question_and_a_command_names_its_own(
-    rig: Rig,
-) -> None:
+async def test_in_a_group_its_person_or_an_approver_answers_and_a_command_names_its_own(rig: Rig) -> None:
     """Ben (8) and the owner ann (7) in one group, a permission of each open; then the model's question and an
     MCP server's to ann."""
 

@@ -113,9 +113,7 @@ async def posting(
         database.close()
 
 
-async def test_what_was_on_its_way_at_a_crash_is_told_once_and_changes_and_notices_go_again(
-    tmp_path: Path,
-) -> None:
+async def test_what_a_crash_met_on_its_way_is_told_once_and_changes_go_again(tmp_path: Path) -> None:
     async with posting(tmp_path) as post:
         notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
         await post.put(Outgoing("one"), Outgoing("two"), Outgoing("three", edits="r9"), notice)
@@ -146,9 +144,7 @@ async def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_pa
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_message_is_given_up_after_twelve_tries_or_a_day_and_its_person_told(
-    tmp_path: Path, late: bool
-) -> None:
+async def test_a_message_is_given_up_and_told_after_twelve_tries_or_a_day(tmp_path: Path, late: bool) -> None:
     async with posting(tmp_path, waits=DeliveryWaits(retry_s=0.0)) as post:
         post.board.failing += [AWAY] * (1 if late else 12)
         chat = await post.put(Outgoing("one"))
@@ -214,16 +210,6 @@ async def test_a_draft_that_is_gone_is_no_end_of_its_answer(tmp_path: Path) -> N
         assert post.settled[0] == chat and [one.text for one in post.board.said] == ["answer", "answer"]
         assert all(not one.edits for one in post.board.said)
         assert post.database.read_now(lambda db: chats.get_chat(db, chat)).draft == ""
-
-
-async def test_what_another_process_puts_into_the_outbox_is_sent(tmp_path: Path) -> None:
-    async with posting(tmp_path, waits=DeliveryWaits(sweep_s=0.0)) as post:
-        serving = asyncio.create_task(post.deliveries.serve())
-        await post.put(Outgoing("from elsewhere"))
-        await post.until(lambda: bool(post.rows("sent")))
-        serving.cancel()
-        with suppress(asyncio.CancelledError):
-            await serving
 
 
 def test_an_update_that_is_brought_again_changes_nothing(tmp_path: Path) -> None:
@@ -327,10 +313,70 @@ async def test_a_message_waits_longer_after_each_try_and_as_long_as_its_platform
 async def test_messages_that_are_resent_are_new_ones_and_notices_are_not(tmp_path: Path) -> None:
     async with posting(tmp_path) as post:
         notice = Outgoing(outbox.NOTICE, (outbox.MessageButton("Show", outbox.SHOW),))
-        await post.put(Outgoing("one", edits="r1", since_ms=5), notice)
+        await post.put(Outgoing("one", edits="r1", since_ms=5, quiet=True), notice)
         for number in (1, 2):
             await post.database.append(lambda db, n=number: chats.end_sending(db, n, "unknown"))
         rows = post.rows("unknown")
         await post.database.append(lambda db: outbox.resend(db, rows, 7))
         (queued,) = post.rows("queued")
-        assert msgspec.json.decode(queued.body, type=Outgoing) == Outgoing("one")
+        assert msgspec.json.decode(queued.body, type=Outgoing) == Outgoing("one", quiet=True)
+
+
+async def test_what_may_be_missing_is_told_and_shown_once(tmp_path: Path) -> None:
+    """Two connections are cut; the notice is one, and what it shows comes in its order."""
+    async with posting(tmp_path) as post:
+        post.board.failing += [lost(), lost()]
+        chat = await post.put(Outgoing("hello"), Outgoing("second"))
+        for _ in range(2):
+            await post.go(chat)
+            await post.database.append(lambda db: outbox.resend_missing(db, chat, post.clock.unix_ms()))
+        texts = [message.text for message in post.board.said]
+        assert sorted(texts) == sorted(["hello", "second", outbox.NOTICE, "hello", "second"])
+        assert [text for text in texts if text != outbox.NOTICE] == ["hello", "second"] * 2
+        assert post.rows("unknown", "failed", "queued") == []
+
+
+async def test_a_try_that_the_gateways_own_end_cut_off_is_none(tmp_path: Path) -> None:
+    """Else what was on its way at a few stops waits for minutes after one failure, and all behind it."""
+    async with posting(tmp_path, 3600.0) as post:
+        post.board.failing.append(SendFailed("it stumbled", status=500))
+        chat = await post.put(Outgoing("hello"))
+        for _ in range(20):
+            await post.database.append(lambda db: chats.begin_sending(db, 1, post.clock.unix_ms()))
+            await post.deliveries.recover()
+        post.deliveries.wake(chat)
+        await post.until(lambda: bool(post.board.said and post.rows("queued")))
+        (row,) = post.rows("queued")
+        assert row.attempts == 1 and row.run_after_ms - post.clock.unix_ms() <= 1_001
+
+
+async def test_a_platform_that_stays_silent_is_asked_ever_later(tmp_path: Path) -> None:
+    away = SendFailed("can't reach it")
+    async with posting(tmp_path) as post:
+        deliveries = post.deliveries
+        assert [deliveries.channel_wait_s("board", away) for _ in range(4)] == [1.0, 2.0, 4.0, 8.0]
+        deliveries.paused_until_s["board"] = post.clock.monotonic_s() + 0.5
+        wait_s = deliveries.channel_wait_s("board", away)
+        assert wait_s == pytest.approx(0.5), "another chat's failure is the same one"
+        post.clock.advance(1)
+        assert deliveries.channel_wait_s("board", away) == 16.0
+
+
+@pytest.mark.logs_errors("nothing can be sent: no")
+@pytest.mark.parametrize(
+    ("failure", "patience_s"),
+    [
+        (SendFailed("no", is_barred=True), 60.0),
+        (SendFailed("no", is_barred=True, retry_after_s=59.0), 60.0),
+        (SendFailed("no", is_barred=True, retry_after_s=90.0), 90.0),
+        (SendFailed("no", retry_after_s=0.5), 0.5),
+        (SendFailed("no", maybe_sent=True), None),
+        (SendFailed("no", status=500), None),
+        (SendFailed("no", status=429), 1.0),
+    ],
+)
+async def test_a_failure_is_the_channels_or_the_messages_own(
+    tmp_path: Path, failure: SendFailed, patience_s: float | None
+) -> None:
+    async with posting(tmp_path) as post:
+        assert post.deliveries.channel_wait_s("board", failure) == patience_s

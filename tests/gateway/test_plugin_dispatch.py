@@ -123,9 +123,7 @@ def test_a_plugin_sends_to_chats_that_are_known_and_a_broken_one_stops_nobody(tm
 @pytest.mark.parametrize(
     ("typed", "command", "rest"), [("/title my own", "title", "my own"), ("/clear", "new", "")]
 )
-def test_plugins_are_told_of_a_command_before_it_runs(
-    tmp_path: Path, typed: str, command: str, rest: str
-) -> None:
+def test_plugins_hear_a_command_before_it_runs(tmp_path: Path, typed: str, command: str, rest: str) -> None:
     with world(tmp_path, "Hello.") as w:
         w.telegram.ask("hello", "Hello.")
         w.telegram.ask("/stop", "Nothing was running")

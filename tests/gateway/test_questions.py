@@ -300,7 +300,7 @@ async def test_all_of_a_long_decision_is_shown_on_demand_and_asked_again() -> No
     ("rows", "chars", "shown_rows", "count"),
     [(300, 500, 300, []), (400, 900, 200, ["… 201 more lines"]), (130, 2_000, 120, ["… 11 more lines"])],
 )
-def test_of_more_than_anybody_reads_the_rest_is_counted(
+def test_of_too_much_to_read_the_rest_is_counted(
     rows: int, chars: int, shown_rows: int, count: list[str]
 ) -> None:
     command = "\n".join(f"{n:0{chars}}" for n in range(rows))
@@ -462,9 +462,7 @@ async def test_where_there_are_no_buttons_all_ways_to_answer_are_written_out() -
         ("o", True, False),
     ],
 )
-async def test_only_words_that_the_question_shows_are_a_yes(
-    text: str, has_buttons: bool, is_yes: bool
-) -> None:
+async def test_only_words_the_question_shows_are_a_yes(text: str, has_buttons: bool, is_yes: bool) -> None:
     asking = ChatQuestions()
     chat = Chat(limits=PlatformLimits(4_000, 1.0, 1.0, has_buttons=has_buttons))
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(request()))

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.gateway.test_telegram import world
+from tests.gateway.test_telegram import World, world
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 
 pytestmark = pytest.mark.unconfined
 
 
+@contextmanager
+def spoiling(folder: Path) -> Iterator[World]:
+    """Serve a chat whose model overwrites kept.txt, outside of Whet's home, where nothing is recorded."""
+    (folder / "outside").mkdir()
+    (folder / "home").mkdir()
+    (folder / "home" / "work").symlink_to(folder / "outside")
+    calls = (PracticeCall("terminal", '{"command": "echo spoiled > kept.txt"}'),)
+    with world(folder, [ScriptedReply(tool_calls=calls), ScriptedReply("Done.")]) as w:
+        yield w
+
+
 @pytest.mark.slow
 def test_a_turn_is_shown_and_taken_back_in_a_chat(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"  # what lies in Whet's home is not recorded
-    outside.mkdir()
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "work").symlink_to(outside)
-    calls = (PracticeCall("terminal", '{"command": "echo spoiled > kept.txt"}'),)
-    with world(tmp_path, [ScriptedReply(tool_calls=calls), ScriptedReply("Done.")]) as w:
+    with spoiling(tmp_path) as w:
         (w.work / "kept.txt").write_text("whole\n")
         w.telegram.ask("go", "Done.")
         w.telegram.write("/diff 1")
@@ -32,12 +40,7 @@ def test_a_turn_is_shown_and_taken_back_in_a_chat(tmp_path: Path) -> None:
 
 
 def test_a_chat_is_asked_about_files_that_somebody_changed_since(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"  # what lies in Whet's home is not recorded
-    outside.mkdir()
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "work").symlink_to(outside)
-    calls = (PracticeCall("terminal", '{"command": "echo spoiled > kept.txt"}'),)
-    with world(tmp_path, [ScriptedReply(tool_calls=calls), ScriptedReply("Done.")]) as w:
+    with spoiling(tmp_path) as w:
         file = w.work / "kept.txt"
         file.write_text("whole\n")
         w.telegram.ask("go", "Done.")

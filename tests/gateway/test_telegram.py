@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.agent.rig import calls
-from tests.confirm.vendors.telegram import too_many
 from tests.confirm.vendors.telegram_chat import TelegramChat
 from tests.gateway.running import TELEGRAM, GatewayProcess, running, served
 from whet.clock import SystemClock
@@ -294,15 +293,6 @@ def test_who_is_the_owner_no_more_leaves_the_owners_session(tmp_path: Path) -> N
         assert b"says, true" not in model.requests[-1].body
 
 
-def test_floods_are_cut_and_said_once(tmp_path: Path) -> None:
-    with world(tmp_path, [ScriptedReply(f"No. {n}.") for n in range(40)], flood_per_minute=3) as w:
-        last = [w.telegram.write(f"message {n}") for n in range(12)][-1]
-        w.telegram.wait(lambda: w.telegram.acknowledged > last, "everything taken in")
-        w.telegram.wait_said("3 messages a minute")
-    assert sum("a minute" in text for text in w.telegram.said()) == 1, "with the end, all has been sent"
-    assert w.model.count <= 3
-
-
 def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> None:
     code = "\n".join(f"print({n})  # a line of some length" for n in range(200))
     long = f"Here it is:\n\n```python\n{code}\n```\n\nThat was <all> & *done*."
@@ -329,24 +319,6 @@ def test_the_growing_answer_is_shown_and_ends_as_the_whole_one(tmp_path: Path) -
             "the whole answer in its place",
         )
         assert w.telegram.edits >= 1
-
-
-@pytest.mark.slow
-def test_a_growing_answer_leaves_the_one_before_it_alone(tmp_path: Path) -> None:
-    texts = [f"answer {n}," + " and so on and so forth" * 20 for n in range(2)]
-    script = [ScriptedReply(text, pieces=8, fault=Fault(stall_after=4)) for text in texts]
-    with world(tmp_path, script, busy="queue", stream_after_s=0.1) as w:
-        w.telegram.ask("one", "…")
-        w.telegram.write("two")
-        w.model.wait_for_stall()
-        w.model.release()
-        said = w.telegram.wait(
-            lambda: [*w.telegram.said(), ""][1].endswith("…") and w.telegram.said(), "a draft"
-        )
-        assert said[0] == texts[0]
-        w.model.wait_for_stall(2)
-        w.model.release()
-        w.telegram.wait(lambda: w.telegram.said() == texts, "both answers")
 
 
 def test_files_come_in_under_a_safe_name_and_go_out(tmp_path: Path) -> None:
@@ -381,36 +353,7 @@ def test_what_was_forwarded_is_marked_as_nobodys_words_here(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_rate_limit_is_waited_for_in_order(tmp_path: Path) -> None:
-    script = [ScriptedReply(f"Answer {n}.") for n in range(3)]
-    with world(tmp_path, script, busy="queue") as w:
-        w.telegram.fail_next("sendMessage", too_many(1))
-        for n in range(3):
-            w.telegram.write(f"question {n}")
-        w.telegram.wait_said("Answer 2.")
-        assert w.telegram.said() == ["Answer 0.", "Answer 1.", "Answer 2."]
-
-
-def test_an_edit_counts_while_the_message_waits(tmp_path: Path) -> None:
-    script = [ScriptedReply("First.", fault=STALLED), ScriptedReply("Second.")]
-    with world(tmp_path, [ScriptedReply("Zero."), *script], busy="queue") as w:
-        w.telegram.ask("zero", "Zero.")
-        w.telegram.write("one")
-        w.model.wait_for_stall()
-        w.telegram.write("two, wrong")
-        w.telegram.rewrite(100_003, "two, right")
-        update = w.telegram.rewrite(100_001, "zero, too late")
-        w.telegram.wait(lambda: w.telegram.acknowledged > update, "the edits taken in")
-        w.model.release()
-        w.telegram.wait_said("Second.")
-        assert b"two, right" in w.model.requests[-1].body and b"wrong" not in w.model.requests[-1].body
-        assert any("edited message" in text for text in w.telegram.said())
-
-
-@pytest.mark.slow
-def test_a_second_gateway_with_the_same_token_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_second_gateway_with_a_token_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with world(tmp_path, []) as w:
         w.telegram.wait(lambda: any(m == "getUpdates" for m, _ in w.telegram.calls), "the first one polling")
         second = w.gateway.whet_apart("gateway", "run")
@@ -441,21 +384,3 @@ def test_a_wrong_file_is_said_in_one_line(tmp_path: Path, text: str) -> None:
     with PracticeServer(script=[]) as model:
         done = GatewayProcess(tmp_path / "home", text, model).whet("gateway", "run")
         assert done.returncode == 1 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
-
-
-def test_an_answer_that_may_be_missing_is_shown_once_by_its_button(tmp_path: Path) -> None:
-    stumbled = (502, {"ok": False, "error_code": 502, "description": "Bad Gateway"}, {})
-    with world(tmp_path, [ScriptedReply("Forty-two.")]) as w:
-
-        def press(user: int = 7) -> str:
-            query = w.telegram.press_at("Show", user=user)
-            return str(w.telegram.wait(lambda: w.telegram.answers.get(query), "an answer")["text"])
-
-        w.telegram.fail_next("sendMessage", stumbled)
-        w.telegram.ask("what is it?", "may be missing here")
-        assert press(user=99) == "It is shown."  # a stranger is told nothing
-        assert "Forty-two." not in w.telegram.said()
-        assert press() == "Here it is."
-        w.telegram.wait_said("Forty-two.")
-        assert press() == "It is shown."
-        assert w.telegram.said().count("Forty-two.") == 1

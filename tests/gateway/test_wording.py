@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import apsw
-import msgspec
 import pytest
 
-from tests.gateway.test_deliveries import HERE
-from tests.support import FixedClock
-from whet.contract.channels import MessageButton, Outgoing
 from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import EndReason
 from whet.contract.messages import Usage
-from whet.gateway import outbox
 from whet.gateway.chat import is_table
 from whet.gateway.chat_turn import BROKE, answer_text, error_line
 from whet.gateway.lock import TokenLock, holder
-from whet.gateway.settings import parse_gateway, read_gateway
-from whet.store import chats
-from whet.store.database import StateDatabase
+from whet.gateway.settings import read_gateway
 from whet.store.turns import TurnRecord
 
 SECRET = "sk-proj-" + "a1B2" * 8
@@ -63,47 +53,6 @@ def test_an_error_is_a_line_with_what_to_do() -> None:
 
 
 # The outbox.
-
-
-def texts(db: apsw.Connection, *states: Any) -> list[str]:
-    return [msgspec.json.decode(row.body)["text"] for row in chats.list_messages(db, states)]
-
-
-def test_what_may_be_missing_is_told_once_and_sent_again_as_new(tmp_path: Path) -> None:
-    notice = Outgoing(outbox.NOTICE, (MessageButton("Show", outbox.SHOW),))
-    assert outbox.is_notice(notice) and not outbox.is_notice(Outgoing(outbox.NOTICE))
-    assert not outbox.is_notice(Outgoing("x", (MessageButton("Yes", "w:1"),)))
-
-    def work(db: apsw.Connection) -> None:
-        chat = chats.get_or_create_chat(db, HERE).id
-        assert outbox.resend_missing(db, chat, 5) == 0
-        outbox.queue_notice(db, chat, 5)
-        outbox.queue_notice(db, chat, 6)
-        (row,) = chats.list_messages(db, ("queued",))
-        assert msgspec.json.decode(row.body, type=Outgoing) == notice and row.at_ms == 5
-        chats.begin_sending(db, row.id, 7)
-        outbox.queue_notice(db, chat, 8)
-        assert len(chats.list_messages(db, ("queued", "sending"))) == 1
-        chats.end_sending(db, row.id, "sent")
-        outbox.queue_notice(db, chat, 9)
-        assert texts(db, "queued") == [outbox.NOTICE]
-        lost = Outgoing("one", edits="r1", since_ms=3, quiet=True)
-        chats.queue_messages(
-            db, chat, [msgspec.json.encode(one).decode() for one in (lost, Outgoing("two"), notice)], 1
-        )
-        for found in chats.list_messages(db, ("queued",))[1:]:
-            state = "failed" if "two" in found.body else "unknown"
-            chats.end_sending(db, found.id, state, error="cut")
-        assert outbox.resend_missing(db, chat, 20) == 3
-        assert texts(db, "unknown", "failed") == []
-        again = [
-            msgspec.json.decode(one.body, type=Outgoing) for one in chats.list_messages(db, ("queued",))[1:]
-        ]
-        assert again == [Outgoing("one", quiet=True), Outgoing("two")], "a notice is not sent again"
-        assert [one.at_ms for one in chats.list_messages(db, ("queued",))[1:]] == [20, 20]
-
-    with closing(StateDatabase.open(tmp_path / "state.db", FixedClock())) as database:
-        database.write_now(work)
 
 
 # Tokens and the file.
@@ -149,23 +98,10 @@ CHANNEL = '[[channel]]\nkind = "telegram"\n'
         (f"{CHANNEL}[people.stranger-x]\ntelegram = 7\n", "'stranger-x' can't be a person's name"),
     ],
 )
-def test_a_file_that_can_not_be_used_is_said_with_its_path(
-    tmp_path: Path, text: str | None, said: str
-) -> None:
+def test_a_file_of_no_use_is_said_with_its_path(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "gateway.toml"
     if text is not None:
         path.write_text(text)
     with pytest.raises(ConfigError) as caught:
         read_gateway(path)
     assert said in caught.value.message and str(path) in caught.value.message and caught.value.hint
-
-
-def test_a_file_is_read_with_what_a_channel_is_by_itself(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.toml"
-    path.write_text(f"{CHANNEL}[people.{'a' * 32}]\ntelegram = 7\n")
-    found = read_gateway(path)
-    (channel,) = found.channel
-    assert (channel.name, channel.pairing, channel.groups, channel.settings) == ("", True, "mention", {})
-    person = found.people["a" * 32]
-    assert (person.ids, person.owner, person.approves) == ({"telegram": 7}, False, False)
-    assert parse_gateway("").channel == ()

@@ -46,13 +46,7 @@ class WebhookChat(ChatHost):
         self.wait(self._is_gateway_up, "the webhook listening")
 
     def post(
-        self,
-        data: dict[str, Any],
-        *,
-        kind: str = "",
-        number: str = "",
-        key: bytes = _KEY,
-        at_s: float = 0.0,
+        self, data: dict[str, Any], *, kind: str = "", number: str = "", key: bytes = _KEY, at_s: float = 0.0
     ) -> tuple[int, str]:
         """Send an event of Ann's, signed. One without a kind is a message. Returns the status and the
         event's number."""

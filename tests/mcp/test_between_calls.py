@@ -33,9 +33,7 @@ def answered(request: Request, text: str) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"handshake": False}])
-async def test_a_list_that_the_sdks_server_changes_reaches_the_next_session(
-    home: Path, more: dict[str, Any]
-) -> None:
+async def test_a_list_the_sdks_server_changes_reaches_the_next_one(home: Path, more: dict[str, Any]) -> None:
     with sdk_over_http(make_growing, **more) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             frozen = [tool.spec for tool in b.servers.tools()]
@@ -125,9 +123,7 @@ async def test_a_flood_of_changes_is_one_question_at_a_time(home: Path) -> None:
         ({"progress": True}, None),
     ],
 )
-async def test_progress_is_shown_while_a_call_runs(
-    home: Path, said: dict[str, object], shown: str | None
-) -> None:
+async def test_progress_is_shown_in_a_call(home: Path, said: dict[str, object], shown: str | None) -> None:
     def answer(request: Request) -> Answer:
         if not is_call(request):
             return usual(request)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.mcp.rig import odd
 from whet.cli.mcp_servers.command import mcp
 from whet.config.edit import change_list
 from whet.config.load import load
@@ -46,17 +45,6 @@ def test_the_example_is_added_listed_and_works_from_any_folder(
     assert [one["own_name"] for one in report["tools"]][-2:] == ["read_resource", "get_prompt"]
     narrow = run(home, "test", columns=40).stdout
     assert max(map(len, narrow.splitlines())) <= 40 and "      Read a note." in narrow
-
-
-@pytest.mark.slow
-def test_tools_beyond_those_that_are_offered_are_named(home: Path) -> None:
-    server = odd("many", confined=False)
-    home.mkdir(exist_ok=True)
-    entry = {"command": server.command, "args": server.args, "confined": False}
-    Home(home).config.write_text(json.dumps({"mcp": {"servers": {"odd": entry}}}))
-    shown = run(home, "test", columns=100_000).output
-    assert "tool998, tool999: 256 of its tools are offered; choose others with allow" in shown
-    assert "tools after the 2,000th of its list are not read" in shown
 
 
 @pytest.mark.slow
@@ -105,14 +93,9 @@ def test_replacing_keeps_the_login_at_the_same_url_and_test_names_what_fails(hom
     more = ["--header", "Authorization=Bearer abcdefgh", "--allow-http", "--start-timeout", "5"]
     added = run(home, "add", "web", *url, *more, columns=40)
     assert added.exit_code == 1 and "stands in config.yaml as plain text" in added.stderr and login.exists()
-    assert added.stdout.splitlines()[-6:] == [
-        "web: the MCP server web can't be reached",
-        "at 127.0.0.1:9",
-        "  hint: is it running? check its url",
-        "it stays in config.yaml: whet mcp test",
-        "web tries again, whet mcp remove web",
-        "removes it",
-    ]
+    shown = " ".join(added.stdout.split())
+    assert "at 127.0.0.1:9 hint: is it running? check its url it stays in config.yaml" in shown
+    assert max(map(len, added.stdout.splitlines()[2:])) <= 40  # after the path, which is not broken
     text = (home / "config.yaml").read_text()
     assert "allow_http: true" in text and "start_timeout_s: 5" in text
     tested = run(home, "test", "--json")
@@ -143,9 +126,7 @@ def test_a_removed_servers_rules_are_removed_and_named(home: Path) -> None:
     assert load(Home(home), environ={}).settings.approval.allow == ("mcp__web2__look", "ls")
 
 
-def test_a_server_that_is_tried_runs_in_a_jail(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_tried_in_a_jail(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, outside = tmp_path / "work", Path(tempfile.mkdtemp(dir=Path(__file__).parent, prefix=".out-"))
     folder.mkdir()
     try:
@@ -159,16 +140,6 @@ def test_a_server_that_is_tried_runs_in_a_jail(
         assert ("notes: ok" in added.output) is not holds, added.output
     finally:
         shutil.rmtree(outside)
-
-
-def test_a_server_that_can_not_start_ends_add_with_1_and_stays_added(home: Path) -> None:
-    added = run(home, "add", "typo", "--", "/nope/x", columns=400)
-    assert added.exit_code == 1
-    assert "typo: the MCP server typo can't be started: /nope/x: No such file or directory" in added.output
-    assert "it stays in config.yaml: whet mcp test typo tries again" in added.output
-    assert "/nope/x" in (home / "config.yaml").read_text()
-    failed = run(home, "add", "typo", "--json", "--", "/nope/x")
-    assert failed.exit_code == 1 and json.loads(failed.stdout)["test"]["ok"] is False
 
 
 SPY = """
@@ -242,9 +213,7 @@ def test_a_file_that_can_not_be_executed_is_not_blamed_on_the_sandbox(home: Path
         ("raise ImportError('libfoo.so.1: cannot open')", "ImportError: libfoo.so.1: cannot open"),
     ],
 )
-def test_a_server_that_crashes_at_its_start_is_quoted_with_its_first_and_last_lines(
-    home: Path, code: str, quoted: str
-) -> None:
+def test_a_server_crashing_at_start_is_quoted_first_and_last(home: Path, code: str, quoted: str) -> None:
     lines = run_piped(home, "add", "odd", "--", sys.executable, "-c", f"import sys; {code}; sys.exit(1)")
     assert len(lines) <= 4 and quoted in lines[1], lines
     assert 'File "' not in lines[1]

@@ -144,9 +144,7 @@ def test_answers_come_as_the_form_wants_them(field: dict[str, Any], said: str, v
         ({"type": "boolean"}, "perhaps", "it is yes or no"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_asked_for_again_and_never_sent(
-    field: dict[str, Any], said: str, reason: str
-) -> None:
+def test_an_answer_that_does_not_fit_is_asked_again(field: dict[str, Any], said: str, reason: str) -> None:
     shown: list[str] = []
 
     async def answer(question: str, _choices: object) -> str:

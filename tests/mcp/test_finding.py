@@ -90,9 +90,7 @@ def test_what_is_called_is_a_tool_that_there_is() -> None:
 
 
 @pytest.mark.slow
-def test_found_and_called_in_a_chat_the_prefix_stays_and_rules_are_the_tools_own(
-    tmp_path: Path, home: Path
-) -> None:
+def test_found_and_called_in_a_chat_prefix_and_rules_stay_the_tools_own(tmp_path: Path, home: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     home.mkdir()
@@ -135,9 +133,7 @@ def test_found_and_called_in_a_chat_the_prefix_stays_and_rules_are_the_tools_own
 
 
 @pytest.mark.slow
-def test_trust_names_each_tool_and_a_pattern_that_does_not_cover_it_is_said(
-    tmp_path: Path, home: Path
-) -> None:
+def test_trust_names_each_tool_and_a_pattern_that_misses_it_is_said(tmp_path: Path, home: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     home.mkdir()

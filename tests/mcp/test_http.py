@@ -102,9 +102,7 @@ def test_headers_name_the_session_and_the_version(home: Path) -> None:
         (lambda r: (200, EVENTS, []), "without a result. whether it did what was asked is unknown"),
     ],
 )
-def test_a_bad_answer_is_told_as_what_it_is(
-    home: Path, answer: Callable[[Request], Answer], said: str
-) -> None:
+def test_a_bad_answer_is_told_as_it_is(home: Path, answer: Callable[[Request], Answer], said: str) -> None:
     assert said in use(home, calling(answer))[0]
 
 

@@ -152,9 +152,7 @@ def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_session_keeps_its_schemas_and_is_told_what_changed(
-    folder: Path, server: PracticeServer, home: Path
-) -> None:
+def test_a_resumed_session_keeps_its_schemas(folder: Path, server: PracticeServer, home: Path) -> None:
     configure(home, "good")
     server.install([ScriptedReply("One."), ScriptedReply("Two.")])
     first = whet(folder, "chat", "-q", "One", "--json", *flags(server))
@@ -169,24 +167,7 @@ def test_a_resumed_session_keeps_its_schemas_and_is_told_what_changed(
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_is_a_notice(folder: Path, home: Path, server: PracticeServer) -> None:
-    configure(home, "dies")
-    server.install(
-        [ScriptedReply(tool_calls=(PracticeCall("mcp__odd__echo", "{}"),)), ScriptedReply("It died.")]
-    )
-    code, out, err = run(["chat", "-q", "Go", "--yes", "--stream-json", *flags(server)], folder)
-    assert code == 0, err
-    notices = [one["text"] for line in out.splitlines() if (one := json.loads(line))["type"] == "notice"]
-    assert notices == [
-        "The MCP server odd ended with exit code 3 (boom: out of ideas); its tools fail until their next call"
-        " starts it again"
-    ]
-
-
-@pytest.mark.slow
-def test_what_may_destroy_is_asked_about_in_auto_mode_too(
-    folder: Path, home: Path, server: PracticeServer
-) -> None:
+def test_what_may_destroy_is_asked_in_auto_mode_too(folder: Path, home: Path, server: PracticeServer) -> None:
     configure(home, "hints")
     calls = (PracticeCall("mcp__odd__wipe", "{}"), PracticeCall("mcp__odd__echo", json.dumps({"text": "x"})))
     server.install([ScriptedReply(tool_calls=calls), ScriptedReply("Done.")])

@@ -168,9 +168,7 @@ def lying(tokens: list[Request] | None = None, **changes: object) -> object:
         ({"registered": {"error": "invalid_redirect_uri"}}, "refused the registration"),
     ],
 )
-async def test_a_server_that_lies_about_its_login_is_not_followed(
-    changes: dict[str, object], said: str
-) -> None:
+async def test_a_server_that_lies_of_its_login_is_not_followed(changes: dict[str, object], said: str) -> None:
     with pytest.raises(LoginFailed) as caught:
         async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]
             await login(url, 0.2)
@@ -240,9 +238,7 @@ async def test_the_client_shows_its_secret_as_the_server_wants_it(
         ("&iss={root}", True, True),
     ],
 )
-async def test_an_answer_that_another_issuer_may_have_given_is_not_taken(
-    named: str, promises: bool, taken: bool
-) -> None:
+async def test_an_answer_of_another_issuer_is_not_taken(named: str, promises: bool, taken: bool) -> None:
     with nullcontext() if taken else pytest.raises(LoginFailed, match="another issuer"):
         changes = {"authorization_response_iss_parameter_supported": promises, "token": GOOD}
         async with raw(lying(**changes)) as (url, _):  # type: ignore[arg-type]

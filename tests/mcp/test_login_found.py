@@ -92,9 +92,7 @@ async def test_a_login_is_found_by_whatever_is_refused(home: Path, method: str) 
 
 
 @pytest.mark.parametrize(("described", "place"), [(["authority"], "/authorization"), ([], "/authorize")])
-async def test_a_server_of_2025_03_26_is_its_own_authority(
-    home: Path, described: list[str], place: str
-) -> None:
+async def test_an_old_server_is_its_own_authority(home: Path, described: list[str], place: str) -> None:
     """It describes no resource: what it says of itself at its origin counts, else the usual paths there."""
     server = Refusing("", described)
     asked: list[str] = []

@@ -39,9 +39,7 @@ def test_a_structured_result_reaches_the_model_beside_a_short_text() -> None:
         ({}, ["empty"]),
     ],
 )
-def test_a_structured_result_that_the_text_already_tells_is_not_repeated(
-    structured: object, blocks: list[str]
-) -> None:
+def test_a_structured_result_that_the_text_tells_is_not_said(structured: object, blocks: list[str]) -> None:
     assert text_of(structured, *(text(block) for block in blocks)) == "\n".join(blocks)
 
 

@@ -100,15 +100,6 @@ def test_names_that_look_alike_stay_apart_and_doubled_ones_are_left_out() -> Non
     assert "\n" not in "".join(one.own_name for one in listing.left_out)
 
 
-def test_a_long_description_is_whole() -> None:
-    """Servers put the rules of a tool there; those of a widely used one have three thousand characters."""
-    text = "\n".join(f"Rule {number}: do this before that, whatever it is." for number in range(100))
-    listing = read_listing(
-        "long", McpServerSettings(command="x"), Catalogue([{"name": "t", "description": text}])
-    )
-    assert len(text) > 4_000 and listing.offered[0].spec.description == text
-
-
 def test_a_long_description_is_cut_and_a_tool_without_one_shows_its_title() -> None:
     tools = [
         {"name": "long", "description": "d" * (DESCRIPTION_CHARS + 1), "inputSchema": args()},

@@ -330,9 +330,7 @@ async def test_a_session_waits_as_long_as_the_person_has_set_also_if_that_is_the
         assert b.told == [] and [tool.name for tool in b.servers.tools()] == ["mcp__odd__echo"]
 
 
-async def test_the_wait_for_a_hanging_server_is_skipped_and_not_repeated_at_the_next_start(
-    home: Path,
-) -> None:
+async def test_the_wait_for_a_hanging_server_is_skipped_and_not_repeated_next_time(home: Path) -> None:
     waited_for: list[list[str]] = []
 
     @contextmanager
@@ -402,9 +400,7 @@ async def test_a_server_that_is_switched_off_is_not_there(home: Path) -> None:
     ("name", "server"),
     [("two__parts", odd("good")), ("", odd("good")), ("x", McpServerSettings()), ("../x", odd("good"))],
 )
-async def test_a_server_that_is_none_is_a_mistake_in_the_settings(
-    home: Path, name: str, server: McpServerSettings
-) -> None:
+async def test_a_server_that_is_none_is_a_mistake(home: Path, name: str, server: McpServerSettings) -> None:
     with pytest.raises(ConfigError):
         async with bench(home, {name: server}):
             pass

@@ -8,6 +8,7 @@ from whet.contract.errors import (
     AuthRejected,
     BadRequest,
     ContextOverflow,
+    ProviderError,
     RateLimited,
     Unavailable,
     WireError,
@@ -26,9 +27,13 @@ def test_the_cap_doubles_and_the_retries_end():
     assert backoff(10_000).wait_s(10_000, WireError("x")) == 30.0
 
 
-@pytest.mark.parametrize("error", [AuthRejected("x"), BadRequest("x"), ContextOverflow("x")])
+@pytest.mark.parametrize(
+    "error", [AuthRejected("x"), BadRequest("x"), ContextOverflow("x"), ProviderError("x")]
+)
 def test_what_waiting_cannot_mend_fails_at_once(error):
     assert backoff().wait_s(1, error) is None
+    assert Backoff(4, patience_s=900.0).wait_s(1, error) is None
+    assert Backoff(0, patience_s=900.0).wait_s(1, Unavailable("x")) is None
 
 
 def test_retry_after_is_honoured_up_to_a_minute():

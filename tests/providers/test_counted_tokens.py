@@ -247,9 +247,7 @@ def test_a_report_far_above_what_was_sent_is_held_to_it(wire: str, usage: dict[s
 
 
 @pytest.mark.parametrize(("own_usd", "expected_usd"), [(None, 0.05), (0.75, 0.75)])
-def test_a_report_that_was_too_large_costs_as_much_as_the_estimate(
-    own_usd: float | None, expected_usd: float
-) -> None:
+def test_a_report_too_large_costs_as_much_as_the_estimate(own_usd: float | None, expected_usd: float) -> None:
     """A price that the server itself reports, higher than that, stays."""
     info = ModelInfo("p", "m", 100_000, 8_000, *([50.0] * 4))
     usage = info.usage(prompt=HUGE, output=1)
@@ -269,9 +267,7 @@ def test_a_cut_answer_with_a_report_that_is_too_large_is_held_to_what_was_sent()
 
 
 @pytest.mark.parametrize(("window_tokens", "is_believed"), [(8_000, False), (200_000, True)])
-def test_what_a_server_adds_to_a_prompt_fits_into_the_window(
-    window_tokens: int, *, is_believed: bool
-) -> None:
+def test_what_a_server_adds_to_a_prompt_fits_the_window(window_tokens: int, *, is_believed: bool) -> None:
     usage = {"prompt_tokens": 60_000, "completion_tokens": 1, "total_tokens": 60_001}
     got, _ = items(answer("hi", usage), window_tokens=window_tokens)
     assert (got[-1].usage.prompt_tokens == 60_000) is is_believed

@@ -22,7 +22,6 @@ from whet.contract.errors import (
     ContextOverflow,
     ModelRefused,
     ProviderError,
-    RateLimited,
     Unavailable,
     WireError,
 )
@@ -186,11 +185,6 @@ async def test_failures_before_the_first_delta_are_retried_with_back_off():
         assert isinstance(items[-1], ModelReply)
         # A window that nobody asked for before is not asked for afterwards.
         assert {request.target for request in server.requests} == {"/v1/chat/completions"}
-
-
-def test_a_long_retry_after_fails_at_once():
-    error = failure_of(Script([b"{}"], status=429, headers={"retry-after": "900"}), max_retries=4)
-    assert isinstance(error, RateLimited) and error.retry_after_s == 900
 
 
 def test_a_silent_server_is_given_up_after_the_time_limit():

@@ -99,12 +99,6 @@ def check(reply: ModelReply) -> None:
     assert reply.usage.output_tokens >= 9
 
 
-def test_every_byte_may_be_a_packet_of_its_own() -> None:
-    for wire in WIRES:
-        body = joined(payloads(wire), b"\r\n")
-        check(ask(wire, body, cuts=range(len(body)))[-1])
-
-
 def usage_events(kind: str) -> list[Any]:
     *events, usage, done = chat_events()
     usage["usage"] |= {"completion_tokens": 40, "total_tokens": 70}

@@ -12,9 +12,9 @@ import pytest
 from tests.listening import listening
 from tests.providers.machine import Machine
 from tests.providers.server import SSE, Script, Server, running, sse
-from tests.support import quiet_port
+from tests.support import each, quiet_port
 from whet.config.schema import ModelSettings
-from whet.contract.errors import AuthRejected, BadRequest, ProviderError, RateLimited, Unavailable
+from whet.contract.errors import AuthRejected, ProviderError, RateLimited, Unavailable
 from whet.contract.events import Retry, StreamRestarted, TextDelta
 from whet.contract.messages import Message
 from whet.contract.protocols import AnswerGrew, AttemptLost, ModelReply
@@ -209,19 +209,6 @@ def test_a_server_that_says_not_to_try_again_is_heeded():
     assert machine.now_s == 0.0
 
 
-def test_what_no_time_mends_is_not_waited_for():
-    backoff = Machine().backoff(900.0)
-    assert backoff.wait_s(1, BadRequest("x")) is None
-    garbage = ProviderError("x")
-    assert backoff.wait_s(1, garbage) is None
-    limited = RateLimited("x")
-    limited.retry_after_s = 901.0
-    assert backoff.wait_s(1, limited) is None
-    limited.retry_after_s = 899.0
-    assert backoff.wait_s(1, limited) == 899.25
-    assert Machine().backoff(900.0, retries=0).wait_s(1, Unavailable("x")) is None
-
-
 @pytest.mark.parametrize(
     "proxy", ["http://ann:pass-word-1@127.0.0.1:9", "socks5://127.0.0.1:9", "http://nobody.invalid"]
 )
@@ -236,8 +223,11 @@ def test_a_dead_proxy_is_named_and_not_the_address_of_the_model(proxy: str, monk
     assert "pass-word" not in caught.value.message
 
 
-@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503, 529])
-@pytest.mark.parametrize("body", [b'{"error":{"message":"x"}}', b"<html>", b""])
+STATUSES = [400, 401, 402, 403, 404, 413, 422, 429, 500, 502, 503, 529]
+BODIES = [b'{"error":{"message":"x"}}', b"<html>", b""]
+
+
+@each(("status", "body"), list(itertools.product(STATUSES, BODIES)))
 async def test_the_status_is_in_the_line_of_every_answer(status: int, body: bytes):
     async with running(Script([body] if body else [], status, JSON)) as server:
         with pytest.raises(ProviderError) as caught:

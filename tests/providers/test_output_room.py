@@ -44,9 +44,7 @@ OPENROUTER = (
     ("text", "room"),
     [(VLLM, 5692), (OPENROUTER, 28_768), ("maximum context length is 33000 tokens, requested 32050", 32_000)],
 )
-async def test_the_output_limit_that_fits_beside_the_prompt_is_sent_and_kept(
-    text: str, room: int, tmp_path: Path
-) -> None:
+async def test_the_output_limit_that_fits_is_sent_and_kept(text: str, room: int, tmp_path: Path) -> None:
     async with running(RuledServer(refuses_above(room, text))) as server:
         for _ in range(2):
             source = server.provider(memory=tmp_path / "model-servers.json", **LONG)

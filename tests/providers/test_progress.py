@@ -17,9 +17,7 @@ from whet.providers.connect import connect_one
 
 
 @pytest.mark.parametrize(("answers", "least", "most"), [([], 50, 70), ([GOOD], 850, 960)])
-def test_an_address_that_never_answered_is_given_up_after_a_minute(
-    answers: list[Script], least: int, most: int
-):
+def test_an_address_that_never_answered_is_left_after_a_minute(answers: list[Script], least: int, most: int):
     machine = Machine()
 
     async def test() -> None:

@@ -32,12 +32,6 @@ def test_cuts_change_nothing(cuts: list[int]):
     assert events + parser.finish() == EVENTS
 
 
-def test_byte_by_byte():
-    parser = SseParser()
-    events = [event for byte in STREAM for event in parser.feed(bytes([byte]))]
-    assert events + parser.finish() == EVENTS
-
-
 def test_a_last_event_without_its_empty_line_counts():
     parser = SseParser()
     assert parser.feed(b"data: [DONE]") == []

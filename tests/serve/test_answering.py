@@ -11,10 +11,10 @@ from starlette.requests import Request
 
 from tests.support import cancel_task, wait_for_cancel
 from whet.contract.errors import StoreBusy, WhetError
-from whet.contract.events import EndReason, Event, TextDelta, TurnEnd
+from whet.contract.events import EndReason, TextDelta, TurnEnd
 from whet.contract.messages import Usage
 from whet.serve.suspended_turn import ApiEvent
-from whet.serve.turn_responder import EventInbox, TurnResponder, failure_of
+from whet.serve.turn_responder import TurnResponder, failure_of
 from whet.serve.wire import ApiError
 from whet.web.line import WebConnection
 
@@ -88,26 +88,6 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await main()
 
     asyncio.run(limited())
-
-
-async def test_a_whole_answer_has_its_session_in_its_head_and_a_failure_is_raised() -> None:
-    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-        name("s1")
-        emit(TextDelta("a"))
-        return ended()
-
-    async def failing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-        return ended("failed", error="it broke")
-
-    responder, request = TurnResponder(1.0, 1.0), Request(Client().scope)
-    answer = await responder.respond(request, work, Plain())
-    assert (answer.status_code, answer.headers["x-whet-session"], answer.body) == (
-        200,
-        "s1",
-        b'{"text":"Said."}',
-    )
-    with pytest.raises(ApiError, match="it broke"):
-        await responder.respond(request, failing, Plain())
 
 
 async def test_a_client_that_hangs_up_stops_its_turn_and_a_cancel_of_ours_stays_one() -> None:
@@ -211,42 +191,6 @@ async def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None
     hush.set()
     status, _, said = await listening
     assert status == 200 and said.startswith("beat beat beat ") and said.endswith("end")
-
-
-async def test_a_client_that_leaves_a_stream_stops_its_turn() -> None:
-    client, stopped = Client(), list[str]()
-
-    async def work(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
-        emit(TextDelta("a"))
-        return await wait_for_cancel(stopped)
-
-    listening = asyncio.create_task(client.listen(work))
-    await client.came.wait()
-    client.line.cut()
-    assert await listening == (200, "", "a ") and stopped == ["turn"]
-
-
-async def test_an_inbox_gives_what_is_there_or_what_comes_in_time() -> None:
-    loop = asyncio.get_running_loop()
-    gone: asyncio.Future[None] = loop.create_future()
-    inbox, events = EventInbox(gone), list[Event]([TextDelta("a"), TextDelta("b")])
-    assert await inbox.take(0.01) == []
-    for event in events:
-        inbox.add(event)
-    assert await inbox.take(60) == events and inbox.events == []
-    waiting = asyncio.create_task(inbox.take(60))
-    await asyncio.sleep(0)
-    inbox.add(events[0])
-    assert await waiting == events[:1]
-    waiting = asyncio.create_task(inbox.take(60))
-    await asyncio.sleep(0)
-    inbox.wake()
-    inbox.wake()
-    assert await waiting == []
-    waiting = asyncio.create_task(inbox.take(60))
-    await asyncio.sleep(0)
-    gone.set_result(None)
-    assert await waiting == [] and await inbox.take(60) == []
 
 
 @pytest.mark.parametrize(

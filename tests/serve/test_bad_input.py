@@ -32,17 +32,8 @@ def tool(**fields: Any) -> dict[str, Any]:
         (b"[]", 400, "invalid_type", None),
         (chat(messages="hi"), 400, "invalid_type", "messages"),
         (chat(messages=[{"role": 7}]), 400, "invalid_type", "messages[0].role"),
-        (chat(messages=[]), 400, None, "messages"),
-        (chat(messages=[{"role": "king", "content": "x"}]), 400, None, "messages[0].role"),
         (chat(messages=[USER, {"role": "assistant", "content": " "}]), 400, None, "messages"),
         (chat(messages=[{"role": "user", "content": " "}]), 400, None, "messages"),
-        (chat(messages=[{"role": "user", "content": {"a": 1}}]), 400, None, "messages[0].content"),
-        (
-            chat(messages=[{"role": "user", "content": [{"type": "input_audio"}]}]),
-            400,
-            None,
-            "messages[0].content[0].type",
-        ),
         (
             chat(messages=[{"role": "user", "content": [{"type": ["text"], "text": "x"}]}]),
             400,
@@ -62,31 +53,11 @@ def tool(**fields: Any) -> dict[str, Any]:
             "invalid_attachment",
             "messages[0].content[0]",
         ),
-        (
-            chat(
-                messages=[
-                    {
-                        "role": "user",
-                        "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,%%"}}],
-                    }
-                ]
-            ),
-            400,
-            None,
-            "messages[0].content[0].image_url",
-        ),
-        (chat(n=3), 400, "unsupported_value", "n"),
         (chat(stop=[7]), 400, None, "stop"),
-        (chat(logprobs=True), 400, "unsupported_parameter", "logprobs"),
         (chat(top_logprobs=2), 400, "unsupported_parameter", "top_logprobs"),
-        (chat(tools=[{"type": "function"}]), 400, "unsupported_value", "tools[0]"),
         (chat(tools=[tool(parameters={"type": "string"})]), 400, None, "tools[0].parameters.type"),
-        (chat(tools=[tool()], tool_choice="always"), 400, None, "tool_choice"),
-        (chat(tool_choice={"type": "function", "function": {"name": "w"}}), 400, None, "tool_choice"),
         (chat(messages=[USER, RESULT]), 400, "no_such_call", "messages"),
-        (chat(messages=[USER, {"role": "tool", "content": "4"}]), 400, None, "messages[1].tool_call_id"),
         (chat(response_format={"type": "grammar"}), 400, "unsupported_value", "response_format"),
-        (chat(user="x" * 600), 400, None, "user"),
         (b'{"model":"whet","messages":"' + b"x" * 10_000_000, 400, "invalid_json", None),
         (b'"' + b"x" * (33 << 20) + b'"', 413, "body_too_large", None),
     ],
@@ -107,12 +78,8 @@ def test_a_wrong_chat_request_is_told_what_is_wrong(
     ("body", "status"),
     [
         ({"model": "whet"}, 400),
-        ({"model": "whet", "input": [{"type": "image_generation_call"}]}, 400),
-        ({"model": "whet", "input": [{"content": "no role"}]}, 400),
         ({"model": "whet", "input": [{"type": {}, "role": "user", "content": "x"}]}, 400),
         ({"model": "whet", "input": "hi", "background": True}, 400),
-        ({"model": "whet", "input": "hi", "top_logprobs": 3}, 400),
-        ({"model": "whet", "input": "hi", "include": ["message.output_text.logprobs"]}, 400),
         ({"model": "whet", "input": "hi", "previous_response_id": "resp_none"}, 400),
         ({"model": "whet", "input": [{"type": "function_call_output", "call_id": "a", "output": "4"}]}, 400),
         ({"model": "whet", "input": "hi", "text": {"format": {"type": "json_schema"}}}, 400),

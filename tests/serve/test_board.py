@@ -104,9 +104,7 @@ def test_every_page_is_there_when_there_is_nothing_and_has_the_policy(
 
 
 @pytest.mark.slow
-def test_a_session_is_found_read_and_replayed_and_its_text_stays_text(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_a_session_is_found_read_replayed_and_its_text_stays_text(board: Api, person: httpx2.Client) -> None:
     (board.workspace / "notes.txt").write_text(HOSTILE)
     board.say(
         ScriptedReply(

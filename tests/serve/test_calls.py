@@ -117,7 +117,7 @@ def test_a_session_that_is_no_chat_takes_no_messages(api: Api, http: httpx2.Clie
 
 
 def test_responses_continue_their_session_or_a_copy_of_it(api: Api, http: httpx2.Client) -> None:
-    api.say(*(ScriptedReply(text) for text in ("One.", "Two.", "Three.", "Four.")))
+    api.say(*(ScriptedReply(text) for text in ("One.", "Two.", "Other.", "Three.", "Four.")))
     body: dict[str, Any] = {"model": "whet", "input": "hi"}
     first = http.post("/v1/responses", json=body)
     name, session_id = first.json()["id"], first.headers["x-whet-session"]
@@ -134,6 +134,9 @@ def test_responses_continue_their_session_or_a_copy_of_it(api: Api, http: httpx2
         field,
         "x-whet-session names another session",
     )
+    assert http.post("/v1/responses", json=newest).headers["x-whet-session"] == session_id
+    with api.http(api.new_token("another")) as stranger:
+        assert stranger.post("/v1/responses", json=newest).status_code == 404
     assert error(http.post("/v1/responses", json={**body, field: "r" * 90})) == (
         400,
         "previous_response_not_found",

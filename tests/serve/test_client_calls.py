@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tests.serve.test_reading import CALL, IMAGE, SPEC, refused
-from tests.support import cancel_task, wait_for_cancel
 from whet.contract.errors import ToolError
-from whet.contract.events import Event, StepFinished, TextDelta, TurnEnd
-from whet.contract.messages import Message, TextPart, ToolCall, Usage, to_dict
+from whet.contract.events import Event, TurnEnd
+from whet.contract.messages import Message, TextPart, ToolCall, to_dict
 from whet.contract.tools import ToolContext, ToolOutput, ToolSpec
-from whet.serve.client_tools import CallResult, ClientTools, HandedOver, public_id, session_of_call, spec_of
+from whet.serve.client_tools import CallResult, ClientTools, public_id, session_of_call, spec_of
 from whet.serve.content import Utterance
 from whet.serve.history import fingerprint, to_past_messages
 from whet.serve.suspended_turn import SuspendedTurn
@@ -49,9 +48,7 @@ def test_a_call_is_known_by_its_session_and_the_same_after_a_restart() -> None:
         (("a", "", {"type": "array"}), ("a tool's schema must be of type object", "t.parameters.type", "")),
     ],
 )
-def test_a_tool_that_can_not_be_offered_is_named(
-    given: tuple[Any, Any, Any], told: tuple[str, str, str]
-) -> None:
+def test_a_tool_of_no_use_is_named(given: tuple[Any, Any, Any], told: tuple[str, str, str]) -> None:
     assert refused(lambda: spec_of(*given, "t")) == told
 
 
@@ -114,48 +111,7 @@ async def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_wi
     assert tools.waiting_calls(SESSION) == ()
 
 
-async def test_calls_that_are_wanted_one_by_one_wait_for_each_other() -> None:
-    tools = ClientTools()
-    tools.offer(SESSION, [SPEC], one_by_one=True)
-    (made,) = tools.tools([SPEC])
-    running = [asyncio.create_task(made.run(context(name), {})) for name in ("c1", "c2")]
-    for name in ("c1", "c2"):
-        while not tools.waiting_calls(SESSION):
-            await asyncio.sleep(0)
-        (call,) = tools.waiting_calls(SESSION)
-        assert call.id == public_id(context(name))
-        tools.deliver(SESSION, [CallResult(call.id, name)])
-        while any(one.id == call.id for one in tools.waiting_calls(SESSION)):
-            await asyncio.sleep(0)
-    assert [one.text for one in await asyncio.gather(*running)] == ["c1", "c2"]
-
-
 # A turn that is held.
-
-
-async def test_a_turn_is_held_for_the_program_and_goes_on_with_its_next_request() -> None:
-    tools, heard = ClientTools(), list[Any]()
-    tools.offer(SESSION, [SPEC])
-    (made,) = tools.tools([SPEC])
-    held = SuspendedTurn(SESSION, tools, 60.0)
-    tools.on_call = lambda session_id: held.note_waiting_call()
-
-    async def work(emit: Any) -> TurnEnd:
-        emit(StepFinished(1, Usage(prompt_tokens=3, total_tokens=3)))
-        results = await asyncio.gather(*(made.run(context(name), {}) for name in ("c1", "c2")))
-        emit(TextDelta(results[0].text))
-        emit(StepFinished(2, Usage(prompt_tokens=5, total_tokens=5)))
-        return TurnEnd(SESSION, "t", "answered", "Done.", 2, Usage(total_tokens=8), 0.1)
-
-    held.start(work)
-    first = await held.run_round(heard.append)
-    assert (first.reason, first.usage.total_tokens, first.session_id) == ("answered", 3, SESSION)
-    assert isinstance(heard[-1], HandedOver) and len(heard[-1].calls) == 2 and not held.task.done()
-    calls, heard = heard[-1].calls, list[Any]()
-    tools.deliver(SESSION, [CallResult(call.id, "4") for call in calls])
-    second = await held.run_round(heard.append)
-    assert (second.text, second.usage.total_tokens) == ("Done.", 5)
-    assert heard == [TextDelta("4"), StepFinished(2, Usage(prompt_tokens=5, total_tokens=5))]
 
 
 async def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
@@ -175,21 +131,6 @@ async def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
     await asyncio.wait((held.task,))
     end = await held.run_round(missed.append)  # type: ignore[arg-type]
     assert end.reason == "cancelled" and held.task.cancelled() and missed == []
-
-
-async def test_a_caller_that_goes_takes_its_turn_along() -> None:
-    held = SuspendedTurn(SESSION, ClientTools(), 60.0)
-    stopped: list[str] = []
-
-    async def work(emit: Any) -> TurnEnd:
-        return await wait_for_cancel(stopped)
-
-    held.start(work)
-    asking = asyncio.create_task(held.run_round(lambda event: None))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    await cancel_task(asking)
-    assert stopped == ["turn"] and held.task.cancelled()
 
 
 # By what a conversation is known.

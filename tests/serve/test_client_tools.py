@@ -12,8 +12,6 @@ import pytest
 from tests.late import Late
 from tests.serve.conftest import WAIT_S, Api
 from tests.serve.test_openai import row_of, sent
-from whet.contract.events import TextDelta
-from whet.serve.feed import Feeds
 from whet.store import sessions
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -88,9 +86,7 @@ def test_two_calls_of_one_step_are_handed_over_together(api: Api, client: openai
     assert [call.id in text for call, text in zip(message.tool_calls, results, strict=True)] == [True, True]
 
 
-def test_a_program_that_wants_one_call_at_a_time_gets_one_and_the_model_is_asked_once(
-    api: Api, client: openai.OpenAI
-) -> None:
+def test_one_call_at_a_time_is_given_and_the_model_asked_once(api: Api, client: openai.OpenAI) -> None:
     both = tuple(PracticeCall("get_weather", json.dumps({"city": c}), c) for c in ("Rome", "Oslo"))
     api.say(ScriptedReply("", tool_calls=both), ScriptedReply("Done."))
     said: list[Any] = [{"role": "user", "content": "both?"}]
@@ -151,9 +147,7 @@ def test_responses_hand_calls_over_as_items(api: Api, client: openai.OpenAI, is_
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_anthropics_client_converses_and_runs_its_tool(
-    api: Api, claude: anthropic.Anthropic, is_streamed: bool
-) -> None:
+def test_anthropics_client_runs_its_tool(api: Api, claude: anthropic.Anthropic, is_streamed: bool) -> None:
     claude = claude.with_options(base_url=api.url, api_key=api.token)
     api.say(ASKED, ScriptedReply("Sunny.", usage={"prompt_tokens": 11, "completion_tokens": 3}))
     tool: Any = {"name": "get_weather", "description": "Weather", "input_schema": SCHEMA}
@@ -169,6 +163,7 @@ def test_anthropics_client_converses_and_runs_its_tool(
 
     first = ask()
     assert first.stop_reason == "tool_use" and first.content[0].text == "Let me ask."
+    assert first.usage.output_tokens > 0
     call = first.content[1]
     assert (call.name, call.input) == ("get_weather", {"city": "Rome"})
     said.append(
@@ -257,14 +252,6 @@ def test_an_answer_that_a_stop_text_cut_is_counted(api: Api, client: openai.Open
     assert row.usage.prompt_tokens == answer.usage.prompt_tokens
 
 
-def test_bytes_that_are_no_image_are_refused_and_not_stored(api: Api, client: openai.OpenAI) -> None:
-    before = count(api)
-    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,bm90IGFuIGltYWdl"}}
-    with pytest.raises(openai.BadRequestError, match="not a PNG"):
-        client.chat.completions.create(model="whet", messages=[{"role": "user", "content": [part]}])  # type: ignore[list-item,misc]
-    assert count(api) == before
-
-
 def test_a_conversation_that_is_too_long_is_said_so(api: Api, client: openai.OpenAI) -> None:
     said: Any = [{"role": "user", "content": "hi"}]
     what = "This model's maximum context length is 10 tokens. However, your messages resulted in 99 tokens."
@@ -274,16 +261,6 @@ def test_a_conversation_that_is_too_long_is_said_so(api: Api, client: openai.Ope
         client.chat.completions.create(model="whet", messages=said)
     assert refused.value.code == "context_length_exceeded"
     assert "prompt is too long: " in refused.value.message  # LangChain goes by words, not by the code
-
-
-def test_turns_that_nobody_listens_to_keep_no_events(api: Api, client: openai.OpenAI) -> None:
-    api.say(ScriptedReply("Hello."))
-    raw = client.chat.completions.with_raw_response.create(
-        model="whet", messages=[{"role": "user", "content": "hi"}]
-    )
-    feeds = Feeds("abc")
-    feeds.pass_on("one", TextDelta("x"))
-    assert feeds.feed_of("one").last_id.endswith("-0") and raw.headers["x-whet-session"]
 
 
 def test_results_that_come_after_the_turn_are_said_in_the_next(api: Api, client: openai.OpenAI) -> None:

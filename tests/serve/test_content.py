@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 
-from whet.serve.content import Utterance, find_new_content, image_of, with_instructions
+from whet.serve.content import Utterance, find_new_content, with_instructions
 from whet.serve.wire import ApiError
 
 
@@ -32,7 +30,7 @@ def said(*texts: str) -> list[Utterance]:
         (("q2", ">a2", "q3"), ("q1", "q2"), (), "q3"),
     ],
 )
-def test_what_is_new(
+def test_only_this_is_new(
     client: tuple[str, ...], stored: tuple[str, ...], history: tuple[str, ...], new: str
 ) -> None:
     found = find_new_content(said(*client), stored)
@@ -48,10 +46,3 @@ def test_stored_messages_are_known_without_the_instructions_that_stand_before_th
 def test_a_request_without_a_question_is_refused(client: tuple[str, ...]) -> None:
     with pytest.raises(ApiError):
         find_new_content(said(*client), ())
-
-
-def test_an_image_is_base64_from_end_to_end() -> None:
-    png = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"x" * 40).decode()
-    assert image_of(png, "input").media_type == "image/png"
-    with pytest.raises(ApiError, match="the image is not base64"):
-        image_of(f"{png[:8]}*!{png[8:]}", "input")

@@ -156,9 +156,7 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
 
 
 @pytest.mark.slow
-def test_a_session_begins_with_a_plan_and_nothing_is_begun_where_there_is_none(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_a_session_begins_with_a_plan_and_not_where_there_is_none(board: Api, person: httpx2.Client) -> None:
     made = PracticeCall("write_file", '{"path":"planned.txt","content":"x"}')
     board.say(ScriptedReply(tool_calls=(made,)), ScriptedReply("1. Write it."))
     page = begin(person, "/plan make it so")
@@ -199,9 +197,7 @@ def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person:
 
 
 @pytest.mark.slow
-def test_a_rewind_asks_what_becomes_of_files_that_the_person_changed_since(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_a_rewind_asks_about_files_that_the_person_changed_since(board: Api, person: httpx2.Client) -> None:
     made = board.workspace / "edited-since.txt"
     call = PracticeCall("write_file", json.dumps({"path": made.name, "content": "made\n"}))
     board.say(ScriptedReply(tool_calls=(call,)), ScriptedReply("Written."))
@@ -259,9 +255,7 @@ def test_a_plan_is_seen_changed_and_carried_out(board: Api, person: httpx2.Clien
 
 
 @pytest.mark.slow
-def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_no_form_is_taken_from_elsewhere_and_no_stream_given_away(board: Api, person: httpx2.Client) -> None:
     board.say(ScriptedReply("Hello."))
     page = begin(person, "hi")
     ended(person, page)
@@ -288,9 +282,7 @@ def test_no_form_is_taken_from_elsewhere_and_no_stream_is_given_away(
 
 
 @pytest.mark.slow
-def test_the_text_comes_as_it_is_written_and_no_key_is_seen_growing(
-    board: Api, person: httpx2.Client
-) -> None:
+def test_text_comes_as_it_is_written_and_no_key_is_seen_growing(board: Api, person: httpx2.Client) -> None:
     said = f"Line one 😀\nthe key is {SECRET} and\u202e more\n" + "word " * 40
     board.say(ScriptedReply(said + "\nend", pieces=60, fault=Fault(stall_after=50)), ScriptedReply("Next."))
     page = begin(person, HOSTILE)

@@ -60,6 +60,12 @@ async def test_a_listener_that_is_too_slow_is_told_so_and_a_busy_one_is_looked_a
     assert said[1].startswith(b"event: gap")
 
 
+def test_events_that_nobody_listens_to_are_not_kept() -> None:
+    feeds = Feeds("abc")
+    feeds.pass_on("one", TextDelta("x"))
+    assert feeds.feed_of("one").last_id.endswith("-0")
+
+
 async def test_a_feed_that_somebody_listens_to_stays() -> None:
     feeds = Feeds("abc", all_bytes=2_000)
     feeds.add("one", TextDelta("kept"))

@@ -104,9 +104,7 @@ def test_instructions_of_another_program_are_not_continued(api: Api, http: httpx
     assert second != first and "heron" not in str(sent(api))
 
 
-def test_the_id_of_a_call_proves_a_conversation_whose_instructions_changed(
-    api: Api, http: httpx2.Client
-) -> None:
+def test_a_calls_id_proves_a_conversation_whose_instructions_changed(api: Api, http: httpx2.Client) -> None:
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     said: list[Any] = [
         {"role": "system", "content": "It is 10:01."},

@@ -81,13 +81,9 @@ def test_a_turns_events_come_with_ids_and_go_on_from_any_of_them(api: Api, http:
     messages = http.get(f"/api/sessions/{session_id}/messages").json()["messages"]
     assert [one["role"] for one in messages] == ["user", "assistant", "tool", "assistant"]
     assert [one["seq"] for one in messages] == [1, 2, 3, 4]
-    later = http.get(f"/api/sessions/{session_id}/messages", params={"after": 3}).json()["messages"]
-    assert [one["seq"] for one in later] == [4]
 
 
-def test_a_turn_goes_on_when_nobody_listens_and_can_be_steered_and_cancelled(
-    api: Api, http: httpx2.Client
-) -> None:
+def test_a_turn_goes_on_with_no_listener_and_is_steered_and_cancelled(api: Api, http: httpx2.Client) -> None:
     call = ScriptedReply(
         tool_calls=(PracticeCall("terminal", '{"command":"true"}', "c1"),), fault=Fault(stall_after=-1)
     )
@@ -314,20 +310,13 @@ def test_messages_are_masked_with_their_reasoning(api: Api, http: httpx2.Client)
     assert answer.json()["messages"][-1]["reasoning"] == "the key is [REDACTED]"
 
 
-def test_the_share_of_the_cache_is_given_to_four_places(api: Api, http: httpx2.Client) -> None:
+def test_shares_and_costs_are_given_without_the_digits_of_floats(api: Api, http: httpx2.Client) -> None:
     session_id = begin(http, title="counted")
-    used = "UPDATE sessions SET prompt_tokens = 3, cache_read_tokens = 1 WHERE id = ?"
-    api.app.database.write_now(lambda db: db.execute(used, (session_id,)))
-    found = http.get(f"/api/sessions/{session_id}").json()
-    assert (found["title"], found["usage"]["cache_hit_ratio"], found["running"]) == ("counted", 0.3333, False)
-
-
-def test_a_sum_of_costs_is_shown_without_the_digits_of_floats(api: Api, http: httpx2.Client) -> None:
-    session_id = begin(http, title="priced")
-    spent = "UPDATE sessions SET cost_usd = ? WHERE id = ?"
-    api.app.database.write_now(lambda db: db.execute(spent, (0.1 + 0.2, session_id)))
-    assert '"cost_usd":0.3,' in http.get(f"/api/sessions/{session_id}").text
-    assert '"cost_usd":0.3,' in http.get("/api/sessions").text
+    used = "UPDATE sessions SET prompt_tokens = 3, cache_read_tokens = 1, cost_usd = ? WHERE id = ?"
+    api.app.database.write_now(lambda db: db.execute(used, (0.1 + 0.2, session_id)))
+    answer = http.get(f"/api/sessions/{session_id}")
+    assert (answer.json()["usage"]["cache_hit_ratio"], answer.json()["running"]) == (0.3333, False)
+    assert '"cost_usd":0.3,' in answer.text and '"cost_usd":0.3,' in http.get("/api/sessions").text
 
 
 def test_accepted_messages_are_on_disk_until_a_turn_has_stored_them(api: Api, http: httpx2.Client) -> None:

@@ -31,7 +31,7 @@ from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.origin import Origin
 from whet.question import Row
 from whet.serve.board import page_messages, past
-from whet.serve.board.frame import Frame, number_or_zero
+from whet.serve.board.frame import Frame
 from whet.serve.board.home import HomePages, sum_spending
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live_turn import LiveTurns
@@ -192,10 +192,6 @@ async def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(fra
 )
 def test_which_messages_are_asked_for(query: str, last: int, span: ShownSpan) -> None:
     assert past.read_span(asked(query).query_params, last) == span
-
-
-def test_a_number_of_a_query_is_none_where_it_is_no_number() -> None:
-    assert [number_or_zero(text) for text in ("7", "", "x", "-1", "9" * 30)] == [7, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

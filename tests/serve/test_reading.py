@@ -382,6 +382,7 @@ def test_an_image_is_known_by_its_bytes_and_has_a_size(monkeypatch: pytest.Monke
     too_large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(21)).decode()
     for data, told in (
         ("not base64", ("the image is not base64", "p", "")),
+        (f"{PNG[:8]}*!{PNG[8:]}", ("the image is not base64", "p", "")),
         ("", ("an image has 1 to 28 bytes", "p", "")),
         (too_large, ("an image has 1 to 28 bytes", "p", "")),
         ("QUJD", ("these bytes are not a PNG, JPEG, GIF or WebP", "p", "invalid_image")),

@@ -29,9 +29,7 @@ def begun(api: Api, http: httpx2.Client, request: pytest.FixtureRequest) -> tupl
     return session_id, file
 
 
-def test_a_turn_is_listed_shown_taken_back_and_brought_again(
-    http: httpx2.Client, begun: tuple[str, Path]
-) -> None:
+def test_a_turn_is_listed_taken_back_and_brought_again(http: httpx2.Client, begun: tuple[str, Path]) -> None:
     session_id, file = begun
     place = f"/api/sessions/{session_id}"
     points = http.get(f"{place}/rewind").json()
@@ -68,9 +66,7 @@ def test_a_turn_is_listed_shown_taken_back_and_brought_again(
     assert [one["content"] for one in messages if one["role"] == "user"] == ["change it"]
 
 
-def test_a_persons_own_edits_are_asked_about_kept_merged_or_replaced(
-    http: httpx2.Client, begun: tuple[str, Path]
-) -> None:
+def test_a_persons_edits_are_asked_kept_or_replaced(http: httpx2.Client, begun: tuple[str, Path]) -> None:
     session_id, file = begun
     rewind = f"/api/sessions/{session_id}/rewind"
     file.write_text("one\nMINE\nthree\n")
@@ -92,9 +88,7 @@ def test_a_persons_own_edits_are_asked_about_kept_merged_or_replaced(
     assert file.read_text() == "one\nMINE\nthree\n"
 
 
-def test_lines_of_the_persons_own_that_are_apart_are_kept(
-    http: httpx2.Client, begun: tuple[str, Path]
-) -> None:
+def test_lines_of_the_persons_own_apart_are_kept(http: httpx2.Client, begun: tuple[str, Path]) -> None:
     session_id, file = begun
     rewind = f"/api/sessions/{session_id}/rewind"
     file.write_text("one\nTWO\nthree\nfour\nfive\n")
@@ -103,9 +97,7 @@ def test_lines_of_the_persons_own_that_are_apart_are_kept(
     assert file.read_text() == "one\ntwo\nthree\nfour\nfive\n"
 
 
-def test_what_is_no_point_is_refused_before_anything_is_done(
-    http: httpx2.Client, begun: tuple[str, Path]
-) -> None:
+def test_what_is_no_point_is_refused_before_any_change(http: httpx2.Client, begun: tuple[str, Path]) -> None:
     session_id, _ = begun
     rewind = f"/api/sessions/{session_id}/rewind"
     for body, status, code in (

@@ -198,16 +198,6 @@ def test_a_line_leaves_out_days_that_have_no_value() -> None:
     assert [row.text for row in chart.rows] == ["0%", "50%", "100%"] and chart.series == (("hit", "hit"),)
 
 
-def test_places_are_written_to_a_hundredth() -> None:
-    days = [f"2026-11-{day:02d}" for day in range(1, 8)]
-    chart = charts.draw_bars("T", days, [("a", "A", [1.25] + [0] * 5 + [2.55])], str)
-    assert chart.bars[0] == Bar(72.96, 105.33, 66.65, 66.67, "a")
-    assert chart.columns[0] == Tick(106.29, "11-01") and chart.spots[1].x == 152.57
-    assert chart.spots[0].width == 92.57 and chart.rows[1] == Tick(92.0, "1.5")
-    drawn = charts.draw_line("T", days, [0.333] + [None] * 6, "hit")
-    assert drawn.dots == (Dot(106.29, 118.72),) and drawn.title == "T"
-
-
 def test_of_many_days_every_few_have_a_label_and_the_last_always() -> None:
     def labels(days: int) -> list[str]:
         named = [f"2026-x{day:02d}" for day in range(days)]

@@ -117,9 +117,7 @@ def test_the_last_tests_of_a_turn_count_until_a_call_changes_files(
         ([CallEffects(command="make", tests=TestCounts("pytest", 3))], "fresh"),
     ],
 )
-def test_a_receipt_says_how_the_tests_stand_to_the_edits(
-    db: StateDatabase, did: list[CallEffects | None], state: str
-) -> None:
+def test_a_receipt_says_how_tests_stand(db: StateDatabase, did: list[CallEffects | None], state: str) -> None:
     key = _turn(db, *did)
     made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
     assert made is not None and made.state == state
@@ -168,9 +166,7 @@ def _effects(db: StateDatabase, key: int) -> list[CallEffects]:
     return [row.facts for row in db.read_now(lambda c: facts.list_turn_facts(c, key, 1))]
 
 
-def test_what_else_a_step_changed_is_kept_with_its_last_command_without_what_its_edits_name(
-    db: StateDatabase,
-) -> None:
+def test_a_steps_other_changes_are_kept_with_its_last_command_without_its_edits(db: StateDatabase) -> None:
     key = _turn(db, _EDITED, _SAID, _SAID)
     changed = [FileLines("a.py", 2, 1), FileLines("b.c", 1, 0)]
 
@@ -207,9 +203,7 @@ def test_what_a_judge_marked_and_what_changed_later_are_kept_with_one_call(db: S
     ]
 
 
-def test_the_calls_of_a_session_come_from_a_turn_on_without_turns_that_were_taken_back(
-    db: StateDatabase,
-) -> None:
+def test_a_sessions_calls_come_from_a_turn_on_without_turns_taken_back(db: StateDatabase) -> None:
     key = _turn(db, _SAID)
     for turn in (2, 3):
         _turn(db, _RAN, turn=turn)

@@ -8,7 +8,7 @@ import pytest
 from tests.store.support import ONLY_POSTGRES, ONLY_SQLITE, talk
 from whet.app.helpers.turns import title_of
 from whet.contract.errors import NotFound
-from whet.store import api, grants, index, pins, session_deletion, sessions, titles
+from whet.store import api, index, pins, session_deletion, sessions, titles
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 
@@ -238,16 +238,6 @@ def test_a_team_reads_no_title_that_the_index_does_not_name(db, query):
     assert ids(db.read_now(lambda c: sessions.list_sessions(c, 9, query=query))) == ["s00007"]
     lines = "\n".join(db.read_now(plan))
     assert "sessions_by_title" in lines and "Seq Scan" not in lines
-
-
-def test_grants_are_kept_once(db):
-    one = db.write_now(lambda c: grants.add(c, "terminal", "git *", "/w", "now"))
-    assert db.write_now(lambda c: grants.add(c, "terminal", "git *", "/w", "later")) == one
-    two = db.write_now(lambda c: grants.add(c, "terminal", "git *", "", "now"))
-    assert db.read_now(grants.list_grants) == [one, two]
-    assert db.write_now(lambda c: grants.remove(c, one.id))
-    assert not db.write_now(lambda c: grants.remove(c, one.id))
-    assert db.read_now(grants.list_grants) == [two]
 
 
 @pytest.mark.slow

@@ -115,9 +115,7 @@ def test_a_power_cut_costs_at_most_an_answer_whose_calls_had_not_started(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("turns", "syncs"), [(10, "10"), (1, "1")])
-def test_the_record_is_synced_once_before_a_turn_and_after_a_change_by_a_person(
-    tmp_path: Path, turns: int, syncs: str
-) -> None:
+def test_the_record_is_synced_before_a_turn_and_at_a_change(tmp_path: Path, turns: int, syncs: str) -> None:
     code, output = run_child("from tests.store.test_syncs import main; main()", str(turns), str(tmp_path))
     assert (code, output.split()) == (0, [syncs, "1"]), output
     with closing(database.RecordFile.open_file(tmp_path / "cut" / "files.db", "now", 1.0)) as file:

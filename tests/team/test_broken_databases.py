@@ -111,9 +111,7 @@ def test_a_process_that_serves_others_refuses_to_start_without_a_model(
     assert "no key for openai" in refused(given, tmp_path, command)
 
 
-def test_workers_of_two_versions_work_beside_each_other(
-    url: str, given: dict[str, str], tmp_path: Path
-) -> None:
+def test_workers_of_two_versions_work_together(url: str, given: dict[str, str], tmp_path: Path) -> None:
     """A rolling upgrade: the new version's step is there already, the old one's workers go on and begin."""
     with ExitStack() as stack:
         db, queue = stack.enter_context(opened(url))

@@ -233,13 +233,7 @@ def team(folder: Path, model: PracticeServer, dice: random.Random) -> Generator[
 
 
 def list_faults(dice: random.Random) -> list[str]:
-    kinds = (
-        "worker killed",
-        "worker stopped",
-        "line half open",
-        "line cut",
-        "database crashed",
-    )
+    kinds = ("worker killed", "worker stopped", "line half open", "line cut", "database crashed")
     faults: list[str] = dice.choices(kinds, (30, 25, 20, 20, 5), k=FAULTS - FAILOVERS)
     for number in range(FAILOVERS):
         faults.insert((number + 1) * len(faults) // (FAILOVERS + 1), "failover")

@@ -224,24 +224,20 @@ def test_ten_thousand_races_between_two_services(where):
         print(dict(found))
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_a_hundred_kills_lose_and_double_no_decision(where, tmp_path):
-    kills(where, tmp_path, 100)
-
-
-@pytest.mark.slow
-def test_kills_lose_and_double_no_decision(where, tmp_path):
-    kills(where, tmp_path, 3)
-
-
-def kills(where: ServicePaths, folder: Path, count: int) -> None:
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(3, marks=pytest.mark.slow),
+        pytest.param(100, marks=(pytest.mark.soak, pytest.mark.timeout(3600))),
+    ],
+)
+def test_kills_lose_and_double_no_decision(where: ServicePaths, tmp_path: Path, count: int) -> None:
     """One of two processes is killed in the middle of decisions, over and over; the other goes on."""
     dice = random.Random(7)
     with ExitStack() as stack:
 
         def start() -> Served:
-            return stack.enter_context(Served(folder, "--db-path", where.url, "--rate-limit", "1000000"))
+            return stack.enter_context(Served(tmp_path, "--db-path", where.url, "--rate-limit", "1000000"))
 
         there = [start(), start()]
         asked: list[str] = []

@@ -157,9 +157,7 @@ def test_edits_by_hand_in_two_homes_are_both_kept(db: TeamDatabase, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_edit_of_a_skill_by_hand_is_everybodys_with_the_next_session(
-    db: TeamDatabase, tmp_path: Path
-) -> None:
+def test_a_skills_edit_by_hand_is_everybodys_in_the_next_session(db: TeamDatabase, tmp_path: Path) -> None:
     a, b = home(db, tmp_path / "a"), home(db, tmp_path / "b")
     write(tmp_path / "a", MAIN, SKILL)
     write(tmp_path / "a", SCRIPT, "make ship\n")

@@ -72,9 +72,7 @@ def test_a_worker_goes_on_while_its_database_is_upgraded_and_is_refused_when_it_
 
 
 @pytest.mark.parametrize("commit", (OLDER, RELEASED))
-def test_an_older_database_that_is_brought_up_to_date_is_like_a_new_one(
-    cluster: Cluster, tmp_path: Path, commit: str
-) -> None:
+def test_an_older_database_brought_up_is_as_a_new_one(cluster: Cluster, tmp_path: Path, commit: str) -> None:
     def read_shape(url: str) -> list[tuple[str, str, str]]:
         with psycopg.connect(url) as admin:
             return admin.execute(_SHAPE).fetchall()

@@ -40,9 +40,7 @@ def names(connection: PostgresConnection) -> list[str]:
     return [row[0] for row in rows.fetchall()]
 
 
-def test_a_batch_that_fails_writes_nothing_and_the_next_ones_go_through(
-    connection: PostgresConnection,
-) -> None:
+def test_a_failing_batch_writes_nothing_and_the_next_ones_go_through(connection: PostgresConnection) -> None:
     first = INSERT, ("o", "p", "a", "")
     send(connection, [first])
     for again in range(3):

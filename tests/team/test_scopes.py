@@ -113,9 +113,7 @@ def test_two_sessions_store_the_same_prompt_at_the_same_time(url: str, db: TeamD
 @pytest.mark.parametrize(
     "work", [return_one, ScopedWrite("a", return_one)], ids=["without a scope", "of the same session"]
 )
-def test_a_function_that_may_touch_the_same_rows_waits(
-    url: str, db: TeamDatabase, work: Callable[[object], int]
-) -> None:
+def test_a_function_on_the_same_rows_waits(url: str, db: TeamDatabase, work: Callable[[object], int]) -> None:
     asyncio.run(new_log(db, SystemClock(), "a")).close()
     with holding(url, "a") as (held, done), psycopg.connect(url, autocommit=True) as admin:
         waiting = db.submit(work)

@@ -124,9 +124,7 @@ def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDa
 
 
 @pytest.mark.slow
-def test_a_word_that_was_common_long_ago_is_found_below_the_newest_rows(
-    large: TeamDatabase, url: str
-) -> None:
+def test_a_word_common_long_ago_is_found_below_the_newest_rows(large: TeamDatabase, url: str) -> None:
     """The older half says quince: as many as are looked for among the newest, where nobody says it now."""
     with connect(url) as admin:
         said = f"id >> {rows.SEQ_BITS} < {COUNT // 2 + 2}"

@@ -240,7 +240,7 @@ async def test_a_turn_is_followed_to_its_end_with_what_is_stored_beside_it(there
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
-async def test_who_stops_following_calls_the_turn_off_unless_the_process_ends(
+async def test_to_stop_following_cancels_the_turn_unless_the_process_ends(
     there: Serving, is_ending: bool
 ) -> None:
     session_id = await there.session()

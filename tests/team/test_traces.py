@@ -89,9 +89,7 @@ def team(url: str, folder: Path, collector: Collector, script: list[ScriptedRepl
 
 
 @pytest.mark.slow
-def test_one_trace_goes_from_the_request_to_the_calls_at_a_worker(
-    url: str, tmp_path: Path, collector: Collector
-) -> None:
+def test_one_trace_goes_from_request_to_workers_calls(url: str, tmp_path: Path, collector: Collector) -> None:
     script = [terminal_reply(f"echo {SAID}"), ScriptedReply(f"it said {SAID}")]
     with team(url, tmp_path, collector, script) as (given, _, _, stack):
         stack.enter_context(worker(given, tmp_path))
