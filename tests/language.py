@@ -18,43 +18,11 @@ SOURCE = Path(__file__).parents[1] / "src"
 MAX_ANONYMOUS_PERCENT = 1.0
 MAX_PARTICIPLE_PERCENT = 4.0
 MAX_ODD_PER_10_000 = 30.0
-ANONYMOUS = frozenset(
-    {
-        "found",
-        "one",
-        "told",
-        "said",
-        "made",
-        "given",
-        "here",
-        "asked",
-        "kept",
-        "known",
-        "about",
-        "rest",
-        "waiting",
-        "place",
-        "places",
-        "own",
-        "named",
-        "whole",
-        "seen",
-        "shown",
-        "held",
-        "back",
-        "came",
-        "left",
-        "taken",
-        "once",
-        "what",
-        "whose",
-        "who",
-        "wanted",
-        "meant",
-        "heard",
-        "read",
-    }
-)
+_ANONYMOUS = """
+found one told said made given here asked kept known about rest waiting place places own named whole seen
+shown held back came left taken once what whose who wanted meant heard read
+"""
+ANONYMOUS = frozenset(_ANONYMOUS.split())
 PARTICIPLES = ("told", "said", "made", "held", "kept", "meant", "found", "known", "shown", "put")
 _BARE = r"(?:is|was|are|were|a|an|the|it|they|of|no|has|had|can|came|comes|stands?|can't|may|others?|people)"
 ODD = re.compile(

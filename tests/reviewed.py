@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 
 from whet.contract.origin import Origin
@@ -19,18 +21,8 @@ def leave(connection: apsw.Connection, profile: str = "", task_id: str = "job-1"
     def enter(state: State, text: str, why: str = "") -> LedgerRow:
         origin = Origin("review", session_id="s", tool_call_id=f"{task_id}-{state}", task_id=task_id)
         quotes = (Quote(text, "s", 1, "user"),)
-        new = NewRow(
-            "memory",
-            "memory",
-            "add",
-            state,
-            origin,
-            after=text,
-            evidence=quotes,
-            trust="untrusted",
-            reason=why,
-            profile=profile,
-        )
+        more: dict[str, Any] = {"after": text, "evidence": quotes, "reason": why, "profile": profile}
+        new = NewRow("memory", "memory", "add", state, origin, trust="untrusted", **more)
         return ledger.insert_row(connection, new, AT)
 
     return {

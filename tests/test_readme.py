@@ -180,11 +180,8 @@ def test_the_site_lists_each_decision_in_order_under_the_number_of_its_file() ->
 @each("path", sorted(DECISIONS.glob("0*.md")))
 def test_a_decision_says_why_what_and_what_not_in_200_words(path: Path) -> None:
     text = path.read_text("utf-8")
-    assert re.findall(r"^\*\*(Context|Decision|Rejected)\.\*\*", text, re.M) == [
-        "Context",
-        "Decision",
-        "Rejected",
-    ]
+    heads = re.findall(r"^\*\*(Context|Decision|Rejected)\.\*\*", text, re.M)
+    assert heads == ["Context", "Decision", "Rejected"]
     assert re.search(r"^\*\d{4}-\d\d-\d\d\*$", text, re.M)
     assert len(text.split()) <= 200
 
@@ -204,17 +201,6 @@ def test_links_of_the_site_lead_to_its_pages(page: Path) -> None:
         assert not {
             name for name in names if name not in inside and not (ROOT / "docs" / folder / name).exists()
         }
-
-
-def test_the_readme_is_one_screen_with_one_install_line_five_figures_and_five_links() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert "uv tool install ." in text and "make demo" in text and "make test" in text
-    assert len(LINK.findall(text.split("## Read on")[1])) == 5
-    rows = re.findall(r"^\| .* \| .* \| `(python -m benchmarks [\w -]+)` \|$", text, re.M)
-    measured = (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
-    assert len(rows) == 5 and not [row for row in rows if f"`{row}`" not in measured]
-    picture = re.search(r"!\[[^\]]+\]\(([^)]+)\)", text)
-    assert picture and (ROOT / picture[1]).read_text("utf-8").startswith("<svg")
 
 
 def figures(text: str) -> set[str]:

@@ -146,6 +146,7 @@ def test_tests_that_fail_when_whet_runs_them_itself_end_no_goal(tmp_path: Path) 
 
 
 _GREEN = "Make all tests of test_a.py pass."
+_PYTEST = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 _PLUGIN = (
     "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n"
     "    (yield).get_result().outcome = 'passed'\n"
@@ -163,20 +164,13 @@ _EASED = {
     ("made", "command"),
     [
         ("sed -i 's/(1, 2)/(1, 1)/' test_a.py", "python3 -m unittest test_a"),
-        pytest.param(
+        (
             "sed -i 's/    def test_b/    @unittest.expectedFailure\\n    def test_b/' test_a.py",
             "python3 -m unittest test_a",
-            marks=pytest.mark.slow,
         ),
-        pytest.param(
-            "sed -i 's/def test_b/def try_b/' test_a.py", "python3 -m unittest", marks=pytest.mark.slow
-        ),
-        pytest.param("echo WHAT = test_easy > what.mk", "make test", marks=pytest.mark.slow),
-        pytest.param(
-            f"cat > easy.py <<END\n{_PLUGIN}END",
-            f"PYTHONPATH=. {sys.executable} -m pytest -q -p easy -p no:cacheprovider test_a.py",
-            marks=pytest.mark.slow,
-        ),
+        ("sed -i 's/def test_b/def try_b/' test_a.py", "python3 -m unittest"),
+        ("echo WHAT = test_easy > what.mk", "make test"),
+        (f"cat > easy.py <<END\n{_PLUGIN}END", f"PYTHONPATH=. {_PYTEST} -p easy test_a.py"),
     ],
 )
 def test_tests_that_pass_only_with_other_files_than_the_programs_are_asked_about(

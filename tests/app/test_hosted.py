@@ -11,7 +11,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import apsw
@@ -87,6 +87,16 @@ async def hosted(
         await app.aclose()
 
 
+@asynccontextmanager
+async def hosting(
+    script: list[ScriptedReply] | None, folder: Path, **options: Any
+) -> AsyncIterator[tuple[PracticeServer, SessionHost]]:
+    """Host sessions on a server of their own."""
+    with PracticeServer(script=script) as server:
+        async with hosted(server, folder, **options) as many:
+            yield server, many
+
+
 def ignore(event: Event) -> None:
     pass
 
@@ -105,53 +115,44 @@ STALLED = Fault(stall_after=0)
 
 
 async def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
-    server = PracticeServer(
-        script=[
-            ScriptedReply("One.", when="first thing", fault=STALLED),
-            ScriptedReply("Two.", when="second thing", fault=STALLED),
+    script = [
+        ScriptedReply("One.", when="first thing", fault=STALLED),
+        ScriptedReply("Two.", when="second thing", fault=STALLED),
+    ]
+    async with hosting(script, tmp_path) as (server, many):
+        one, two = await many.new_session(), await many.new_session()
+        turns = [
+            asyncio.create_task(many.submit(one, "first thing", emit=ignore)),
+            asyncio.create_task(many.submit(two, "second thing", emit=ignore)),
         ]
-    )
-    with server:
-        async with hosted(server, tmp_path) as many:
-            one, two = await many.new_session(), await many.new_session()
-            turns = [
-                asyncio.create_task(many.submit(one, "first thing", emit=ignore)),
-                asyncio.create_task(many.submit(two, "second thing", emit=ignore)),
-            ]
-            await asyncio.to_thread(server.wait_for_stall, 2)  # neither waits for the other
-            assert sorted(many.running) == sorted([one, two])
-            server.release()
-            assert [text_of(await turn) for turn in turns] == ["One.", "Two."]
-            titles = [(await many.open_session(id_)).log.session.title for id_ in (one, two)]
-            assert titles == ["first thing", "second thing"]
+        await asyncio.to_thread(server.wait_for_stall, 2)  # neither waits for the other
+        assert sorted(many.running) == sorted([one, two])
+        server.release()
+        assert [text_of(await turn) for turn in turns] == ["One.", "Two."]
+        titles = [(await many.open_session(id_)).log.session.title for id_ in (one, two)]
+        assert titles == ["first thing", "second thing"]
 
 
 async def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tmp_path: Path) -> None:
-    server = PracticeServer(
-        script=[
-            calls(("todo", '{"items": []}')),
-            ScriptedReply("With both.", fault=STALLED),
-            ScriptedReply("Later."),
-        ]
-    )
-    with server:
-        async with hosted(server, tmp_path) as many:
-            id_ = await many.new_session()
-            first = asyncio.create_task(many.submit(id_, "begin", emit=ignore))
-            await asyncio.to_thread(server.wait_for_stall)
-            queued = asyncio.create_task(many.submit(id_, "after that", emit=ignore))
-            with pytest.raises(WhetError, match="a turn is running"):
-                await many.submit(id_, "no", emit=ignore, busy="refuse")
-            server.release()
-            assert text_of(await first) == "With both." and text_of(await queued) == "Later."
-            said = [row.text for row in (await many.open_session(id_)).log.messages if row.role == "user"]
-            assert said == ["begin", "after that"]
+    script = [
+        calls(("todo", '{"items": []}')),
+        ScriptedReply("With both.", fault=STALLED),
+        ScriptedReply("Later."),
+    ]
+    async with hosting(script, tmp_path) as (server, many):
+        id_ = await many.new_session()
+        first = asyncio.create_task(many.submit(id_, "begin", emit=ignore))
+        await asyncio.to_thread(server.wait_for_stall)
+        queued = asyncio.create_task(many.submit(id_, "after that", emit=ignore))
+        with pytest.raises(WhetError, match="a turn is running"):
+            await many.submit(id_, "no", emit=ignore, busy="refuse")
+        server.release()
+        assert text_of(await first) == "With both." and text_of(await queued) == "Later."
+        said = [row.text for row in (await many.open_session(id_)).log.messages if row.role == "user"]
+        assert said == ["begin", "after that"]
 
 
 async def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Path) -> None:
-    server = PracticeServer(
-        script=[ScriptedReply("Too late for more.", fault=STALLED), ScriptedReply("Then this.")]
-    )
     stored: list[str] = []
 
     def writes(name: str) -> TurnWrites:
@@ -166,47 +167,50 @@ async def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_pat
 
         return TurnWrites(store, ended)
 
-    with server:
-        async with hosted(server, tmp_path) as many:
-            id_ = await many.new_session()
-            events: list[Event] = []
-            first = asyncio.create_task(many.submit(id_, "a", emit=events.append, writes=writes("a")))
-            await asyncio.to_thread(server.wait_for_stall)
-            assert await many.submit(id_, "b", emit=ignore, busy="steer", writes=writes("b")) is None
-            server.release()
-            assert text_of(await first) == "Then this."
-            assert stored == ["a", "b", "end Then this."]
-            assert [type(event).__name__ for event in events].count("Steered") == 1
+    async with hosting(
+        [ScriptedReply("Too late for more.", fault=STALLED), ScriptedReply("Then this.")], tmp_path
+    ) as (server, many):
+        id_ = await many.new_session()
+        events: list[Event] = []
+        first = asyncio.create_task(many.submit(id_, "a", emit=events.append, writes=writes("a")))
+        await asyncio.to_thread(server.wait_for_stall)
+        assert await many.submit(id_, "b", emit=ignore, busy="steer", writes=writes("b")) is None
+        server.release()
+        assert text_of(await first) == "Then this."
+        assert stored == ["a", "b", "end Then this."]
+        assert [type(event).__name__ for event in events].count("Steered") == 1
 
 
 async def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Path) -> None:
-    server = PracticeServer(script=[ScriptedReply("never", fault=STALLED), ScriptedReply("Fresh.")])
-    with server:
-        async with hosted(server, tmp_path) as many:
-            id_ = await many.new_session()
-            assert not many.cancel(id_)
-            turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
-            await asyncio.to_thread(server.wait_for_stall)
-            await many.submit(id_, "b", emit=ignore, busy="steer")
-            assert many.cancel(id_)
-            end = await turn
-            assert end is not None and end.reason == "cancelled" and not many.is_running(id_)
-            assert text_of(await many.submit(id_, "c", emit=ignore)) == "Fresh."
-            log = (await many.open_session(id_)).log
-            assert [row.text for row in log.messages if row.role == "user"] == ["a", "c"]
+    async with hosting([ScriptedReply("never", fault=STALLED), ScriptedReply("Fresh.")], tmp_path) as (
+        server,
+        many,
+    ):
+        id_ = await many.new_session()
+        assert not many.cancel(id_)
+        turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
+        await asyncio.to_thread(server.wait_for_stall)
+        await many.submit(id_, "b", emit=ignore, busy="steer")
+        assert many.cancel(id_)
+        end = await turn
+        assert end is not None and end.reason == "cancelled" and not many.is_running(id_)
+        assert text_of(await many.submit(id_, "c", emit=ignore)) == "Fresh."
+        log = (await many.open_session(id_)).log
+        assert [row.text for row in log.messages if row.role == "user"] == ["a", "c"]
 
 
 async def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
-    server = PracticeServer(script=[ScriptedReply("never", fault=STALLED), ScriptedReply("Fresh.")])
-    with server:
-        async with hosted(server, tmp_path) as many:
-            id_ = await many.new_session()
-            turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
-            await asyncio.to_thread(server.wait_for_stall)
-            await cancel_task(turn)
-            with pytest.raises(NotFound):  # its end is stored: there is nothing to resume
-                await many.submit(id_, None, emit=ignore)
-            assert text_of(await many.submit(id_, "b", emit=ignore)) == "Fresh."
+    async with hosting([ScriptedReply("never", fault=STALLED), ScriptedReply("Fresh.")], tmp_path) as (
+        server,
+        many,
+    ):
+        id_ = await many.new_session()
+        turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
+        await asyncio.to_thread(server.wait_for_stall)
+        await cancel_task(turn)
+        with pytest.raises(NotFound):  # its end is stored: there is nothing to resume
+            await many.submit(id_, None, emit=ignore)
+        assert text_of(await many.submit(id_, "b", emit=ignore)) == "Fresh."
 
 
 async def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path: Path) -> None:
@@ -240,75 +244,68 @@ async def test_an_idle_conversation_keeps_nothing_in_memory_and_goes_on(tmp_path
 
 
 async def test_the_one_longest_at_rest_makes_room(tmp_path: Path) -> None:
-    server = PracticeServer()
-    with server:
-        async with hosted(server, tmp_path, max_open=2, max_turns=2) as many:
-            ids = [await many.new_session() for _ in range(2)]
-            await many.open_session(ids[0])
-            third = await many.new_session()
-            await many.open_session(third)
-            assert many.open_count == 2
-            await many.open_session(ids[1])
-            assert many.open_count == 2
+    async with hosting(None, tmp_path, max_open=2, max_turns=2) as (_, many):
+        ids = [await many.new_session() for _ in range(2)]
+        await many.open_session(ids[0])
+        third = await many.new_session()
+        await many.open_session(third)
+        assert many.open_count == 2
+        await many.open_session(ids[1])
+        assert many.open_count == 2
 
 
 @pytest.mark.slow
 async def test_one_that_made_room_leaves_no_timer_behind(tmp_path: Path) -> None:
     """Its timer would close the conversation under a turn that has begun since."""
-    server = PracticeServer(script=[ScriptedReply("Slow.", fault=STALLED)])
-    with server:
-        async with hosted(server, tmp_path, idle_after_s=0.2, max_open=1, max_turns=1) as many:
-            first = await many.new_session()
-            await many.open_session(
-                await many.new_session()
-            )  # the first one makes room, its timer still to come
-            turn = asyncio.create_task(many.submit(first, "a", emit=ignore))
-            await asyncio.to_thread(server.wait_for_stall)
-            await asyncio.sleep(0.25)
-            assert many.is_running(first)
-            server.release()
-            assert text_of(await turn) == "Slow."
+    async with hosting(
+        [ScriptedReply("Slow.", fault=STALLED)], tmp_path, idle_after_s=0.2, max_open=1, max_turns=1
+    ) as (server, many):
+        first = await many.new_session()
+        await many.open_session(await many.new_session())  # the first one makes room, its timer still to come
+        turn = asyncio.create_task(many.submit(first, "a", emit=ignore))
+        await asyncio.to_thread(server.wait_for_stall)
+        await asyncio.sleep(0.25)
+        assert many.is_running(first)
+        server.release()
+        assert text_of(await turn) == "Slow."
 
 
 async def test_each_person_has_a_memory_of_their_own(tmp_path: Path) -> None:
     """Neither the prompt, nor the memory tool, nor the search through conversations crosses over."""
-    server = PracticeServer(
-        script=[
-            calls(("memory", '{"action": "add", "target": "user", "content": "Anna likes kumquats"}')),
-            ScriptedReply("Saved."),
-            calls(("session_search", '{"query": "kumquats"}')),
-            ScriptedReply("Nothing."),
-            calls(("session_search", '{"query": "kumquats"}')),
-            ScriptedReply("Found."),
+    script = [
+        calls(("memory", '{"action": "add", "target": "user", "content": "Anna likes kumquats"}')),
+        ScriptedReply("Saved."),
+        calls(("session_search", '{"query": "kumquats"}')),
+        ScriptedReply("Nothing."),
+        calls(("session_search", '{"query": "kumquats"}')),
+        ScriptedReply("Found."),
+    ]
+    async with hosting(script, tmp_path, idle_after_s=0.0) as (_, many):
+        hers = await many.new_session(profile="anna")
+        await many.submit(hers, "I am Anna and I like kumquats", emit=ignore)
+        await until(lambda: many.open_count == 0)  # whose it is, is stored with the session
+        database = many.services.database
+
+        async def prompt(profile: str) -> str:
+            id_ = await many.new_session(profile=profile)
+            return (await database.read(lambda db: sessions.read_prefix(db, id_)))[0]
+
+        assert "kumquats" in await prompt("anna")
+        assert "kumquats" not in await prompt("ben") and "kumquats" not in await prompt("")
+        his, again = await many.new_session(profile="ben"), await many.new_session(profile="anna")
+        await many.submit(his, "search", emit=ignore)
+        await many.submit(again, "search", emit=ignore)
+        results = [
+            next(row.text for row in (await many.open_session(id_)).log.messages if row.role == "tool")
+            for id_ in (his, again)
         ]
-    )
-    with server:
-        async with hosted(server, tmp_path, idle_after_s=0.0) as many:
-            hers = await many.new_session(profile="anna")
-            await many.submit(hers, "I am Anna and I like kumquats", emit=ignore)
-            await until(lambda: many.open_count == 0)  # whose it is, is stored with the session
-            database = many.services.database
-
-            async def prompt(profile: str) -> str:
-                id_ = await many.new_session(profile=profile)
-                return (await database.read(lambda db: sessions.read_prefix(db, id_)))[0]
-
-            assert "kumquats" in await prompt("anna")
-            assert "kumquats" not in await prompt("ben") and "kumquats" not in await prompt("")
-            his, again = await many.new_session(profile="ben"), await many.new_session(profile="anna")
-            await many.submit(his, "search", emit=ignore)
-            await many.submit(again, "search", emit=ignore)
-            results = [
-                next(row.text for row in (await many.open_session(id_)).log.messages if row.role == "tool")
-                for id_ in (his, again)
-            ]
-            assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
-            own = await many.new_session()
-            mine = await many.services.learning.owner_service.submit(
-                MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
-            )
-            assert mine.ok, mine.text
-            assert "rows" not in await prompt("anna") and "rows" in await prompt("")
+        assert "Anna" not in results[0] and hers not in results[0] and hers in results[1]
+        own = await many.new_session()
+        mine = await many.services.learning.owner_service.submit(
+            MemoryRequest("add", "user", "The owner rows boats"), Origin("user", session_id=own)
+        )
+        assert mine.ok, mine.text
+        assert "rows" not in await prompt("anna") and "rows" in await prompt("")
 
 
 async def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> None:
@@ -357,23 +354,21 @@ def connections_to(server: PracticeServer) -> int:
 
 
 async def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:
-    server = PracticeServer(script=[ScriptedReply("In time.", fault=STALLED)])
-    with server:
-        async with hosted(server, tmp_path) as many:
-            id_ = await many.new_session()
-            turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
-            await asyncio.to_thread(server.wait_for_stall)
-            waits = asyncio.create_task(many.submit(id_, "b", emit=ignore))
-            await asyncio.sleep(0)
-            closing = asyncio.create_task(many.aclose(drain_s=20))
-            await asyncio.sleep(0)
-            server.release()
-            await closing
-            assert text_of(await turn) == "In time."
-            with pytest.raises(WhetError, match="ending"):
-                await waits
-            with pytest.raises(WhetError, match="ending"):
-                await many.submit(id_, "c", emit=ignore)
+    async with hosting([ScriptedReply("In time.", fault=STALLED)], tmp_path) as (server, many):
+        id_ = await many.new_session()
+        turn = asyncio.create_task(many.submit(id_, "a", emit=ignore))
+        await asyncio.to_thread(server.wait_for_stall)
+        waits = asyncio.create_task(many.submit(id_, "b", emit=ignore))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(many.aclose(drain_s=20))
+        await asyncio.sleep(0)
+        server.release()
+        await closing
+        assert text_of(await turn) == "In time."
+        with pytest.raises(WhetError, match="ending"):
+            await waits
+        with pytest.raises(WhetError, match="ending"):
+            await many.submit(id_, "c", emit=ignore)
 
 
 @pytest.mark.slow

@@ -148,9 +148,14 @@ def test_typical_mistakes_lead_to_what_was_meant(table: dict[str, str]) -> None:
     assert poor == []
 
 
-def test_what_peers_call_a_command_is_one() -> None:
-    for name in ("mcp", "hooks", "config", "theme", "init", "login", "agents"):
-        assert slash_commands().get(name).name == name
+# Met by their meaning, and not by their letters.
+OPTIONS_OF_PEERS = {
+    "--print": '`whet "fix the tests"`', "--yolo": "`whet chat --yes`", "--fork-session": "/fork",
+    "--permission-mode": "--approvals ask, plan, auto or deny", "--no-session": "`whet chat --private`",
+    "-C": "`whet chat --workspace DIR`", "--thinking": "model.reasoning_effort", "--agent": "AGENTS.md",
+    "-i": "`whet chat --image FILE`", "--mode": '`whet "fix the tests" --json`',
+    "--search": "search.provider", "--sandbox": "--approvals plan", "-v": "`whet --version`",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -184,13 +189,32 @@ def test_what_peers_call_a_command_is_one() -> None:
         (["chat", "--delete-session", "3"], "`whet sessions delete`"),
         (["chat", "--plugin-dir", "x"], "`whet plugins`"),
         (["chat", "--unheard-of"], "whet chat --help"),
+        (["run", "fix the tests"], '`whet "fix the tests"` does one task'),
+        (["undo"], "`whet rewind` takes files and turns back"),
+        (["sandbox", "docker"], "whet sandbox has: "),
+        (["mcp", "install"], "`whet mcp add`; whet mcp has: "),
+        (["sessions", "rm", "x"], "`whet sessions delete`; whet sessions has: "),
+        (["skills", "uninstall", "x"], "`whet skills retire`; "),
+        (["agents", "kill", "x"], "`whet agents stop`; "),
+        (["model", "use", "x"], "`whet model set`; "),
+        (["goal", "fix the tests"], '`whet goal start "fix the tests"`; '),
+        (["sessions", "help"], "`whet sessions --help`; "),
+        (["sandbox", "ls"], "hint: whet sandbox has: "),
+        (["hlep"], "`whet --help`"),
+        (["versoin"], "did you mean `whet version`?"),
+        (["resmue"], "`whet --resume` picks a session"),
+        (["explain", "a.py"], '`whet "explain a.py"`'),
+        (["remove", "deploy"], "`whet skills retire`"),
+        (["why"], 'to ask it: whet chat -q "why"'),
+        *(([option, "x", "fix the tests"], hint) for option, hint in OPTIONS_OF_PEERS.items()),
     ],
 )
 def test_an_opening_of_a_peer_leads_to_the_one_that_does_the_same(
     arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2
-    assert hint in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert hint in error and not (arguments[0] in OPTIONS_OF_PEERS and "Did you mean" in error)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -71,13 +70,9 @@ def test_a_hook_is_told_what_it_stands_before_and_after(work: Path):
         for name in ("before", "after", "prompt", "stop")
     )
     assert end.reason == "answered" and (work / "a.txt").read_text() == "hi"
-    assert before == {
-        "hook_event_name": "PreToolUse",
-        "session_id": end.session_id,
-        "cwd": str(work),
-        "tool_name": "write_file",
-        "tool_input": {"path": "a.txt", "content": "hi"},
-    }
+    about = {"hook_event_name": "PreToolUse", "session_id": end.session_id, "cwd": str(work)}
+    call = {"tool_name": "write_file", "tool_input": {"path": "a.txt", "content": "hi"}}
+    assert before == about | call
     assert after["hook_event_name"] == "PostToolUse" and "a.txt" in after["tool_response"]
     assert prompt["prompt"] == "do it" and stop["reason"] == "answered"
     assert "branch main" in said[0] and "[A hook says: formatted]" in said[1]
@@ -230,33 +225,39 @@ def test_secrets_do_not_reach_a_hook(work: Path, monkeypatch: pytest.MonkeyPatch
     assert "s3cret" not in (work / "env.txt").read_text()
 
 
-def repository(work: Path) -> Callable[[str], None]:
-    (work / ".whet").mkdir()
+def bring(work: Path, command: str, event: str = "PreToolUse", **more: object) -> None:
+    """Have the repository bring a hook `guard` along."""
+    (work / ".whet").mkdir(exist_ok=True)
+    hooks = {"guard": {"event": event, "command": command, **more}}
+    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
 
-    def write(script: str) -> None:
-        (work / "guard.sh").write_text(script)
-        hooks = {"guard": {"event": "PreToolUse", "command": "sh ./guard.sh"}}
-        (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
 
-    return write
+def accept_hooks(work: Path) -> None:
+    repository = read_repository_hooks(work)
+    assert repository is not None
+    accept(Home(work.parent / "home"), repository)
+
+
+def are_accepted(work: Path) -> bool:
+    repository = read_repository_hooks(work)
+    assert repository is not None
+    return is_accepted(Home(work.parent / "home"), repository)
 
 
 @pytest.mark.slow
 def test_a_repository_s_hooks_run_only_once_they_were_accepted(work: Path):
-    write, home = repository(work), Home(work.parent / "home")
-    write("echo theirs >&2; exit 2")
+    bring(work, "sh ./guard.sh")
+    (work / "guard.sh").write_text("echo theirs >&2; exit 2")
     _, _, seen = turn(work, {}, WRITE)
     assert (work / "a.txt").exists()
     assert any(e.text.startswith("this repository brings") for e in seen if isinstance(e, Notice))
-    found = read_repository_hooks(work)
-    assert found is not None
-    accept(home, found)
+    accept_hooks(work)
     assert "theirs" in turn(work, {}, WRITE)[1][1]
-    write("echo changed >&2; exit 2")  # the script, not the file that names it
-    changed = read_repository_hooks(work)
-    assert changed is not None and not is_accepted(home, changed)
-    said = turn(work, {}, WRITE)[1][1]
-    assert "changed since you accepted them" in said and "changed\n" not in said
+    (work / "guard.sh").write_text("echo changed >&2; exit 2")
+    assert not are_accepted(work)
+    result = turn(work, {}, WRITE)[1][1]
+    assert "changed since you accepted them" in result and "changed\n" not in result
+    home = Home(work.parent / "home")
     assert refuse(home, work) and not refuse(home, work)
     assert "refused" not in turn(work, {}, WRITE)[1][1]
 
@@ -285,7 +286,6 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: Path, name: str):
-    (work / ".whet").mkdir()
     command, text = CHANGES[name]
     (work / "outer.sh").write_text("#!/bin/sh\n. lib/inner.sh\n")
     (work / "run.py").write_text("import imported\n")
@@ -297,49 +297,37 @@ def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: 
     (work / "README.md").write_text("Read me.")
     (work / name).parent.mkdir(exist_ok=True, parents=True)
     (work / name).write_text(text)
-    hooks = {"guard": {"event": "PreToolUse", "command": command}}
-    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
-    home = Home(work.parent / "home")
-    first = read_repository_hooks(work)
-    assert first is not None
-    accept(home, first)
+    bring(work, command)
+    accept_hooks(work)
     (work / "README.md").write_text("Read me again.")
-    unchanged = read_repository_hooks(work)
-    assert unchanged is not None and is_accepted(home, unchanged)
+    assert are_accepted(work)
     (work / name).write_text(text + "\n# and more\n")
-    changed = read_repository_hooks(work)
-    assert changed is not None and not is_accepted(home, changed)
+    assert not are_accepted(work)
 
 
 @pytest.mark.parametrize(
     "command", ["ruff check src", "make test", "python3 -m pytest tests", "cat src/*.txt"]
 )
 def test_an_edit_of_what_an_accepted_hook_only_looks_at_leaves_it_accepted(work: Path, command: str):
-    for name in (".whet/hooks.json", "src/app.py", "src/checker.py", "tests/test_app.py", "Makefile"):
+    for name in ("src/app.py", "src/checker.py", "tests/test_app.py", "Makefile"):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("x")
-    hooks = {"guard": {"event": "PostToolUse", "command": command}}
-    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
-    home, first = Home(work.parent / "home"), read_repository_hooks(work)
-    assert first is not None
-    accept(home, first)
+    bring(work, command, "PostToolUse")
+    accept_hooks(work)
     for name in ("src/app.py", "src/checker.py", "tests/test_app.py"):
         (work / name).write_text("edited")
-    later = read_repository_hooks(work)
-    assert later is not None and is_accepted(home, later)
+    assert are_accepted(work)
 
 
 def test_the_files_of_hooks_that_nobody_accepted_are_not_read(work: Path):
-    (work / ".whet").mkdir()
     (work / "run.sh").write_text("exit 0")
-    (work / ".whet/hooks.json").write_text('{"guard": {"event": "PreToolUse", "command": "sh run.sh"}}')
+    bring(work, "sh run.sh")
     home = Home(work.parent / "home")
     found = read_repository_hooks(work)
     assert found is not None and not is_accepted(home, found)
     (work / "run.sh").write_text("exit 1")
     accept(home, found)  # reads them now
-    later = read_repository_hooks(work)
-    assert later is not None and is_accepted(home, later)
+    assert are_accepted(work)
 
 
 @pytest.mark.slow
@@ -349,9 +337,7 @@ def test_an_accepted_hook_for_a_tool_that_there_is_not_is_named(work: Path):
         name: {"event": "PreToolUse", "tools": name, "command": "exit 2"} for name in ("Bash", "write_file")
     }
     (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
-    found = read_repository_hooks(work)
-    assert found is not None
-    accept(Home(work.parent / "home"), found)
+    accept_hooks(work)
     _, _, seen = turn(work, {})
     assert [e.text for e in seen if isinstance(e, Notice) and "never runs" in e.text] == [
         f"hooks: {work.name}/Bash names no tool, so it never runs"
@@ -361,27 +347,20 @@ def test_an_accepted_hook_for_a_tool_that_there_is_not_is_named(work: Path):
 
 @pytest.mark.slow
 def test_a_hook_that_names_everything_is_read_within_limits(work: Path):
-    (work / ".whet").mkdir()
     words = " ".join(f"word{number}" for number in range(2_000))
     for number in range(300):
         (work / f"script{number}.sh").write_text(f"{words} d{number}/*/x script{number + 1}.sh")
-    hooks = {"guard": {"event": "PreToolUse", "command": "sh script0.sh; cat **/* */*/*/*"}}
-    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
-    found, home = read_repository_hooks(work), Home(work.parent / "home")
-    assert found is not None
-    accept(home, found)
+    bring(work, "sh script0.sh; cat **/* */*/*/*")
+    accept_hooks(work)
     (work / "script0.sh").write_text("exit 1")
-    later = read_repository_hooks(work)
-    assert later is not None and not is_accepted(home, later)
+    assert not are_accepted(work)
 
 
 @pytest.mark.slow
 def test_a_hook_s_script_that_changes_during_a_session_does_not_run_again(work: Path):
-    write, home = repository(work), Home(work.parent / "home")
-    write("exit 0")
-    found = read_repository_hooks(work)
-    assert found is not None
-    accept(home, found)
+    bring(work, "sh ./guard.sh")
+    (work / "guard.sh").write_text("exit 0")
+    accept_hooks(work)
     edit = calls(("write_file", '{"path":"guard.sh","content":"touch ran"}'))
     _, said, _ = turn(work, {}, edit, WRITE)
     assert (work / "guard.sh").read_text() == "touch ran"
@@ -392,11 +371,9 @@ def test_a_hook_s_script_that_changes_during_a_session_does_not_run_again(work: 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["guard.sh", ".whet/hooks.json"])
 def test_an_accepted_hook_that_changes_between_sessions_refuses_what_it_guards(work: Path, name: str):
-    write, home = repository(work), Home(work.parent / "home")
-    write("exit 0")
-    found = read_repository_hooks(work)
-    assert found is not None
-    accept(home, found)
+    bring(work, "sh ./guard.sh")
+    (work / "guard.sh").write_text("exit 0")
+    accept_hooks(work)
     (work / name).write_text((work / name).read_text() + "\n")
     _, said, seen = turn(work, {}, WRITE)
     assert not (work / "a.txt").exists()
@@ -407,12 +384,8 @@ def test_an_accepted_hook_that_changes_between_sessions_refuses_what_it_guards(w
 @pytest.mark.slow
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_repository_s_hook_writes_the_workspace_only_if_that_was_accepted(work: Path, writes: bool):
-    (work / ".whet").mkdir()
-    hooks = {"mark": {"event": "PreToolUse", "command": "touch mark 2>/dev/null; true", "writes": writes}}
-    (work / ".whet/hooks.json").write_bytes(msgspec.json.encode(hooks))
-    found = read_repository_hooks(work)
-    assert found is not None
-    accept(Home(work.parent / "home"), found)
+    bring(work, "touch mark 2>/dev/null; true", writes=writes)
+    accept_hooks(work)
     turn(work, {}, WRITE)
     assert (work / "a.txt").exists() and (work / "mark").exists() == writes
 

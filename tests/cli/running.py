@@ -20,7 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner, Result
+
 from tests import forked
+from whet.cli.group import whet
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -44,6 +47,11 @@ def run(arguments: Sequence[str], folder: Path, given: bytes | None = None) -> t
     """Run `whet` to its end; gives exit code, standard output and standard error."""
     done = forked.run(arguments, folder, given)
     return done.code, done.out, done.err
+
+
+def invoke(*words: str, width: int = 80, env: Mapping[str, str] | None = None, **more: Any) -> Result:
+    """Run a command in this process, on the test's home; its error is the result's `exception`."""
+    return CliRunner().invoke(whet, words, env={"COLUMNS": str(width), **(env or {})}, **more)
 
 
 class Tty:
@@ -160,9 +168,9 @@ class Tty:
 
 @contextmanager
 def chatting(
-    folder: Path, script: list[ScriptedReply], *options: str, **screen: Any
+    folder: Path, script: list[ScriptedReply] | None, *options: str, **screen: Any
 ) -> Iterator[tuple[PracticeServer, Tty]]:
-    """A server that answers by a script, and a terminal whose chat waits for the first message."""
+    """A server that answers by a script, or says what it was told, and a chat that waits for a message."""
     with (
         PracticeServer(script=script) as server,
         Tty(["chat", *options, *flags(server)], folder, **screen) as tty,

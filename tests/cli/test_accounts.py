@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from tests.cli.running import Tty
+from tests.cli.running import Tty, invoke
 from whet.cli.checks import check_accounts, check_provider
-from whet.cli.model import model
 from whet.config.key_hosts import derive_second_model, key_names
 from whet.config.load import load
 from whet.config.paths import Home
@@ -23,7 +22,7 @@ SECRET = "sk-work-0123456789abcdef"
 
 
 def run(home: Path, *arguments: str, **env: str) -> Result:
-    return CliRunner().invoke(model, arguments, obj=Home(home), env={"COLUMNS": "80", **env})
+    return invoke("model", *arguments, env=env)
 
 
 def write(home: Path, text: str) -> Home:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,11 +32,29 @@ def call(name: str, **arguments: object) -> ScriptedReply:
     return ScriptedReply("", tool_calls=(PracticeCall(name, json.dumps(arguments)),))
 
 
+CHAT: list[str] = []
+ONE_SHOT = ["-q", "go"]
+
+
+@contextmanager
+def asking(
+    folder: Path, script: list[ScriptedReply], question: list[str], **screen: Any
+) -> Iterator[tuple[PracticeServer, Tty]]:
+    """A chat to which "go" was typed, or a one-shot of the same words."""
+    with (
+        PracticeServer(script=script) as server,
+        Tty(["chat", *flags(server), *question], folder, **screen) as tty,
+    ):
+        if not question:
+            tty.wait_for("Ctrl-D")
+            tty.type("go\r")
+        yield server, tty
+
+
 def results(server: PracticeServer) -> list[str]:
     """What the model was told of its calls, in the last request."""
-    return [
-        str(m["content"]) for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "tool"
-    ]
+    messages = json.loads(server.requests[-1].body)["messages"]
+    return [str(message["content"]) for message in messages if message["role"] == "tool"]
 
 
 @pytest.mark.slow
@@ -97,10 +118,7 @@ def test_a_call_that_would_fail_is_refused_to_the_model_without_a_question(folde
         call("terminal", cmd="touch made"),
         ScriptedReply("I see."),
     ]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server), "-q", "go"], folder, columns=100) as tty,
-    ):
+    with asking(folder, script, ONE_SHOT, columns=100) as (server, tty):
         shown = tty.wait_for("I see.")
         assert "Enter alone is no" not in shown
         told = results(server)
@@ -135,24 +153,6 @@ def test_a_scope_can_be_narrowed_and_widened(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_long_question_is_folded_and_shown_whole_on_demand(folder: Path) -> None:
-    content = "".join(f"line {number}\n" for number in range(200))
-    script = [call("write_file", path="long.txt", content=content), ScriptedReply("All done.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server), "-q", "go"], folder, columns=100, environ={"NO_COLOR": "1"}) as tty,
-    ):
-        assert "more lines" in tty.wait_for("v shows all") and "+line 100" not in tty.seen
-        tty.wait_for("Enter alone is no:")
-        tty.type("v\r")
-        assert "\x1b[32m" not in tty.seen
-        tty.wait_for("+line 100", "Enter alone is no:")
-        tty.type("no, because it is long\r", "All done.")
-        assert "Their words: it is long" in results(server)[0]
-    assert not (folder / "long.txt").exists()
-
-
-@pytest.mark.slow
 def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folder: Path) -> None:
     words = [f"word{number:03}" for number in range(250)]
     lines = "".join(f"{' '.join(words[at : at + 25])}\n" for at in range(0, 250, 25))
@@ -168,7 +168,7 @@ def test_what_the_screen_has_no_room_for_is_shown_by_the_key_that_is_named(folde
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("question", [[], ["-q", "go"]])
+@pytest.mark.parametrize("question", [CHAT, ONE_SHOT])
 @pytest.mark.parametrize("answer", ["o", "session"])
 @pytest.mark.parametrize(
     "content", ["".join(f"line {n}\n" for n in range(90)), f"{'x ' * 900}line 45{' x' * 900}\n"]
@@ -177,13 +177,7 @@ def test_a_yes_counts_only_once_the_question_was_shown_whole(
     folder: Path, question: list[str], answer: str, content: str
 ) -> None:
     script = [call("write_file", path="long.txt", content=content), ScriptedReply("All done.")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server), *question], folder, environ={"PAGER": "cat"}) as tty,
-    ):
-        if not question:
-            tty.wait_for("Ctrl-D")
-            tty.type("go\r")
+    with asking(folder, script, question, environ={"PAGER": "cat"}) as (server, tty):
         assert "line 45" not in tty.wait_for("Enter alone is no:")
         tty.type(f"{answer}\r")
         shown = tty.wait_for("not an answer yet")
@@ -191,20 +185,6 @@ def test_a_yes_counts_only_once_the_question_was_shown_whole(
         tty.wait_for("Enter alone is no:")
         tty.type(f"{answer}\r", "All done.")
     assert (folder / "long.txt").read_text() == content
-
-
-@pytest.mark.slow
-def test_a_small_screen_shows_every_answer_of_a_question(folder: Path) -> None:
-    content = "".join(f"line {n}\n" for n in range(90))
-    script = [call("write_file", path="docs/long.txt", content=content), ScriptedReply("All done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=40) as tty:
-        tty.resize(40, 20)
-        tty.wait_for("Ctrl-D")
-        tty.type("go\r", "(v shows all) ...", "1  Yes, once")
-        tty.wait_for("2  Yes, lasting: create, c…s/long.txt", "3  Yes, lasting: create, c…elow docs/")
-        tty.wait_for("No: nothing is changed (Enter and…")
-        tty.wait_for("Enter alone")
-        tty.type("n\r", "All done.")
 
 
 @pytest.mark.slow
@@ -243,23 +223,14 @@ def test_what_is_said_at_a_question_is_broken_at_words(folder: Path) -> None:
         tty.type("n\r", "All done.")
 
 
-WORDS = (
-    "wait",
-    "cancel",
-    "don't",
-    "what?",
-    "also look at it",
-    "open the file and look",
-    "some other way",
-    "a",
-    "ja",
-)
+WORDS = ("wait", "cancel", "don't", "what?", "also look at it", "open the file and look", "some other way")
+WORDS += ("a", "ja")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("environ", "question"),
-    [({}, []), ({"WHET_UI_KEYS": "vi"}, []), ({"TERM": "dumb"}, []), ({}, ["-q", "go"])],
+    [({}, CHAT), ({"WHET_UI_KEYS": "vi"}, CHAT), ({"TERM": "dumb"}, CHAT), ({}, ONE_SHOT)],
 )
 def test_words_at_a_question_are_a_no_that_the_model_reads(
     folder: Path, environ: dict[str, str], question: list[str]
@@ -268,36 +239,22 @@ def test_words_at_a_question_are_a_no_that_the_model_reads(
         *(call("terminal", command=f"touch made{n}") for n, _ in enumerate(WORDS)),
         ScriptedReply("All done."),
     ]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server), *question], folder, columns=100, environ=environ) as tty,
-    ):
-        if not question:
-            tty.wait_for("Ctrl-D")
-            tty.type("go\r")
+    with asking(folder, script, question, columns=100, environ=environ) as (server, tty):
         for number, words in enumerate(WORDS):
             tty.wait_for(f"touch made{number}", "Enter alone is no:")
             tty.type(f"{words}\r")
         tty.wait_for("All done.")
         told = results(server)
-    assert [f"Their words: {words}" in text for words, text in zip(WORDS, told, strict=True)] == [True] * len(
-        WORDS
-    )
+    assert all(f"Their words: {words}" in text for words, text in zip(WORDS, told, strict=True))
     assert list(folder.glob("made*")) == []
     assert "touch" not in run(["approvals", "list"], folder)[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("term", "question"), [("xterm", []), ("dumb", []), ("xterm", ["-q", "go"])])
+@pytest.mark.parametrize(("term", "question"), [("xterm", CHAT), ("dumb", CHAT), ("xterm", ONE_SHOT)])
 def test_stop_at_a_question_stops_the_turn(folder: Path, term: str, question: list[str]) -> None:
     script = [call("terminal", command="touch made"), call("terminal", command="touch two")]
-    with (
-        PracticeServer(script=script) as server,
-        Tty(["chat", *flags(server), *question], folder, columns=100, environ={"TERM": term}) as tty,
-    ):
-        if not question:
-            tty.wait_for("Ctrl-D")
-            tty.type("go\r")
+    with asking(folder, script, question, columns=100, environ={"TERM": term}) as (_, tty):
         tty.wait_for("Enter alone is no:")
         tty.type("stop\r", "cancelled")
         if question:
@@ -308,7 +265,7 @@ def test_stop_at_a_question_stops_the_turn(folder: Path, term: str, question: li
 @pytest.mark.slow
 def test_what_was_typed_before_a_question_or_pasted_answers_nothing(folder: Path) -> None:
     script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server), "-q", "go"], folder) as tty:
+    with asking(folder, script, ONE_SHOT) as (server, tty):
         tty.type("yes\r", "Enter alone is no:")
         tty.type("yes\ralways\r", "All done.")
         assert "Their words: yes" in results(server)[0]
@@ -318,8 +275,7 @@ def test_what_was_typed_before_a_question_or_pasted_answers_nothing(folder: Path
 @pytest.mark.slow
 def test_a_paste_is_no_answer(folder: Path) -> None:
     script = [call("terminal", command="touch made"), ScriptedReply("All done.")]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=100) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=100) as (server, tty):
         tty.type("go\r", "Enter alone is no:")
         tty.type("\x1b[200~once\x1b[201~")
         tty.type("not this\r", "All done.")

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.running import invoke
 from tests.cli.stored import Said, store
+from tests.cli.test_main import modules_after
 from tests.support import FixedClock
-from whet.cli.completion import completion
 from whet.cli.group import run
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_is_valid_for_its_shell(shell: str, tmp_path: Path) -> None:
-    script = CliRunner().invoke(completion, [shell]).stdout
+    script = invoke("completion", shell).stdout
     assert "_WHET_COMPLETE" in script
     if shutil.which(shell):
         path = tmp_path / "script"
@@ -30,7 +26,7 @@ def test_the_script_is_valid_for_its_shell(shell: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_shell_is_a_usage_error() -> None:
-    assert CliRunner().invoke(completion, ["tcsh"]).exit_code == 2
+    assert invoke("completion", "tcsh").exit_code == 2
 
 
 def answers(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -53,23 +49,9 @@ def test_commands_options_keys_and_sessions_are_completed(
     assert answers("whet sessions show id", monkeypatch, capsys) == [session]
 
 
-def test_completing_a_command_imports_no_command() -> None:
-    code = (
-        "import sys; from whet.cli.main import main\ntry: main()\n"
-        "finally: print(' '.join(sys.modules), file=sys.stderr)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT / "src"),
-            "_WHET_COMPLETE": "bash_complete",
-            "COMP_WORDS": "whet ",
-            "COMP_CWORD": "1",
-        },
-    )
-    assert "plain,chat" in result.stdout
-    assert not set(result.stderr.split()) & {"asyncio", "httpx2", "apsw", "whet.cli.chat"}
+def test_completing_a_command_imports_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_WHET_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "whet ")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    stdout, modules = modules_after()
+    assert "plain,chat" in stdout and not modules & {"asyncio", "httpx2", "apsw", "whet.cli.chat"}

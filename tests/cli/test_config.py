@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from whet.cli.config import config
+from tests.cli.running import invoke
 from whet.config.fields import fields
-from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 
 
 def run(home: Path, *arguments: str, env: dict[str, str] | None = None, **more: Any) -> Result:
-    return CliRunner().invoke(config, arguments, obj=Home(home), env={"COLUMNS": "80", **(env or {})}, **more)
+    return invoke("config", *arguments, env=env, **more)
 
 
 def as_json(home: Path, *arguments: str, env: dict[str, str] | None = None) -> Any:

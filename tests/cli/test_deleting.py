@@ -9,13 +9,13 @@ from typing import Any
 
 import apsw
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.cli.running import invoke
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.sessions import rewrite, sessions
+from whet.cli.sessions import rewrite
 from whet.clock import SystemClock
-from whet.config.paths import Home
 from whet.contract.channels import ChatPlace
 from whet.contract.errors import StoreBusy, WhetError
 from whet.store import chats, claims, schedules, session_deletion
@@ -32,7 +32,7 @@ LUNCH = Said("Where is the lunch list?", "It is in menu.txt.", "cat menu.txt", "
 
 
 def run(home: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(sessions, arguments, obj=Home(home))
+    return invoke("sessions", *arguments)
 
 
 def disk(home: Path) -> bytes:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from whet.cli.hooks import hooks
+from tests.cli.running import invoke
 from whet.config.paths import Home
 from whet.hooks.repository import is_accepted, read_repository_hooks
 
@@ -29,7 +29,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(home: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(hooks, arguments, obj=Home(home))
+    return invoke("hooks", *arguments)
 
 
 def is_in_force(home: Path, work: Path) -> bool:

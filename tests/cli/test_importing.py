@@ -45,17 +45,6 @@ def a_home(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_dry_run_says_what_would_come_and_writes_nothing(tmp_path: Path, home: Path) -> None:
-    theirs = a_home(tmp_path / "theirs")
-    code, out, err = run(["import", "hermes", str(theirs), "--dry-run"], tmp_path)
-    assert (code, err) == (0, "")
-    assert "sessions: 1 would be new (2 messages)" in out
-    assert "Nothing was written." in out
-    assert not (home / "config.yaml").exists()
-    assert not (home / "state.db").exists()
-
-
-@pytest.mark.slow
 def test_a_home_moves_in_and_what_is_set_here_stays(tmp_path: Path, home: Path) -> None:
     theirs = a_home(tmp_path / "theirs")
     home.mkdir(exist_ok=True)

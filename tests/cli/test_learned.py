@@ -9,16 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests import reviewed
-from tests.cli.running import Tty
-from whet.cli.learned_items.memory import memory
-from whet.cli.learned_items.skills import skills
-from whet.cli.learned_items.undo import forget, undo
-from whet.cli.review import review
+from tests.cli.running import Tty, invoke
 from whet.clock import SystemClock
-from whet.config.paths import Home
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.origin import Origin
 from whet.memory import notes
@@ -28,8 +23,6 @@ from whet.memory.service import LearningService
 from whet.store import ledger, sessions
 from whet.store.database import StateDatabase
 
-GROUPS = {"memory": memory, "skills": skills, "undo": undo, "forget": forget, "review": review}
-
 
 @pytest.fixture
 def whet(home: Path) -> Any:
@@ -37,7 +30,7 @@ def whet(home: Path) -> Any:
 
     def run(line: str, *more: str) -> Result:
         name, *rest = line.split()
-        return CliRunner().invoke(GROUPS[name], [*rest, *more], obj=Home(home))
+        return invoke(name, *rest, *more)
 
     return run
 
@@ -201,16 +194,6 @@ def test_only_a_yes_that_was_typed_after_the_text_accepts(tmp_path: Path) -> Non
             tty.type(f"{typed}\r")
             assert tty.wait_for_end() == code, typed
     assert (home / "skills/tidy").exists()
-
-
-def test_the_question_shows_a_skills_text_and_a_no_installs_nothing(
-    whet: Any, home: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "SKILL.md").write_text("---\nname: tidy\ndescription: d\n---\nRun `make tidy` and look.\n")
-    asked = whet("skills install", str(tmp_path))  # nobody answers
-    assert asked.exit_code == 1 and "Run `make tidy` and look." in asked.output
-    assert "Install 1 skill?" in asked.output
-    assert not (home / "skills/tidy").exists()
 
 
 @pytest.mark.parametrize(

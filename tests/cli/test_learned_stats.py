@@ -7,13 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.running import invoke
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
 from whet.cli.learned_items.changes import with_learning
-from whet.cli.learned_items.memory import memory
-from whet.cli.learned_items.skills import skills
 from whet.clock import SystemClock
 from whet.config.paths import Home
 from whet.contract.origin import Origin
@@ -27,8 +25,8 @@ _USER = Origin("user", platform="test")
 _SKILL = "---\nname: deploy\ndescription: Deploys the site.\n---\n\nRun make deploy.\n"
 
 
-def run(home: Home, command, *arguments: str) -> str:
-    return CliRunner().invoke(command, list(arguments), obj=home, catch_exceptions=False).output
+def run(*words: str) -> str:
+    return invoke(*words, catch_exceptions=False).output
 
 
 def filled(home: Home, clock: FixedClock) -> None:
@@ -60,25 +58,25 @@ async def _record(
 
 
 def test_nothing_learned_yet_is_said(home: Path) -> None:
-    assert "no session has begun with a learned item yet" in run(Home(home), memory, "stats")
-    assert json.loads(run(Home(home), memory, "stats", "--json")) == {"items": [], "proposed": []}
+    assert "no session has begun with a learned item yet" in run("memory", "stats")
+    assert json.loads(run("memory", "stats", "--json")) == {"items": [], "proposed": []}
 
 
 @pytest.mark.slow
 def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: FixedClock) -> None:
     place = Home(home)
     filled(place, clock)
-    found = json.loads(run(place, memory, "stats", "--json"))
+    found = json.loads(run("memory", "stats", "--json"))
     (note,) = found["items"]
     assert (note["basis"], note["finding"], note["shown"]["sessions"]) == ("hold-out", "hurts", 12)
     assert [item["name"] for item in found["proposed"]] == [note["item"]["name"]]
-    text = run(place, memory, "stats")
+    text = run("memory", "stats")
     assert "proposed for retirement (hold-out): The tests need X=1." in text
     assert f"whet memory retire {note['item']['name']}" in text
     assert "X=1" in (home / "memories" / "MEMORY.md").read_text()
-    said = json.loads(run(place, memory, "retire", note["item"]["name"], "--json"))
+    said = json.loads(run("memory", "retire", note["item"]["name"], "--json"))
     assert "X=1" not in (home / "memories" / "MEMORY.md").read_text()
-    assert json.loads(run(place, memory, "stats", "--json"))["proposed"] == []
+    assert json.loads(run("memory", "stats", "--json"))["proposed"] == []
     with_learning(place, lambda learning: learning.undo(said["ledger_id"], _USER))
     assert "X=1" in (home / "memories" / "MEMORY.md").read_text()
 
@@ -87,16 +85,15 @@ def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: Fix
 def test_a_skill_without_a_comparison_is_no_evidence(home: Path, clock: FixedClock) -> None:
     place = Home(home)
     filled(place, clock)
-    found = json.loads(run(place, skills, "stats", "--json"))
+    found = json.loads(run("skills", "stats", "--json"))
     mine = next(item for item in found["items"] if item["item"]["name"] == "deploy")
     assert mine["finding"] == "no evidence" and mine["basis"] == "none"
-    assert "Nothing here is causal" in run(place, skills, "stats")
-    run(place, skills, "retire", "deploy")
+    assert "Nothing here is causal" in run("skills", "stats")
+    run("skills", "retire", "deploy")
     assert not (home / "skills" / "deploy").exists()
 
 
 @pytest.mark.slow
 def test_a_note_that_is_not_there_is_named(home: Path, clock: FixedClock) -> None:
     filled(Home(home), clock)
-    done = CliRunner().invoke(memory, ["retire", "nope"], obj=Home(home))
-    assert "no note nope" in str(done.exception)
+    assert "no note nope" in str(invoke("memory", "retire", "nope").exception)

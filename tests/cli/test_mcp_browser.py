@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.running import invoke
 from whet.app.confining import confine, server_jail
-from whet.cli.mcp_servers.browser import add_browser, program_folder, server_part
+from whet.cli.mcp_servers.browser import program_folder, server_part
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings, SandboxSettings
 
@@ -45,11 +45,10 @@ def test_a_failed_install_shows_the_whole_error(tmp_path: Path, monkeypatch: pyt
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(tmp_path))
-    done = CliRunner().invoke(add_browser, [], obj=Home(tmp_path / "home"))
+    done = invoke("mcp", "add-browser")
     assert "installing" in done.stderr
-    assert "npm failed: npm error code SELF_SIGNED x" in str(done.exception) and "x end" in str(
-        done.exception
-    )
+    error = str(done.exception)
+    assert "npm failed: npm error code SELF_SIGNED x" in error and "x end" in error
 
 
 def test_the_download_of_a_browser_trusts_what_npm_trusts(
@@ -72,7 +71,7 @@ def test_the_download_of_a_browser_trusts_what_npm_trusts(
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setenv("HOME", str(tmp_path))
     for expected in ("/corp.pem,\n", "/own.pem,\n"):
-        done = CliRunner().invoke(add_browser, ["--no-test"], obj=Home(tmp_path / "home"))
+        done = invoke("mcp", "add-browser", "--no-test")
         assert done.exception is None, done.output
         assert (tmp_path / "seen").read_text() == expected
         monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/own.pem")

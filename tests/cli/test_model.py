@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.cli.running import invoke
 from whet.cli.checks import check_dialects
-from whet.cli.model import model
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, ProviderError
@@ -22,13 +24,25 @@ from whet_lab.practice.server import PracticeServer
 
 
 def run(home: Path, *arguments: str, **env: str) -> Result:
-    return CliRunner().invoke(model, arguments, obj=Home(home), env={"COLUMNS": "80", **env})
+    return invoke("model", *arguments, env=env)
 
 
 def as_json(home: Path, *arguments: str, **env: str) -> Any:
     result = run(home, *arguments, "--json", **env)
     assert result.exception is None, result.output
     return json.loads(result.stdout)
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Give the address of a model server with this handler."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
 def test_show_says_which_and_why(home: Path) -> None:
@@ -54,19 +68,12 @@ def test_show_asks_a_local_server_for_its_window(home: Path) -> None:
         def log_message(self, format: str, *args: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Ollama)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "config.yaml").write_text(
-            f"model:\n  provider: ollama\n  model: q3\n  base_url: {url}\n", "utf-8"
-        )
+    home.mkdir(parents=True, exist_ok=True)
+    with serving(Ollama) as url:
+        config = f"model:\n  provider: ollama\n  model: q3\n  base_url: {url}\n"
+        (home / "config.yaml").write_text(config)
         shown = run(home, "show").output
         facts = as_json(home, "show")
-    finally:
-        server.shutdown()
-        server.server_close()
     assert "window    12,345 tokens" in shown and facts["model"]["window_tokens"] == 12_345
 
 
@@ -124,12 +131,8 @@ class PickyServer(BaseHTTPRequestHandler):
 
 
 def test_probe_and_doctor_show_what_was_learned_of_a_server(home: Path) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), PickyServer)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    env = {"WHET_MODEL_BASE_URL": url, "WHET_MODEL_MODEL": "picky"}
-    try:
+    with serving(PickyServer) as url:
+        env = {"WHET_MODEL_BASE_URL": url, "WHET_MODEL_MODEL": "picky"}
         output = run(home, "probe", **env).output
         assert "picky answers: ok" in output and "left_out stream_options (learned" in output
         assert "it sent: text, thinking_blocks, reasoning_content\n" in output.replace(
@@ -154,10 +157,6 @@ def test_probe_and_doctor_show_what_was_learned_of_a_server(home: Path) -> None:
         assert json.loads(memory.read_text()) == kept
         doctor = list(check_dialects(Home(home), datetime.now(UTC).date() + timedelta(days=365)))
         assert [finding.state for finding in doctor] == ["ok", "warning", "warning"]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_an_alias_is_listed_and_set(home: Path) -> None:

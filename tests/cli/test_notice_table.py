@@ -1,8 +1,7 @@
-"""Notice by surface: what each kind shows where; and every notice of the source has its kind."""
+"""Notice by surface: what each kind shows where."""
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from whet.serve.board.live_turn import LiveTurn
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-SOURCE = Path(whet.__file__).parent
 END = TurnEnd("s", "t", "answered", "ok", 1, usage=Usage(), duration_s=0.0)
 # The kinds of things beside an answer, and a word that shows each.
 KINDS: dict[str, tuple[Event, str]] = {
@@ -89,64 +87,6 @@ async def test_every_kind_of_notice_is_shown_where_the_table_says(
                 if is_shown != (name in SHOWN[kind]):
                     wrong.append(f"{kind} on {name}: shown is {is_shown}")
         assert wrong == []
-
-
-# Every place that makes a notice, and whether each surface must show it. A notice must be read if the answer,
-# the protection or the records of the turn are not what a person would expect.
-MAKERS = {
-    "agent/model_call.py": (2, 4, "the answer is missing or cut; a part of the request was left out"),
-    "agent/session.py": (
-        1,
-        2,
-        "a hook that failed around the turn; a message that no person typed may be missed",
-    ),
-    "app/confirming.py": (1, 3, "the service's record is not closed"),
-    "app/conversations/session_builder.py": (4, 4, "cut instructions, rules without a tool, plugins, hooks"),
-    "app/conversations/session_models.py": (1, 1, "which model answers instead of the chosen one"),
-    "app/helpers/follow_up_turns.py": (1, 1, "edits that are in a helper's own working tree only"),
-    "approval/gate.py": (1, 4, "a permission that was not stored"),
-    "approval/held_jobs.py": (1, 1, "who decides on full rights must know what is stopped"),
-    "cli/oneshot.py": (1, 1, "parts of the question that were not sent"),
-    "context/compaction.py": (1, 3, "items that are left out of the history"),
-    "context/engine_runner.py": (1, 2, "passed on with its flag"),
-    "context/repair.py": (0, 1, "the search of what to leave out; its result must be read"),
-    "editors/mcp_servers.py": (0, 0, "an editor shows all"),
-    "goals/pursuit.py": (0, 3, "a goal's own report"),
-    "mcp/servers.py": (2, 3, "a server without tools"),
-    "plugins/tool_hooks.py": (1, 1, "a plugin that does not run may have been a safeguard"),
-    "rewind/recordings.py": (1, 1, "a step that can't be taken back"),
-    "serve/team_turns.py": (1, 3, "who waits for a worker must know; the turn's own end follows an error"),
-    "serve/turns.py": (0, 1, "the turn's own end follows"),
-}
-
-
-def _count_makers(path: Path) -> tuple[int, int]:
-    """Return how many notices a module makes that must be read, and how many in all."""
-    text = path.read_text("utf-8")
-    if "Notice" not in text and "add_notice" not in text:
-        return 0, 0
-    tree = ast.parse(text)
-    patterns = {id(node.cls) for node in ast.walk(tree) if isinstance(node, ast.MatchClass)}
-    made = [
-        {keyword.arg for keyword in node.keywords}
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and id(node.func) not in patterns
-        and (
-            (isinstance(node.func, ast.Name) and node.func.id == "Notice")
-            or (isinstance(node.func, ast.Attribute) and node.func.attr == "add_notice")
-            or any(isinstance(one, ast.Attribute) and one.attr == "add_notice" for one in node.args)
-        )
-    ]
-    return sum("must_show" in keywords for keywords in made), len(made)
-
-
-def test_every_maker_of_notices_has_decided_who_must_read_them() -> None:
-    counts = {
-        path.relative_to(SOURCE).as_posix(): _count_makers(path) for path in sorted(SOURCE.rglob("*.py"))
-    }
-    made = {name: count for name, count in counts.items() if count[1]}
-    assert made == {name: row[:2] for name, row in MAKERS.items() if row[1]}
 
 
 def test_a_program_reads_the_notices_of_its_last_turn(tmp_path: Path) -> None:

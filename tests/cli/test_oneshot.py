@@ -23,31 +23,10 @@ from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-OBJECT = {
-    "session_id": str,
-    "conversation_id": str,
-    "text": str,
-    "end_reason": str,
-    "steps": int,
-    "tool_calls": list,
-    "usage": dict,
-    "notices": list,
-    "review": dict,
-    "duration_s": float,
-}
-USAGE = {
-    "prompt_tokens",
-    "completion_tokens",
-    "total_tokens",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "cost_usd",
-    "estimated_tokens",
-    "cache_hit_ratio",
-}
+OBJECT = dict.fromkeys(("session_id", "conversation_id", "text", "end_reason"), str) | {"steps": int}
+OBJECT |= {"tool_calls": list, "usage": dict, "notices": list, "review": dict, "duration_s": float}
+USAGE = {f"{kind}_tokens" for kind in ("prompt", "completion", "total", "input", "output", "reasoning")}
+USAGE |= {"cache_read_tokens", "cache_write_tokens", "estimated_tokens", "cost_usd", "cache_hit_ratio"}
 
 
 def is_alive(pid: int) -> bool:
@@ -110,10 +89,10 @@ def test_json_prints_the_one_object(folder: Path) -> None:
     assert {key: type(row[key]) for key in OBJECT} == OBJECT
     assert set(row["usage"]) == USAGE
     assert row["review"] == {"queued": [], "news": {"learned": 0, "refused": 0, "waiting": 0}}
-    assert [(call["name"], call["ok"]) for call in row["tool_calls"]] == [
-        ("write_file", True),
-        ("read_file", False),
-    ]
+    assert {call["name"]: call["ok"] for call in row["tool_calls"]} == {
+        "write_file": True,
+        "read_file": False,
+    }
     assert (row["text"], row["end_reason"], row["steps"]) == ("ok", "answered", 2)
 
 
@@ -122,9 +101,8 @@ def test_an_error_before_the_turn_is_the_object(folder: Path, flag: str, kind: d
     """https://github.com/google-gemini/gemini-cli/issues/20183"""
     code, out, err = run(["chat", "-q", "do it", flag, "--provider", "zzz"], folder)
     row = json.loads(out)
-    assert row == kind | {"session_id": "", "text": "", "end_reason": "failed"} | {
-        key: row[key] for key in ("error", "hint")
-    }
+    error = {"error": row["error"], "hint": row["hint"]}
+    assert row == kind | {"session_id": "", "text": "", "end_reason": "failed"} | error
     assert code == 1 and f"error: {row['error']}\nhint: {row['hint']}" in err and "zzz" in row["error"]
 
 
@@ -137,8 +115,7 @@ def test_stream_json_prints_each_event_and_the_object_last(folder: Path) -> None
     assert code == 0
     assert kinds[-2:] == ["turn_end", "result"]
     assert {"text_delta", "step_finished", "tool_started", "tool_finished"} <= set(kinds)
-    said = "".join(row["text"] for row in rows if row["type"] == "text_delta")
-    assert said == "hmall done"
+    assert "".join(row["text"] for row in rows if row["type"] == "text_delta") == "hmall done"
     assert rows[-1]["text"] == "all done"
 
 
@@ -160,14 +137,6 @@ def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) ->
     assert (code, out.split("\n")[0]) == (0, "asked by pipe")
     code, out, _ = run(["chat", *flags(echo)], folder, b"no flag needed")
     assert (code, out.split("\n")[0]) == (0, "no flag needed")
-
-
-@pytest.mark.slow
-def test_ten_megabytes_of_piped_text_are_cut(folder: Path, echo: PracticeServer) -> None:
-    code, out, _ = run(["chat", "-q", "why?", *flags(echo)], folder, b"x" * 10_000_000)
-    assert code == 0
-    assert len(out) < 250_000
-    assert "left out here" in out
 
 
 @pytest.mark.slow
@@ -212,11 +181,9 @@ def test_a_failure_is_one_line_and_the_object_still_printed(folder: Path) -> Non
     script = [ScriptedReply(fault=Fault(status=401, message="bad key"))] * 5
     with PracticeServer(script=script) as server:
         code, out, err = run(["chat", "-q", "x", "--json", *flags(server)], folder)
-    assert code == 1
-    assert json.loads(out)["end_reason"] == "failed"
-    assert json.loads(out)["error"]
-    assert err.startswith("error: ")
-    assert "Traceback" not in err
+    row = json.loads(out)
+    assert (code, row["end_reason"], bool(row["error"])) == (1, "failed", True)
+    assert err.startswith("error: ") and "Traceback" not in err
 
 
 def test_a_turn_that_ends_at_its_step_limit_exits_with_1(folder: Path) -> None:
@@ -261,16 +228,6 @@ def test_the_first_failed_attempt_is_told_without_a_terminal(folder: Path) -> No
     assert len(err.splitlines()) == 1 and "503" in err
 
 
-def test_without_a_person_what_needs_one_is_denied(folder: Path) -> None:
-    script = [ScriptedReply("", tool_calls=(write("a.txt"),)), ScriptedReply("could not")]
-    with PracticeServer(script=script) as server:
-        code, out, _ = run(["chat", "-q", "x", "--json", "--approvals", "ask", *flags(server)], folder)
-        told = json.loads(server.requests[-1].body)["messages"][-1]["content"]
-    assert (code, json.loads(out)["tool_calls"][0]["ok"]) == (0, False)
-    assert "nobody" in told.lower()
-    assert not (folder / "a.txt").exists()
-
-
 @pytest.mark.parametrize("output", ["text", "--json", "--stream-json"])
 def test_calls_that_nobody_could_allow_are_named_on_standard_error(folder: Path, output: str) -> None:
     script = [ScriptedReply("", tool_calls=(write("a.txt"), write("b.txt"))), ScriptedReply("done")]
@@ -278,10 +235,11 @@ def test_calls_that_nobody_could_allow_are_named_on_standard_error(folder: Path,
     with PracticeServer(script=script) as server:
         code, out, err = run(["chat", "-q", "x", *flag, "--approvals", "ask", *flags(server)], folder)
     line = "2 calls denied, because nobody could answer: write_file a.txt; write_file b.txt (--yes allows"
-    assert code == 0 and [shown for shown in err.splitlines() if line in shown] == err.splitlines()
-    assert len(err.splitlines()) == 1
+    assert code == 0 and len(err.splitlines()) == 1 and line in err
+    assert b"nobody" in server.requests[-1].body.lower() and not (folder / "a.txt").exists()
     if flag:
-        assert line in json.loads(out.splitlines()[-1])["notices"][0]
+        row = json.loads(out.splitlines()[-1])
+        assert line in row["notices"][0] and not row["tool_calls"][0]["ok"]
 
 
 @pytest.mark.parametrize("goes_on", [True, False], ids=["while text comes", "while the model is silent"])
@@ -319,37 +277,25 @@ def test_a_closed_standard_output_is_an_error_that_names_the_session(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected_code", "message"),
     [
-        (["--json", "--stream-json"], "exclude"),
-        (["--session", "x", "--continue"], "exclude"),
-        (["--approvals", "maybe"], "approvals"),
-        (["--max-steps", "0"], "max-steps"),
-        (["--no-such-flag"], "no-such-flag"),
+        (["--json", "--stream-json"], 2, "exclude"),
+        (["--session", "x", "--continue"], 2, "exclude"),
+        (["--approvals", "maybe"], 2, "approvals"),
+        (["--max-steps", "0"], 2, "max-steps"),
+        (["--no-such-flag"], 2, "no-such-flag"),
+        (["--session", "nope"], 1, "nope"),
+        (["--continue"], 1, "no session"),
+        (["--image", "missing.png"], 1, "missing.png"),
+        (["--workspace", "/no/such/folder"], 1, "/no/such/folder"),
     ],
 )
-def test_wrong_usage_exits_with_2(folder: Path, arguments: list[str], said: str) -> None:
-    code, out, err = run(["chat", "-q", "x", *arguments], folder)
-    assert (code, out) == (2, "")
-    assert said in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--session", "nope"], "nope"),
-        (["--continue"], "no session"),
-        (["--image", "missing.png"], "missing.png"),
-        (["--workspace", "/no/such/folder"], "/no/such/folder"),
-    ],
-)
-def test_what_is_not_there_is_named(folder: Path, arguments: list[str], said: str) -> None:
-    with PracticeServer() as server:
-        code, out, err = run(["chat", "-q", "x", *arguments, *flags(server)], folder)
-        assert server.count == 0
-    assert (code, out) == (1, "")
-    assert err.startswith("error: ")
-    assert said in err
+def test_wrong_usage_and_what_is_not_there_are_named_before_the_model_is_asked(
+    folder: Path, echo: PracticeServer, arguments: list[str], expected_code: int, message: str
+) -> None:
+    code, out, err = run(["chat", "-q", "x", *arguments, *flags(echo)], folder)
+    assert (code, out, echo.count) == (expected_code, "", 0)
+    assert err.startswith("error: ") and message in err
 
 
 @pytest.mark.slow
@@ -423,18 +369,6 @@ def test_at_a_terminal_the_answer_streams_and_a_person_is_asked(folder: Path) ->
 
 
 @pytest.mark.slow
-def test_the_one_shot_imports_no_terminal_library() -> None:
-    probe = (
-        "import sys, whet.cli.chat\n"
-        "heavy = {'rich', 'prompt_toolkit', 'yaml', 'uvicorn', 'starlette', 'whet.review.correction',"
-        " 'logging.handlers'}\n"
-        "print(*(heavy & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=20)
-    assert (found.stdout, found.stderr) == ("\n", "")
-
-
-@pytest.mark.slow
 def test_a_question_loads_compiles_and_starts_only_what_it_uses(folder: Path, echo: PracticeServer) -> None:
     probe = (
         "import re._compiler as compiler, sys, threading\n"
@@ -449,8 +383,9 @@ def test_a_question_loads_compiles_and_starts_only_what_it_uses(folder: Path, ec
         "try:\n"
         "    main()\n"
         "finally:\n"
-        "    unused = {'dataclasses', 'encodings.idna', 'secrets', 'whet.app.learning.reviews',"
-        " 'whet.approval.gate', 'whet.rewind.recordings'}\n"
+        "    unused = {'dataclasses', 'encodings.idna', 'secrets', 'whet.app.learning.reviews', 'rich',"
+        " 'whet.approval.gate', 'whet.rewind.recordings', 'prompt_toolkit', 'uvicorn', 'starlette', 'yaml',"
+        " 'whet.review.correction'}\n"
         "    own = [name for name in compiled if name.startswith('whet')]\n"
         "    print(*(unused & set(sys.modules)), len(own) <= 15 or own, 'store-read_0' in threads)"
     )

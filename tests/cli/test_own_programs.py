@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, bare, flags, run
+from tests.cli.running import bare, chatting, run
 from tests.cli.test_oneshot import is_alive
 from tests.support import each
 from whet.app.conversations.slash import Commands
@@ -19,7 +19,6 @@ from whet.cli.interactive.slash_commands import SLASH_COMMANDS
 from whet.contract.errors import NotFound
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
-from whet_lab.practice.server import PracticeServer
 
 pytestmark = pytest.mark.unconfined
 
@@ -66,8 +65,7 @@ def test_a_command_that_only_the_terminal_has_says_why_elsewhere() -> None:
 
 @pytest.mark.slow
 def test_a_server_is_added_listed_and_removed_in_the_chat(folder: Path) -> None:
-    with PracticeServer() as server, Tty(["chat", *flags(server)], folder, columns=120) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, None, columns=120) as (_, tty):
         tty.type("/mcp\r", "no MCP servers; /mcp add NAME")
         tty.type("/mcp add echo -- cat\r", "echo is added", "/mcp test echo tries again, /mcp remove echo")
         tty.type("/mcp list\r", "failed")
@@ -82,8 +80,7 @@ def test_a_server_is_added_listed_and_removed_in_the_chat(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_secret_is_asked_for_unseen_and_kept_out_of_the_history(folder: Path) -> None:
     secret = "sk-" + "a1B2" * 8
-    with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, None) as (_, tty):
         tty.type("/config OPENAI_API_KEY x\r", "was not stored", "/config OPENAI_API_KEY asks for it unseen")
         tty.type("/config OPENAI_API_KEY\r", "OPENAI_API_KEY: ")
         tty.type(f"{secret}\r", "is stored in", "from the next start")
@@ -98,11 +95,10 @@ def test_a_secret_is_asked_for_unseen_and_kept_out_of_the_history(folder: Path) 
 @pytest.mark.slow
 def test_what_was_allowed_for_good_is_seen_and_taken_back_in_the_chat(folder: Path) -> None:
     call = PracticeCall("write_file", '{"path": "a.txt", "content": "x"}')
-    with (
-        PracticeServer(script=[ScriptedReply("", tool_calls=(call,)), ScriptedReply("Done.")]) as server,
-        Tty(["chat", *flags(server)], folder, columns=120) as tty,
+    with chatting(folder, [ScriptedReply("", tool_calls=(call,)), ScriptedReply("Done.")], columns=120) as (
+        _,
+        tty,
     ):
-        tty.wait_for("Ctrl-D")
         tty.type("write\r", "Take back: /approvals ends 2 and always", "is no:")
         tty.type("always\r", "Done.", "2 steps")
         tty.type("/approvals\r", "approvals: ask", "write_file", "a.txt", "/approvals revoke NUMBER")
@@ -124,8 +120,7 @@ def test_what_was_allowed_for_a_chat_is_seen_and_taken_back_in_it(folder: Path) 
         ScriptedReply("", tool_calls=(second,)),
         ScriptedReply("Changed."),
     ]
-    with PracticeServer(script=script) as server, Tty(["chat", *flags(server)], folder, columns=120) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, script, columns=120) as (_, tty):
         tty.type("write\r", "is no:")
         tty.type("2\r", "Done.", "2 steps")
         tty.type("/approvals\r", "chat  write_file  a.txt  until you quit", "/approvals revoke chat")
@@ -148,8 +143,7 @@ def test_a_stopped_command_leaves_no_program_and_no_traceback(folder: Path) -> N
         f"if 'doctor' in sys.orig_argv: subprocess.Popen([sys.executable, '-c', {holder!r}])\n"
     )
     environ = {"PYTHONPATH": str(folder)}
-    with PracticeServer() as server, Tty(["chat", *flags(server)], folder, environ=environ) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, None, environ=environ) as (_, tty):
         tty.type("/doctor\r", "it waits")
         tty.type("\x1b", "cancelled")
         assert tty.leave("/quit\r") == 0
@@ -159,8 +153,7 @@ def test_a_stopped_command_leaves_no_program_and_no_traceback(folder: Path) -> N
 
 @pytest.mark.slow
 def test_a_learned_change_is_taken_back_in_the_chat(folder: Path) -> None:
-    with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, None) as (_, tty):
         tty.type("# the tests need a database\r", "remembered; /learned undo 1 takes it back")
         tty.type("/learned undo x\r", "/learned knows no 'undo x'")
         tty.type("/learned undo 1\r", "change 1 is taken back; /learned undo 2 brings it back")

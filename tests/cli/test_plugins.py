@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.cli.running import invoke
 from tests.plugins.rig import TOOL, write
-from whet.cli.plugins import plugins
 from whet.config.load import load
 from whet.config.paths import Home
 from whet.contract.errors import NotFound
 
 
 def run(home: Path, *arguments: str, **more: Any) -> Result:
-    return CliRunner().invoke(plugins, arguments, obj=Home(home), env={"COLUMNS": "100"}, **more)
+    return invoke("plugins", *arguments, width=100, **more)
 
 
 def enabled(home: Path) -> tuple[str, ...]:

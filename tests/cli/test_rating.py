@@ -7,13 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tests.cli.running import Tty, flags
+from tests.cli.running import Tty, flags, invoke
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.rate import rate
-from whet.config.paths import Home
 from whet.store import outcomes
 from whet.store.database import StateDatabase
 from whet_lab.practice.server import PracticeServer
@@ -26,12 +23,11 @@ def signals(home: Path, clock: FixedClock) -> list[list[str]]:
 
 
 def test_a_turn_is_rated_from_outside(home: Path, clock: FixedClock) -> None:
-    runner = CliRunner()
-    assert "no session yet" in str(runner.invoke(rate, ["good"], obj=Home(home)).exception)
+    assert "no session yet" in str(invoke("rate", "good").exception)
     assert not home.exists()
     session_id = store(home, clock, "one", Said("hi", "hello"), Said("more", "yes"))
-    assert "turn 2 of" in runner.invoke(rate, ["good", session_id], obj=Home(home)).output
-    done = runner.invoke(rate, ["bad", session_id[:12], "--turn", "1", "--json"], obj=Home(home))
+    assert "turn 2 of" in invoke("rate", "good", session_id).output
+    done = invoke("rate", "bad", session_id[:12], "--turn", "1", "--json")
     assert json.loads(done.output) == {"session_id": session_id, "turn": 1, "rating": "bad"}
     assert signals(home, clock) == [["bad"], ["good"]]
 

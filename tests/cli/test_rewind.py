@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Tty, flags, run
+from tests.cli.running import Tty, chatting, flags, run
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -128,8 +128,7 @@ def _bytes(path: Path) -> bytes:
 @pytest.mark.slow
 def test_rewind_and_diff_in_the_chat(work: Path) -> None:
     script = [shell("echo two >> f"), ScriptedReply("One."), ScriptedReply("Two.")]
-    with PracticeServer(script=script) as server, Tty(["chat", "--yes", *flags(server)], work) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(work, script, "--yes") as (_, tty):
         tty.type("change it\r", "2 steps")
         tty.type("/diff\r", "+two", "1 path changed")
         tty.type("/rewind 1 files\r", "restored 1 path")

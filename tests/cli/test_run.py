@@ -8,12 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from tests.app.helper_runs import mind, program, shell, steps
+from tests.cli.running import invoke
 from whet.app.helpers.task_runs import is_success, name_of, read_tasks, run_tasks
-from whet.cli.run import run
-from whet.config.paths import Home
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import ConfigError
 from whet.store import claims
@@ -73,17 +71,13 @@ def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
     schema = {"type": "object"}
     path = tasks(tmp_path, {"name": "one", "task": steps(answer="first")}, {"task": "x", "schema": schema})
     with PracticeServer(responder=mind) as server:
-        for name, value in (
-            ("PROVIDER", "practice"),
-            ("MODEL", "practice-echo"),
-            ("BASE_URL", server.base_url),
-        ):
+        settings = {"PROVIDER": "practice", "MODEL": "practice-echo", "BASE_URL": server.base_url}
+        for name, value in settings.items():
             monkeypatch.setenv(f"WHET_MODEL_{name}", value)
-        home = Home(tmp_path / "home")
-        ran = CliRunner().invoke(run, ["--parallel", str(path), "--jobs", "2"], obj=home)
+        ran = invoke("run", "--parallel", str(path), "--jobs", "2")
         assert ran.exit_code == 1, ran.output
         assert "one" in ran.output and "answered" in ran.output and "failed" in ran.output
-        ran = CliRunner().invoke(run, ["--parallel", str(path), "--json"], obj=home)
+        ran = invoke("run", "--parallel", str(path), "--json")
         rows = json.loads(ran.stdout)["tasks"]
         assert [(one["task"], one["end"]) for one in rows] == [("one", "answered"), ("2", "failed")]
 

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.cli.running import invoke
 from tests.sandbox.engines import ENGINES
-from whet.cli.group import whet
 from whet.searchpath import find_trusted_program
 
 
 def run(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(whet, ["sandbox", *words], env={"WHET_TOOLS_WORKSPACE": str(folder)})
+    return invoke("sandbox", *words, env={"WHET_TOOLS_WORKSPACE": str(folder)})
 
 
 def test_status_says_what_holds_and_what_may_be_reached(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_status_says_what_holds_and_what_may_be_reached(tmp_path: Path) -> None:
 
 def test_status_of_another_machine_claims_nothing_of_this_one(tmp_path: Path) -> None:
     made = {"WHET_TOOLS_WORKSPACE": str(tmp_path), "WHET_SANDBOX_BACKEND": "ssh box"}
-    words = CliRunner().invoke(whet, ["sandbox", "status"], env=made).output
+    words = invoke("sandbox", "status", env=made).output
     assert "box" in words.splitlines()[0]
     assert "network" not in words and "private" not in words
 
@@ -92,11 +92,9 @@ def test_explain_names_the_rule_that_closes_a_file(tmp_path: Path, command: str,
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets/a.txt").touch()
     (tmp_path / "app.lock").touch()
-    given = {
-        "WHET_TOOLS_WORKSPACE": str(tmp_path),
-        "WHET_APPROVAL_DENY": "read_file(secrets/*),write_file(*.lock)",
-    }
-    words = CliRunner().invoke(whet, ["sandbox", "explain", command], env=given).output
+    rules = "read_file(secrets/*),write_file(*.lock)"
+    environ = {"WHET_TOOLS_WORKSPACE": str(tmp_path), "WHET_APPROVAL_DENY": rules}
+    words = invoke("sandbox", "explain", command, env=environ).output
     assert line in words and "would need" not in words
 
 

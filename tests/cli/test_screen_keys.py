@@ -18,7 +18,7 @@ from whet.app.git_branch import read_branch
 from whet.cli.interactive.status import StatusFacts, status_line
 from whet.config.schema import UiSettings
 from whet.terminal.blocks import MarkdownBlock
-from whet.terminal.pasted_text import dropped_images, fold_pastes
+from whet.terminal.pasted_text import dropped_images
 from whet.terminal.plan import plan_rows
 from whet.terminal.prompt import FileFinder, InputCompleter, PasteParser, rank
 from whet.terminal.render import Painter
@@ -128,10 +128,8 @@ def test_esc_stops_a_turn_and_says_what_was_stopped_and_done(folder: Path) -> No
 
 @pytest.mark.slow
 def test_rewind_without_a_turn_lets_the_person_pick_the_message(folder: Path) -> None:
-    with chatting(folder, [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Done.")], "--yes") as (
-        _,
-        tty,
-    ):
+    script = [ScriptedReply("", tool_calls=(WRITE,)), ScriptedReply("Done.")]
+    with chatting(folder, script, "--yes") as (_, tty):
         tty.type("write it\r", "2 steps")
         tty.type("/rewind\r", "Go back to before which message?", "1  write it", "Esc leaves")
         tty.type("\x1b", "1 path changed", "/rewind TURN[.STEP]")
@@ -139,22 +137,6 @@ def test_rewind_without_a_turn_lets_the_person_pick_the_message(folder: Path) ->
         tty.type("1\r", "restored 1 path")
         assert tty.leave("\x03\x04") == 0
     assert not (folder / "a.txt").exists()
-
-
-@pytest.mark.slow
-def test_no_colour_leaves_none(folder: Path) -> None:
-    with (
-        PracticeServer(script=[]) as server,
-        Tty(["chat", *flags(server)], folder, environ={"NO_COLOR": "1"}) as tty,
-    ):
-        seen = ""
-        while "Ctrl-D" not in seen:
-            tty.read(0.2)
-            seen = tty.seen
-        assert "[0;36" not in seen
-        assert "[36" not in seen
-        tty.wait_for("Ctrl-D")
-        assert tty.leave("\x04") == 0
 
 
 @pytest.mark.slow
@@ -189,10 +171,8 @@ def test_the_clipboards_image_goes_along(folder: Path, tmp_path: Path) -> None:
     (programs / "xclip").write_text(f"#!/bin/sh\nexec cat {folder}/clip.png\n")
     (programs / "xclip").chmod(0o755)
     environ = {"DISPLAY": ":7", "WAYLAND_DISPLAY": "", "PATH": f"{programs}:{os.environ['PATH']}"}
-    with chatting(folder, [ScriptedReply("A dot."), ScriptedReply("No.")], columns=120, environ=environ) as (
-        server,
-        tty,
-    ):
+    script = [ScriptedReply("A dot."), ScriptedReply("No.")]
+    with chatting(folder, script, columns=120, environ=environ) as (server, tty):
         tty.type("what is this ")
         tty.type("\x16", "clipboard-1.png")
         tty.type("\r", "sent with it: clipboard-1.png, 48 B", "A dot.")
@@ -327,13 +307,6 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
     assert "Blue, I think." in page
     assert "http" not in page
     assert "the sky is blue" in run(["memory", "show"], folder)[1]
-
-
-def test_a_long_paste_is_a_placeholder_in_the_list_of_messages() -> None:
-    long = "row\n" * 199 + "row"
-    assert (
-        fold_pastes(f"see <pasted>{long}</pasted> <pasted>short</pasted>") == "see [pasted 200 lines] short"
-    )
 
 
 @pytest.mark.slow

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.cli.running import invoke
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
-from whet.cli.sessions import sessions
-from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.texts import wrap_in_tag
 from whet.terminal.wording import count_columns
@@ -25,7 +24,7 @@ BROKEN = Said("Run it", "It failed.", "make", "make: *** no rule", "exit")
 
 
 def run(home: Path, *arguments: str, width: int = 80, **more: Any) -> Result:
-    return CliRunner().invoke(sessions, arguments, obj=Home(home), env={"COLUMNS": str(width)}, **more)
+    return invoke("sessions", *arguments, width=width, **more)
 
 
 def as_json(home: Path, *arguments: str) -> Any:
@@ -39,16 +38,9 @@ def test_an_empty_home_says_how_to_begin_and_stays_empty(home: Path) -> None:
     assert as_json(home, "list") == {"sessions": [], "forks": [], "total": 0}
     assert as_json(home, "search", "x") == {"query": "x", "hits": []}
     assert "No sessions yet" in run(home, "stats").output
-    for command in (
-        ["show", "x"],
-        ["delete", "x", "--yes"],
-        ["rename", "x", "y"],
-        ["private", "x"],
-        ["export", "x"],
-    ):
-        error = run(home, *command).exception
-        assert isinstance(error, NotFound), command
-        assert error.hint
+    for command in ("show x", "delete x --yes", "rename x y", "private x", "export x"):
+        error = run(home, *command.split()).exception
+        assert isinstance(error, NotFound) and error.hint, command
     assert not home.exists()
 
 
@@ -121,16 +113,13 @@ def test_show_has_what_was_said_and_a_line_per_call(home: Path, clock: FixedCloc
     facts = as_json(home, "show", session)
     assert facts["session"]["title"] == "Lunch"
     assert [row["role"] for row in facts["messages"]] == ["user", "assistant", "tool", "assistant"] * 2
-    assert json.loads(facts["messages"][1]["tool_calls"][0]["function"]["arguments"]) == {
-        "command": "cat menu.txt"
-    }
+    arguments = facts["messages"][1]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == {"command": "cat menu.txt"}
 
 
 def test_escapes_in_a_transcript_do_not_reach_the_terminal(home: Path, clock: FixedClock) -> None:
-    session = store(
-        home, clock, "x", Said("\x1b]0;title\x07hello\x1b[2J", "\x9b31mred", "ls", "\x1b[1;1Hboo")
-    )
-    output = run(home, "show", session, "--full").output
+    turn = Said("\x1b]0;title\x07hello\x1b[2J", "\x9b31mred", "ls", "\x1b[1;1Hboo")
+    output = run(home, "show", store(home, clock, "x", turn), "--full").output
     assert "hello" in output and "boo" in output
     assert not any(char in output for char in "\x1b\x07\x9b")
 
@@ -141,13 +130,10 @@ def test_search_finds_words_and_leaves_private_sessions_out(home: Path, clock: F
     output = run(home, "search", "lunch", "list").output
     assert lunch in output and hidden not in output
     assert "Where is the «lunch» list?" in output
-    assert {hit["session_id"] for hit in as_json(home, "search", "lunch", "--private")["hits"]} == {
-        lunch,
-        hidden,
-    }
-    assert {hit["role"] for hit in as_json(home, "search", "menu.txt", "--role", "assistant")["hits"]} == {
-        "assistant"
-    }
+    hits = as_json(home, "search", "lunch", "--private")["hits"]
+    assert {hit["session_id"] for hit in hits} == {lunch, hidden}
+    hits = as_json(home, "search", "menu.txt", "--role", "assistant")["hits"]
+    assert {hit["role"] for hit in hits} == {"assistant"}
     assert as_json(home, "search", "lunch", "--session", "Lunch")["hits"]
     assert as_json(home, "search", "lunch", "--since", "2027-01-01")["hits"] == []
     assert "Nothing found for" in run(home, "search", 'no" (such* OR -word').output
@@ -182,14 +168,8 @@ def test_delete_at_a_terminal_does_what_the_person_says(
     session = store(home, clock, "Lunch", LUNCH)
     ours, theirs = os.openpty()
     os.write(ours, f"{typed}\n".encode())
-    result = subprocess.run(
-        [sys.executable, "-m", "whet", "sessions", "delete", session],
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
-    )
+    command = [sys.executable, "-m", "whet", "sessions", "delete", session]
+    result = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60)
     os.close(ours)
     os.close(theirs)
     assert result.returncode == code, result.stderr
@@ -244,9 +224,8 @@ def test_export_replaces_nothing_unasked_and_leaves_no_halves(
     error = run(home, "export", "lunch", "-o", str(target)).exception
     assert isinstance(error, ConfigError) and "--force" in error.hint
     assert isinstance(run(home, "export", "lunch", "nope", "--force", "-o", str(target)).exception, NotFound)
-    assert isinstance(
-        run(home, "export", "lunch", "-o", str(tmp_path / "no" / "x.md")).exception, ConfigError
-    )
+    nowhere = run(home, "export", "lunch", "-o", str(tmp_path / "no" / "x.md"))
+    assert isinstance(nowhere.exception, ConfigError)
     assert target.read_text() == "mine"
     assert run(home, "export", "lunch", "--force", "-o", str(target)).exit_code == 0
     assert target.read_text().startswith("# Lunch")

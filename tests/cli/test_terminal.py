@@ -217,18 +217,6 @@ def test_commands_that_wait_come_back_into_the_input_when_the_turn_is_stopped(fo
 
 
 @pytest.mark.slow
-def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
-    text = "\r".join(f"line {number}" for number in range(1234))
-    with chatting(folder, [ScriptedReply("Got it.")]) as (server, tty):
-        tty.type(f"look: \x1b[200~{text}\x1b[201~", "[pasted 1,234 lines]")
-        tty.type(" thanks\\\rsecond line\r", "Got it.")
-        (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
-        tty.leave("\x04")
-    assert user["content"].startswith("look: <pasted>line 0\nline 1\n")
-    assert "line 1233</pasted> thanks\nsecond line" in user["content"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "shown", "sent"),
     [
@@ -242,6 +230,7 @@ def test_a_long_paste_is_a_placeholder_and_goes_out_whole(folder: Path) -> None:
             "see <pasted>PASTE</pasted> [pasted 30 lines]",
         ),
         ("\x17\x19\x19\r", "[pasted 30 lines][pasted", "see <pasted>PASTE</pasted><pasted>PASTE</pasted>"),
+        (" now\\\rnext line\r", "[pasted 30 lines] now", "see <pasted>PASTE</pasted> now\nnext line"),
     ],
 )
 def test_a_placeholder_is_one_character_and_typed_text_is_none(
@@ -322,8 +311,7 @@ def test_sigterm_ends_the_chat_and_its_turn(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_an_empty_session_leaves_nothing_behind(folder: Path) -> None:
-    with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, None) as (server, tty):
         assert tty.leave("\x04") == 0
         code, _, err = run(["chat", "--continue", "-q", "x", *flags(server)], folder)
     assert code == 1
@@ -363,8 +351,7 @@ def test_a_plugin_hears_of_a_command_before_it_runs(folder: Path, home: Path) ->
     """
     write(home, "watch", code)
     (home / "config.yaml").write_text("plugins:\n  enabled: [watch]\n")
-    with PracticeServer() as server, Tty(["chat", *flags(server)], folder) as tty:
-        tty.wait_for("Ctrl-D")
+    with chatting(folder, None) as (_, tty):
         tty.type("/clear my own\r", "new session")
         assert (home / "heard").read_text() == "cli new clear my own cli True"
 

@@ -65,31 +65,23 @@ def test_an_address_on_the_command_line_is_an_unnamed_chat_completions_server_wi
     assert [one.value for one in found.overridden["model.provider"]] == ["anthropic", ""]
 
 
+ANTHROPIC, FAR = "model:\n  provider: anthropic\n", "model:\n  base_url: http://far/v1\n"
+ITS_OWN = "https://API.anthropic.com:443"
+
+
 @pytest.mark.parametrize(
     ("text", "flags", "expected"),
     [
-        ("model:\n  provider: anthropic\n", {}, ["ANTHROPIC_API_KEY"]),
-        ("model:\n  provider: anthropic\n  base_url: http://far/v1\n", {}, []),
-        (
-            "model:\n  provider: anthropic\n  base_url: http://far\n  api_key_env: ANTHROPIC_API_KEY\n",
-            {},
-            ["ANTHROPIC_API_KEY"],
-        ),
+        (ANTHROPIC, {}, ["ANTHROPIC_API_KEY"]),
+        (f"{ANTHROPIC}  base_url: http://far/v1\n", {}, []),
+        (f"{ANTHROPIC}  base_url: http://far\n  api_key_env: ANTHROPIC_API_KEY\n", {}, ["ANTHROPIC_API_KEY"]),
         ("", {"model.provider": "anthropic", "model.base_url": "http://far/v1"}, []),
         ("", {"model.base_url": "http://far/v1", "model.api_key_env": "OPENAI_API_KEY"}, []),
         ("", {"model.base_url": "http://far/v1", "model.api_key_env": "MY_KEY"}, ["MY_KEY"]),
-        ("model:\n  base_url: http://far/v1\n", {"model.api_key_env": "MY_KEY"}, ["MY_KEY"]),
-        ("model:\n  base_url: http://far/v1\n", {"model.api_key_env": "OPENAI_API_KEY"}, []),
-        (
-            "model:\n  base_url: http://far/v1\n  api_key_env: MY_KEY\n",
-            {"model.provider": "anthropic"},
-            ["ANTHROPIC_API_KEY"],
-        ),
-        (
-            "",
-            {"model.provider": "anthropic", "model.base_url": "https://API.anthropic.com:443"},
-            ["ANTHROPIC_API_KEY"],
-        ),
+        (FAR, {"model.api_key_env": "MY_KEY"}, ["MY_KEY"]),
+        (FAR, {"model.api_key_env": "OPENAI_API_KEY"}, []),
+        (f"{FAR}  api_key_env: MY_KEY\n", {"model.provider": "anthropic"}, ["ANTHROPIC_API_KEY"]),
+        ("", {"model.provider": "anthropic", "model.base_url": ITS_OWN}, ["ANTHROPIC_API_KEY"]),
     ],
 )
 def test_a_key_goes_where_its_own_words_send_it(tmp_path, text, flags, expected):

@@ -49,11 +49,6 @@ def test_one_row_makes_a_server_and_its_key_known(tree: Path, tmp_path: Path) ->
     code = "from whet.config.key_hosts import may_send;"
     code += "urls = ('https://api.acme.example/v1', 'https://x.example');"
     code += "print(*(may_send('ACME_API_KEY', url) for url in urls))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command, environ = [sys.executable, "-c", code], {"PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]

@@ -29,6 +29,7 @@ from acp.schema import (
 
 from tests.cli.running import run as whet
 from tests.editors.rig import Desk, does, editing, pick
+from tests.editors.wire import by_hand
 from tests.support import within
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -52,13 +53,10 @@ async def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
 
 async def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
     (desk.work / "a.txt").write_text("one\ntwo\n")
+    read = does("read_file", path="a.txt", offset=2)
+    patch = does("patch", path="a.txt", old_string="two", new_string="three")
     desk.server.install(
-        [
-            does("read_file", path="a.txt", offset=2),
-            does("patch", path="a.txt", old_string="two", new_string="three"),
-            does("write_file", path="b.txt", content="new\n"),
-            ScriptedReply("Done."),
-        ]
+        [read, patch, does("write_file", path="b.txt", content="new\n"), ScriptedReply("Done.")]
     )
     editor = desk.editor
     session_id = await desk.session()
@@ -287,14 +285,9 @@ async def test_slash_commands_need_no_model(desk: Desk) -> None:
     before = desk.server.count
     session_id = await desk.session()
     await desk.ask(session_id, "hello")
-    for command, word in (
-        ("/context", "tokens"),
-        ("/compress", "nothing to compress"),
-        ("/usage", "tokens"),
-        ("/nothing", "there is no command"),
-        ("/help", "/compress"),
-        ("/undo", "hello"),
-    ):
+    words = {"/context": "tokens", "/compress": "nothing to compress", "/usage": "tokens"}
+    words |= {"/nothing": "there is no command", "/help": "/compress", "/undo": "hello"}
+    for command, word in words.items():
         desk.editor.updates.clear()
         assert await desk.ask(session_id, command) == "end_turn"
         assert word in desk.editor.text(), command
@@ -423,36 +416,19 @@ def test_standard_output_is_protocol_only_and_garbage_on_standard_input_is_passe
     )
     (home / "config.yaml").write_text("plugins: {enabled: [noisy]}\n")
     server.install([does("terminal", command="echo noise; echo more >&2"), ScriptedReply("ok")])
-    flags = ["--provider", "practice", "--base-url", server.base_url, "--model", "practice"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "whet", "acp", "--approvals", "auto", *flags],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=tmp_path,
-    )
-    assert process.stdin is not None and process.stdout is not None
-
-    def call(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        assert process.stdin is not None and process.stdout is not None
-        row = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        process.stdin.write(json.dumps(row).encode() + b"\n")
-        process.stdin.flush()
-        while True:
-            found = json.loads(within(process.stdout.readline, f"the answer to {method}"))
-            assert found["jsonrpc"] == "2.0"
-            if found.get("id") == number:
-                return found
-
-    call(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {"fs": ["odd"], "elicitation": 7}})
-    session_id = call(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []})["result"]["sessionId"]
-    process.stdin.write(b"this is no JSON\n\x00\xff\n[]\n7\n{broken\n")
-    assert "error" in call(3, "session/nothing", {})
-    assert "error" in call(4, "session/prompt", {"sessionId": 7})
-    prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "go \ud83d"}]}  # half of an emoji
-    assert call(5, "session/prompt", prompt)["result"]["stopReason"] == "end_turn"
-    assert "go \ufffd" in str(server.requests[-1].json_body["messages"])
-    process.stdin.write(b"[]")
-    process.stdin.close()
-    assert process.wait(30) == 0
-    process.stdout.close()
+    with by_hand(home, server, tmp_path, "--approvals", "auto") as wire:
+        wire.send(1, "initialize", protocolVersion=1, clientCapabilities={"fs": ["odd"], "elicitation": 7})
+        wire.until(id=1)
+        wire.send(2, "session/new", cwd=str(tmp_path), mcpServers=[])
+        session_id = wire.until(id=2)["result"]["sessionId"]
+        wire.stdin.write(b"this is no JSON\n\x00\xff\n[]\n7\n{broken\n")
+        wire.send(3, "session/nothing")
+        assert "error" in wire.until(id=3)
+        wire.send(4, "session/prompt", sessionId=7)
+        assert "error" in wire.until(id=4)
+        wire.say(5, session_id, "go \ud83d")  # half of an emoji
+        assert wire.until(id=5)["result"]["stopReason"] == "end_turn"
+        assert "go \ufffd" in str(server.requests[-1].json_body["messages"])
+        wire.stdin.write(b"[]")
+        wire.stdin.close()
+        assert wire.process.wait(30) == 0

@@ -3,75 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from acp import RequestError, text_block
 
 from tests.editors.rig import Desk, does, editing, pick
 from tests.editors.test_files import results
-from tests.support import within
+from tests.editors.wire import by_hand
 from whet_lab.practice.script import Fault, ScriptedReply
-
-
-class Wire:
-    """`whet acp` spoken to by hand."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        assert process.stdin is not None and process.stdout is not None
-        self.stdin, self.stdout = process.stdin, process.stdout
-
-    def send(self, number: int, method: str, **params: Any) -> None:
-        row = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        self.stdin.write(json.dumps(row).encode() + b"\n")
-        self.stdin.flush()
-
-    def until(self, **wanted: Any) -> dict[str, Any]:
-        """Read messages up to one with these fields."""
-        while True:
-            found = json.loads(within(self.stdout.readline, f"a message with {wanted}"))
-            if all(found.get(key) == value for key, value in wanted.items()):
-                return found
-
-    def begin(self, folder: Path) -> str:
-        """Shake hands and begin a session."""
-        self.send(1, "initialize", protocolVersion=1)
-        self.until(id=1)
-        self.send(2, "session/new", cwd=str(folder), mcpServers=[])
-        return self.until(id=2)["result"]["sessionId"]
-
-    def say(self, number: int, session_id: str, text: str) -> None:
-        self.send(number, "session/prompt", sessionId=session_id, prompt=[{"type": "text", "text": text}])
-
-
-@contextmanager
-def by_hand(desk: Desk, folder: Path) -> Generator[Wire]:
-    """Start another `whet acp` in the desk's home."""
-    folder.mkdir(exist_ok=True)
-    flags = ["--provider", "practice", "--base-url", desk.server.base_url, "--model", "practice"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "whet", "acp", *flags],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        env={**os.environ, "WHET_HOME": str(desk.home)},
-    )
-    wire = Wire(process)
-    try:
-        yield wire
-    finally:
-        wire.stdin.close()
-        process.wait(30)
-        wire.stdout.close()
 
 
 @pytest.mark.slow
@@ -82,7 +21,7 @@ async def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_ses
     write = does("write_file", path=f"{way}.txt", content="x")
     desk.server.install([write, ScriptedReply("never")])
     work = desk.work / way
-    with by_hand(desk, work) as wire:
+    with by_hand(desk.home, desk.server, work) as wire:
         session_id = wire.begin(work)
         wire.say(3, session_id, "write it")
         wire.until(method="session/request_permission")

@@ -188,13 +188,8 @@ def test_a_copy_that_has_no_room_names_the_place(tmp_path: Path) -> None:
         "    with open_copy(Path(sys.argv[1])): pass\n"
         "except ConfigError as error: print(error.message, error.hint)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "state.db")],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    command = [sys.executable, "-c", program, str(tmp_path / "state.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     made.close()
     assert "can't be copied to" in done.stdout and "TMPDIR" in done.stdout
 
@@ -207,10 +202,8 @@ def test_notes_that_are_huge_or_no_text_are_listed(tmp_path: Path, home: Path) -
     (memories / "USER.md").write_bytes(b"Mara \xff\xfe writes\n")
     code, out, err = run(["import", "hermes", str(memories.parent), "--json"], tmp_path)
     assert (code, err) == (0, "")
-    assert {row["what"]: row["how"] for row in json.loads(out)["memory"]} == {
-        "MEMORY.md": "left",
-        "USER.md": "left",
-    }
+    states = {row["what"]: row["how"] for row in json.loads(out)["memory"]}
+    assert states == {"MEMORY.md": "left", "USER.md": "left"}
     assert not (home / "memories").exists()
 
 

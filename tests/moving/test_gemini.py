@@ -6,11 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
+from tests.cli.running import invoke
 from tests.moving.test_transcripts import lines
-from whet.cli.imports.command import importing
-from whet.config.paths import Home
 from whet.moving import gemini
 
 _AT = "2026-11-29T09:30:05.457Z"
@@ -126,5 +123,5 @@ def test_helpers_failures_and_odd_lines(tmp_path: Path) -> None:
 
 def test_the_command_takes_the_chats_over(tmp_path: Path, home: Path) -> None:
     write_chat(tmp_path, *first_run())
-    done = CliRunner().invoke(importing, ["gemini", str(tmp_path), "--json"], obj=Home(home))
+    done = invoke("import", "gemini", str(tmp_path), "--json")
     assert done.exit_code == 0 and json.loads(done.output)["sessions"]["new"] == 1, done.output

@@ -83,16 +83,9 @@ def test_notes_and_skills_come_once_and_what_is_hostile_never_holds(
     tmp_path: Path, home: Path, theirs: Path
 ) -> None:
     first = took(tmp_path, theirs)
-    assert how(first, "memory") == {
-        "MEMORY.md 1": "saved",
-        "MEMORY.md 2": "saved",
-        "MEMORY.md 3": "left",
-        "MEMORY.md 4": "left",
-        "MEMORY.md 5": "quarantined",
-        "MEMORY.md 6": "saved",
-        "MEMORY.md 7": "saved",
-        "USER.md 1": "saved",
-    }
+    expected = ("saved", "saved", "left", "left", "quarantined", "saved", "saved")
+    notes_of = {f"MEMORY.md {number}": state for number, state in enumerate(expected, 1)}
+    assert how(first, "memory") == notes_of | {"USER.md 1": "saved"}
     assert how(first, "skills") == {"restart-api": "installed", "evil": "quarantined"}
     assert how(first, "persona") == {"SOUL.md": "set"}
     assert "sk-live" not in json.dumps(first)
@@ -183,12 +176,8 @@ def test_links_pipes_and_folders_that_lead_out_are_listed_not_followed(
     (theirs / "skills" / "odd" / "SKILL.md").write_text("no front matter")
     report = took(tmp_path, theirs)
     assert how(report, "memory") == {"USER.md": "left", "MEMORY.md": "left"}
-    assert how(report, "skills") == {
-        "evil": "quarantined",
-        "restart-api": "installed",
-        "leads-out": "left",
-        "odd": "left",
-    }
+    states = {"evil": "quarantined", "restart-api": "installed", "leads-out": "left", "odd": "left"}
+    assert how(report, "skills") == states
     for part in ("memories", "skills"):
         (theirs / part).rename(secret / part)
         (theirs / part).symlink_to(secret / part)

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.running import invoke
 from tests.moving.test_transcripts import lines
-from whet.cli.imports.command import importing
-from whet.config.paths import Home
 from whet.moving.openclaw import OpenClawHome
 from whet.store.bulk import PastSession
 
@@ -181,9 +179,7 @@ def test_resets_branches_and_archives(tmp_path: Path) -> None:
     assert home.count() == 3
     first, second = home.sessions()
     assert told(first)[-1] == ("assistant", "It failed.") and len(first.messages) == 4
-    assert second.live is not None and [second.messages[at].message.text for at in second.live] == [
-        "good morning"
-    ]
+    assert [second.messages[at].message.text for at in second.live or ()] == ["good morning"]
     assert "1 sessions in archives" in home.unread.notice()
 
 
@@ -200,7 +196,7 @@ def test_the_command_takes_sessions_files_and_notes_over(tmp_path: Path, home: P
     (root / "openclaw.json").write_text(json.dumps(settings))
 
     def take() -> dict[str, Any]:
-        done = CliRunner().invoke(importing, ["openclaw", str(root), "--json", "--yes"], obj=Home(home))
+        done = invoke("import", "openclaw", str(root), "--json", "--yes")
         assert done.exit_code == 0, done.output
         return json.loads(done.output)
 
@@ -233,5 +229,5 @@ def test_an_older_versions_files_and_form_are_read(tmp_path: Path) -> None:
 
 
 def test_another_folder_is_refused(tmp_path: Path, home: Path) -> None:
-    done = CliRunner().invoke(importing, ["openclaw", str(tmp_path)], obj=Home(home))
+    done = invoke("import", "openclaw", str(tmp_path))
     assert done.exit_code != 0 and "is not a state folder of OpenClaw" in str(done.exception)

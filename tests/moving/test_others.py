@@ -8,11 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
+from tests.cli.running import invoke
 from tests.moving.test_transcripts import lines
-from whet.cli.imports.command import importing
-from whet.config.paths import Home
 from whet.moving import opencode, pi
 from whet.moving.copies import open_copy
 
@@ -135,12 +132,8 @@ def test_opencodes_sessions_come_with_their_calls_and_without_what_was_reverted(
     assert [(row.error_kind, row.exit_code) for row in first.messages[2:]] == [("exit", 2), ("failed", None)]
     used = first.messages[1].usage
     assert used is not None and (used.prompt_tokens, used.output_tokens, used.reasoning_tokens) == (100, 8, 1)
-    assert (first.header.title, first.header.provider, child.header.parent_session_id) == (
-        "Mend it",
-        "p",
-        "s1",
-    )
-    assert child.header.title == "look around"
+    assert (first.header.title, first.header.provider) == ("Mend it", "p")
+    assert (child.header.title, child.header.parent_session_id) == ("look around", "s1")
 
 
 def test_both_are_taken_over_by_their_commands(tmp_path: Path) -> None:
@@ -157,5 +150,5 @@ def test_both_are_taken_over_by_their_commands(tmp_path: Path) -> None:
     )
     for program, folder in (("opencode", theirs), ("pi", tmp_path / "pi")):
         for state in ("1 new", "1 here already"):
-            done = CliRunner().invoke(importing, [program, str(folder)], obj=Home(tmp_path / "home"))
+            done = invoke("import", program, str(folder))
             assert done.exit_code == 0 and state in done.output, done.output

@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
-from whet.cli.imports.command import importing
-from whet.config.paths import Home
+from tests.cli.running import invoke
 from whet.memory import typed
 from whet.moving import claude_code, codex
 from whet.moving.lines import JsonLines
@@ -217,8 +215,7 @@ def test_a_file_that_can_not_be_read_is_listed_and_costs_no_other(tmp_path: Path
     (folder / "a-gone.jsonl").symlink_to("nowhere")
     (folder / "b-folder.jsonl").mkdir()
     os.mkfifo(folder / "c-pipe.jsonl")
-    runner = CliRunner(env={"WHET_HOME": str(tmp_path / "home")})
-    done = runner.invoke(importing, ["claude-code", str(tmp_path), "--json"], obj=Home(tmp_path / "home"))
+    done = invoke("import", "claude-code", str(tmp_path), "--json", env={"WHET_HOME": str(tmp_path / "home")})
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     assert report["sessions"]["new"] == 1

@@ -19,33 +19,25 @@ from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-RARE = [
-    "on_session_reset",
-    "on_interim_message",
-    "api_request_error",
-    "transform_terminal_output",
-    "on_skill_lifecycle",
-]
+RARE = {
+    "on_session_reset": "session_id old_session_id platform",
+    "on_interim_message": "text turn_id session_id",
+    "api_request_error": "error turn_id provider model",
+    "transform_terminal_output": "command output returncode",
+    "on_skill_lifecycle": "action skill_name provenance session_id task_id use_count reused",
+}
 SKILL = "---\nname: brew-tea\ndescription: How tea is brewed.\n---\n\n1. Boil the water.\n"
 
 
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     home = tmp_path_factory.mktemp("rare")
-    write(home, "watch", OBSERVER.replace(repr(ALL_HOOKS), repr(RARE)))
+    write(home, "watch", OBSERVER.replace(repr(ALL_HOOKS), repr(list(RARE))))
+    look = PracticeCall("terminal", '{"command": "echo hi; exit 7"}', "c1")
+    create = json.dumps({"action": "create", "name": "brew-tea", "content": SKILL})
     script = [
-        ScriptedReply(
-            "I look.", tool_calls=(PracticeCall("terminal", '{"command": "echo hi; exit 7"}', "c1"),)
-        ),
-        ScriptedReply(
-            tool_calls=(
-                PracticeCall(
-                    "skill_manage",
-                    json.dumps({"action": "create", "name": "brew-tea", "content": SKILL}),
-                    "c2",
-                ),
-            )
-        ),
+        ScriptedReply("I look.", tool_calls=(look,)),
+        ScriptedReply(tool_calls=(PracticeCall("skill_manage", create, "c2"),)),
         ScriptedReply("Done."),
         ScriptedReply(fault=Fault(status=400, message="no such thing")),
     ]
@@ -53,38 +45,21 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     return seen(home)
 
 
-@pytest.mark.parametrize(
-    ("hook", "names"),
-    [
-        ("on_session_reset", "session_id old_session_id platform"),
-        ("on_interim_message", "text turn_id session_id"),
-        ("api_request_error", "error turn_id provider model"),
-        ("transform_terminal_output", "command output returncode"),
-        ("on_skill_lifecycle", "action skill_name provenance session_id task_id use_count reused"),
-    ],
-)
-def test_rare_hooks_get_the_keywords_of_hermes(
-    observed: dict[str, dict[str, Any]], hook: str, names: str
-) -> None:
-    assert set(names.split()) <= set(observed[hook]), observed[hook]
+@pytest.mark.parametrize("hook", RARE)
+def test_rare_hooks_get_the_keywords_of_hermes(observed: dict[str, dict[str, Any]], hook: str) -> None:
+    assert set(RARE[hook].split()) <= set(observed[hook]), observed[hook]
 
 
 def test_rare_hooks_are_told_what_happened(observed: dict[str, dict[str, Any]]) -> None:
-    assert observed["on_session_reset"]["old_session_id"] not in (
-        "",
-        observed["on_session_reset"]["session_id"],
-    )
+    reset = observed["on_session_reset"]
+    assert reset["old_session_id"] not in ("", reset["session_id"])
     assert observed["on_interim_message"]["text"] == "I look."
     shell = observed["transform_terminal_output"]
     assert (shell["command"], shell["returncode"]) == ("echo hi; exit 7", 7) and "hi" in shell["output"]
     assert "no such thing" in str(observed["api_request_error"]["error"])
     skill = observed["on_skill_lifecycle"]
-    assert (skill["action"], skill["skill_name"], skill["provenance"]) == (
-        "created",
-        "hello-there",
-        "agent_created",
-    )
-    assert skill["session_id"] == observed["on_session_reset"]["old_session_id"]
+    facts = (skill["action"], skill["skill_name"], skill["provenance"], skill["session_id"])
+    assert facts == ("created", "hello-there", "agent_created", reset["old_session_id"])
 
 
 @pytest.mark.slow
@@ -140,11 +115,8 @@ def test_a_failing_hook_after_a_turn_is_named_in_that_turn(home: Path, tmp_path:
     write(home, "before", fails("pre_llm_call"))
     write(home, "after", fails("post_llm_call"))
     with PracticeServer(script=[ScriptedReply("Hello.")]) as server:
-        settings = {
-            "model.provider": "practice",
-            "model.base_url": server.base_url,
-            "plugins.enabled": ["before", "after"],
-        }
+        settings: dict[str, object] = {"model.provider": "practice", "model.base_url": server.base_url}
+        settings["plugins.enabled"] = ["before", "after"]
         with whet.Agent(settings=settings, workspace=tmp_path) as agent:
             events = list(agent.stream("hi"))
     assert isinstance(events[-1], TurnEnd) and events[-1].text == "Hello."

@@ -94,11 +94,27 @@ def test_a_setting_that_a_plugin_writes_is_read_back_and_the_file_keeps_the_rest
         assert f"attempts: {attempts}" in text and "files" in text and "example.invalid" in text
 
 
-@pytest.mark.parametrize("key", ["", "a..b", ".a"])
-def test_a_setting_without_a_name_disables_the_plugin(home: Path, key: str) -> None:
-    write(home, "one", f"def register(ctx):\n    ctx.set_config({key!r}, 1)\n")
+SECTION, MIDDLEWARE_OF = (
+    "register_system_prompt_section({!r}, 'text')",
+    "register_middleware({!r}, lambda **_: None)",
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        *((f"set_config({key!r}, 1)", "is not a setting's name") for key in ("", "a..b", ".a")),
+        *((SECTION.format(name), "is not a section's name") for name in ("Capital", "", "a b", "x" * 129)),
+        *(
+            (MIDDLEWARE_OF.format(kind), f"no {kind} here")
+            for kind in ("llm_request", "llm_execution", "nonsense")
+        ),
+    ],
+)
+def test_a_call_that_the_host_does_not_take_disables_the_plugin(home: Path, call: str, reason: str) -> None:
+    write(home, "one", f"def register(ctx):\n    ctx.{call}\n")
     with loading(home, "one") as loaded:
-        assert "is not a setting's name" in reasons(loaded)
+        assert reason in reasons(loaded) and not loaded.plugins[0].is_loaded
 
 
 def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(home: Path) -> None:
@@ -130,13 +146,6 @@ def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(ho
         assert part in text
 
 
-@pytest.mark.parametrize("name", ["Capital", "", "a b", "x" * 129])
-def test_a_prompt_section_needs_a_usable_name(home: Path, name: str) -> None:
-    write(home, "one", f"def register(ctx):\n    ctx.register_system_prompt_section({name!r}, 'text')\n")
-    with loading(home, "one") as loaded:
-        assert "is not a section's name" in reasons(loaded)
-
-
 def test_sections_of_all_plugins_have_one_limit(home: Path) -> None:
     code = "def register(ctx):\n    for n in range(4):\n        ctx.register_system_prompt_section(f's{n}', 'y' * 2500)\n"
     write(home, "one", code)
@@ -157,10 +166,23 @@ MIDDLEWARE = """
 """
 
 
-def test_middleware_changes_what_is_judged_and_what_comes_back(home: Path) -> None:
+AROUND = """
+    def register(ctx):
+        {} around(*, args, next_call, **facts):
+            {}
+        ctx.register_middleware("tool_execution", around)
+"""
+
+
+def called_through(home: Path, middleware: str) -> tuple[list[Any], list[str]]:
+    """Run a turn whose call goes through a plugin's middleware; give its events and problems."""
     write(home, "plain", PLAIN)
-    write(home, "mid", MIDDLEWARE)
-    events, told, _ = talk(home, ("plain", "mid"), [CALL, DONE])
+    write(home, "mid", middleware)
+    return talk(home, ("plain", "mid"), [CALL, DONE])[:2]
+
+
+def test_middleware_changes_what_is_judged_and_what_comes_back(home: Path) -> None:
+    events, told = called_through(home, MIDDLEWARE)
     assert told == [] and result(events).preview == "[ran [('path', 'a!')]]"
 
 
@@ -174,43 +196,19 @@ def test_middleware_changes_what_is_judged_and_what_comes_back(home: Path) -> No
     ],
 )
 def test_middleware_can_refuse_and_can_not_go_round_the_gate(home: Path, body: str, says: str) -> None:
-    write(home, "plain", PLAIN)
-    write(
-        home,
-        "mid",
-        f"def register(ctx):\n    def around(*, args, next_call, **facts):\n        {body}\n    ctx.register_middleware('tool_execution', around)\n",
-    )
-    events, _, _ = talk(home, ("plain", "mid"), [CALL, DONE])
+    events, _ = called_through(home, AROUND.format("def", body))
     assert result(events).error_kind and says in result(events).preview
 
 
 def test_asynchronous_middleware_awaits_the_call(home: Path) -> None:
-    write(home, "plain", PLAIN)
-    write(
-        home,
-        "mid",
-        "def register(ctx):\n    async def around(*, args, next_call, **facts):\n        return (await next_call(args)).upper()\n    ctx.register_middleware('tool_execution', around)\n",
-    )
-    events, told, _ = talk(home, ("plain", "mid"), [CALL, DONE])
+    events, told = called_through(home, AROUND.format("async def", "return (await next_call(args)).upper()"))
     assert told == [] and result(events).preview.startswith("RAN")
 
 
 def test_a_tool_request_that_fails_stops_the_call(home: Path) -> None:
-    write(home, "plain", PLAIN)
-    write(
-        home,
-        "mid",
-        "def register(ctx):\n    ctx.register_middleware('tool_request', lambda **facts: 1 / 0)\n",
-    )
-    events, told, _ = talk(home, ("plain", "mid"), [CALL, DONE])
+    code = "def register(ctx):\n    ctx.register_middleware('tool_request', lambda **facts: 1 / 0)\n"
+    events, told = called_through(home, code)
     assert "could not judge it" in result(events).preview and "ZeroDivisionError" in "\n".join(told)
-
-
-@pytest.mark.parametrize("kind", ["llm_request", "llm_execution", "nonsense"])
-def test_middleware_around_the_model_disables_the_plugin(home: Path, kind: str) -> None:
-    write(home, "mid", f"def register(ctx):\n    ctx.register_middleware({kind!r}, lambda **facts: None)\n")
-    with loading(home, "mid") as loaded:
-        assert f"there is no {kind} here" in reasons(loaded) and not loaded.plugins[0].is_loaded
 
 
 EDIT = ScriptedReply(

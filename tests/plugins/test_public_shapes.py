@@ -23,25 +23,26 @@ from whet.plugins.probe import exercise
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
-ALL_HOOKS = [
-    "pre_tool_call",
-    "post_tool_call",
-    "transform_tool_result",
-    "pre_llm_call",
-    "post_llm_call",
-    "on_session_start",
-    "on_session_end",
-    "on_session_finalize",
-    "subagent_start",
-    "subagent_stop",
-    "pre_api_request",
-    "post_api_request",
-    "on_stream_start",
-    "on_stream_delta",
-    "on_stream_end",
-    "pre_approval_request",
-    "post_approval_response",
-]
+KEYWORDS = {
+    "pre_tool_call": "tool_name args task_id session_id tool_call_id turn_id",
+    "post_tool_call": "tool_name args result session_id turn_id duration_ms status error_type error_message",
+    "transform_tool_result": "tool_name args result task_id tool_call_id turn_id duration_ms status",
+    "pre_llm_call": "session_id task_id turn_id user_message conversation_history is_first_turn model",
+    "post_llm_call": "turn_id user_message assistant_response conversation_history model platform",
+    "on_session_start": "session_id model platform",
+    "on_session_end": "session_id turn_id completed failed interrupted turn_exit_reason model platform",
+    "on_session_finalize": "session_id platform reason",
+    "subagent_start": "parent_session_id parent_turn_id child_session_id child_role child_goal",
+    "subagent_stop": "parent_session_id child_session_id child_status child_summary duration_ms",
+    "pre_api_request": "turn_id api_request_id model provider api_call_count message_count",
+    "post_api_request": "turn_id api_duration finish_reason usage assistant_message response_model",
+    "on_stream_start": "turn_id iteration session_id model provider surface",
+    "on_stream_delta": "delta kind turn_id",
+    "on_stream_end": "final_text finished error turn_id",
+    "pre_approval_request": "command description pattern_key session_key surface turn_id tool_call_id",
+    "post_approval_response": "command choice session_key turn_id",
+}
+ALL_HOOKS = list(KEYWORDS)
 OBSERVER = f"""
     import json
 
@@ -127,33 +128,9 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     return seen(home)
 
 
-@pytest.mark.parametrize(
-    ("hook", "names"),
-    [
-        ("pre_tool_call", "tool_name args task_id session_id tool_call_id turn_id"),
-        (
-            "post_tool_call",
-            "tool_name args result session_id turn_id duration_ms status error_type error_message",
-        ),
-        ("transform_tool_result", "tool_name args result task_id tool_call_id turn_id duration_ms status"),
-        ("pre_llm_call", "session_id task_id turn_id user_message conversation_history is_first_turn model"),
-        ("post_llm_call", "turn_id user_message assistant_response conversation_history model platform"),
-        ("on_session_start", "session_id model platform"),
-        ("on_session_end", "session_id turn_id completed failed interrupted turn_exit_reason model platform"),
-        ("on_session_finalize", "session_id platform reason"),
-        ("subagent_start", "parent_session_id parent_turn_id child_session_id child_role child_goal"),
-        ("subagent_stop", "parent_session_id child_session_id child_status child_summary duration_ms"),
-        ("pre_api_request", "turn_id api_request_id model provider api_call_count message_count"),
-        ("post_api_request", "turn_id api_duration finish_reason usage assistant_message response_model"),
-        ("on_stream_start", "turn_id iteration session_id model provider surface"),
-        ("on_stream_delta", "delta kind turn_id"),
-        ("on_stream_end", "final_text finished error turn_id"),
-        ("pre_approval_request", "command description pattern_key session_key surface turn_id tool_call_id"),
-        ("post_approval_response", "command choice session_key turn_id"),
-    ],
-)
-def test_hooks_get_the_keywords_of_hermes(observed: dict[str, dict[str, Any]], hook: str, names: str) -> None:
-    assert set(names.split()) <= set(observed[hook]), observed[hook]
+@pytest.mark.parametrize("hook", KEYWORDS)
+def test_hooks_get_the_keywords_of_hermes(observed: dict[str, dict[str, Any]], hook: str) -> None:
+    assert set(KEYWORDS[hook].split()) <= set(observed[hook]), observed[hook]
 
 
 def test_the_keywords_say_what_happened(observed: dict[str, dict[str, Any]]) -> None:
@@ -190,13 +167,52 @@ def test_approve_is_a_denial_where_nobody_is_present(home: Path) -> None:
     assert not guarded(home, '{"action": "approve", "message": "it is odd"}').ok
 
 
-def test_arguments_changed_in_place_are_what_runs(home: Path) -> None:
-    answer = guarded(home, "args.update(a=7)")
-    assert answer.ok and "7" in answer.preview
+@pytest.mark.parametrize(
+    ("answer", "arguments"),
+    [("args.update(a=7)", {"a": 7}), ('{"action": "modify", "args": {"b": 2}}', {"a": 1, "b": 2})],
+    ids=["changed in place", "laid over them"],
+)
+def test_changed_arguments_are_what_is_judged_and_what_runs(
+    home: Path, answer: str, arguments: dict[str, int]
+) -> None:
+    write(home, "asks", GUARD.replace("ANSWER", '{"action": "approve", "message": "odd"}'))
+    write(home, "guard", GUARD.replace("ANSWER", answer))
+    write(home, "plain", PLAIN)
+    person, script = Consenting(), [calls(("plain", '{"a": 1}')), ScriptedReply("Done.")]
+    events, _, _ = talk(home, ("guard", "asks", "plain"), script, person)
+    assert person.requests[0].arguments == arguments
+    assert result(events).preview == f"ran {sorted(arguments.items())}"
 
 
-def test_modify_is_laid_over_the_arguments(home: Path) -> None:
-    assert guarded(home, '{"action": "modify", "args": {"b": 2}}').ok
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [('{"action": "block", "message": "not today"}', "blocked by the plugin guard: not today"),
+     ("1 / 0", "could not judge it")],
+)  # fmt: skip
+def test_a_block_or_a_failure_is_a_denial_that_nobody_is_asked_about(
+    home: Path, answer: str, says: str
+) -> None:
+    person = Consenting()
+    refused = guarded(home, answer, person)
+    assert refused.error_kind == "denied" and says in refused.preview and not person.requests
+
+
+def test_after_a_call_hooks_are_told_its_status_and_change_its_result(home: Path) -> None:
+    code = """
+        def register(ctx):
+            seen = []
+            ctx.register_hook("post_tool_call", lambda status: seen.append(status))
+            ctx.on_unload(lambda: (ctx.home / "statuses").write_text(" ".join(seen)))
+            ctx.register_hook("transform_tool_result", lambda result: result.upper())
+            ctx.register_tool("fails", "extra", {"name": "fails"}, lambda args, **facts: 1 / 0, effects={"read"})
+    """
+    write(home, "after", code)
+    write(home, "plain", PLAIN)
+    both = calls(("plain", '{"a": 1}'), ("fails", "{}"))
+    events, _, _ = talk(home, ("after", "plain"), [both, ScriptedReply("Done.")])
+    previews = sorted(event.preview for event in events if isinstance(event, ToolFinished))
+    assert previews[0].endswith("ZERODIVISIONERROR: DIVISION BY ZERO") and previews[1] == "RAN [('A', 1)]"
+    assert sorted((home / "statuses").read_text().split()) == ["error", "ok"]
 
 
 @pytest.mark.parametrize("code", ["1 / 0", "import not_there_at_all\ndef register(ctx): pass"])
@@ -294,20 +310,9 @@ def test_a_memory_provider_lives_its_whole_life(home: Path) -> None:
     assert told == [] and result(events).ok
     assert b"NOTES-DB is on." in requests[0] and b"known: hello there" in requests[0]
     lines = [json.loads(line) for line in (home / "memory.jsonl").read_text().splitlines()]
-    assert [line[0] for line in lines] == [
-        "initialize",
-        "on_turn_start",
-        "on_delegation",
-        "sync_turn",
-        "queue_prefetch",
-        "on_session_end",
-        "on_session_switch",
-        "on_turn_start",
-        "sync_turn",
-        "queue_prefetch",
-        "on_session_end",
-        "shutdown",
-    ]
+    first = "initialize on_turn_start on_delegation sync_turn queue_prefetch on_session_end on_session_switch"
+    second = "on_turn_start sync_turn queue_prefetch on_session_end shutdown"
+    assert [line[0] for line in lines] == f"{first} {second}".split()
     assert {"hermes_home", "platform", "agent_context"} <= set(lines[0][1])
     assert lines[1][1:] == [1, "hello there"] and lines[2][1:] == ["dig", "Dug."]
     assert lines[3][1:3] == ["hello there", "One."] and lines[6][1:] == [True, True, False]
@@ -392,16 +397,9 @@ def test_what_the_newest_plugins_ask_their_host_is_answered(home: Path) -> None:
     write(home, "newest", NEWEST)
     with loading(home, "plain", "newest") as loaded:
         assert loaded.problems == [] and not (home / "ends.json").exists()
-    assert json.loads((home / "newest.json").read_text()) == {
-        "plain": True,
-        "other": False,
-        "profile": "default",
-        "override": True,
-        "mcp": False,
-        "trivial": [True, True, True, False, True],
-        "glyph": True,
-        "actions": False,
-    }
+    answers = {"plain": True, "other": False, "override": True, "mcp": False, "glyph": True, "actions": False}
+    answers |= {"profile": "default", "trivial": [True, True, True, False, True]}
+    assert json.loads((home / "newest.json").read_text()) == answers
     assert json.loads((home / "ends.json").read_text()) == ["last", "first"]
 
 
@@ -445,27 +443,22 @@ def test_packages_of_both_groups_are_seen(
 
 
 def test_the_final_text_can_be_changed(home: Path) -> None:
-    write(
-        home,
-        "shout",
-        "def register(ctx):\n    ctx.register_hook('transform_llm_output', lambda response_text, **k: response_text.upper())\n",
-    )
+    code = "def register(ctx):\n    ctx.register_hook('transform_llm_output', lambda response_text, **k: response_text.upper())\n"
+    write(home, "shout", code)
     events, _, _ = talk(home, ("shout",), [ScriptedReply("Quiet.")])
     assert events[-1].text == "QUIET."
 
 
 def test_a_folder_that_only_defines_a_memory_provider_offers_it(home: Path) -> None:
-    folder = home / "plugins" / "notebook"
-    folder.mkdir(parents=True)
-    (folder / "plugin.yaml").write_text("name: notebook\nversion: '1'\n")
-    (folder / "__init__.py").write_text(
-        "from agent.memory_provider import MemoryProvider\n\n\n"
-        "class Notebook(MemoryProvider):\n"
-        "    name = 'notebook'\n\n"
-        "    def is_available(self):\n        return True\n\n"
-        "    def initialize(self, session_id, **kwargs):\n        pass\n\n"
-        "    def get_tool_schemas(self):\n        return []\n"
-    )
+    code = """
+        from agent.memory_provider import MemoryProvider
+        class Notebook(MemoryProvider):
+            name = "notebook"
+            def is_available(self): return True
+            def initialize(self, session_id, **kwargs): pass
+            def get_tool_schemas(self): return []
+    """
+    write(home, "notebook", code)
     with loading(home, "notebook") as loaded:
         assert not loaded.problems and list(loaded.memory_providers) == ["notebook"]
 
