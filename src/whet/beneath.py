@@ -63,15 +63,15 @@ def create_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
             raise
 
 
-def replace_beneath(root: str | Path, path: str | Path, data: bytes) -> None:
+def replace_beneath(root: str | Path, path: str | Path, data: bytes, *, new_mode: int | None = None) -> None:
     """Write or replace a file below `root`, atomically and durably. Missing folders are made, and the old
-    file's mode is kept. Raises OSError, with ELOOP if the name is a link."""
+    file's mode is kept. A new file has `new_mode`. Raises OSError, with ELOOP if the name is a link."""
     *above, name = _split_path(path)
     temporary = f".whet-{os.urandom(8).hex()}.tmp"
     with open_folder(root, above, make_mode=0o777) as folder:
         mode = _read_mode(folder, name)
         try:
-            _create_file(folder, temporary, data, mode)
+            _create_file(folder, temporary, data, new_mode if mode is None else mode)
             put_in_place(folder, temporary, name)
         except BaseException:
             with suppress(OSError):
@@ -212,9 +212,12 @@ def _write_all(handle: int, data: bytes) -> None:
         unwritten = unwritten[os.write(handle, unwritten) :]
 
 
-def replace_file(path: Path, data: bytes, folders: Iterable[Path]) -> None:
-    """Write or replace a file, atomically and durably. Links that the person made are followed; links below
-    `folders`, which commands may write to, are not. Raises OSError."""
+def replace_file(path: Path, data: bytes, folders: Iterable[Path], *, new_mode: int | None = None) -> None:
+    """Write or replace a file, atomically and durably. A new file has `new_mode`.
+
+    Links that the person made are followed; links below `folders`, which commands may write to, are not.
+    Raises OSError.
+    """
     entered = enter_folders(path.absolute(), folders)
     if entered is None:
         try:
@@ -223,7 +226,7 @@ def replace_file(path: Path, data: bytes, folders: Iterable[Path]) -> None:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
         target.parent.mkdir(parents=True, exist_ok=True)
         entered = target.parent, target.name
-    replace_beneath(*entered, data)
+    replace_beneath(*entered, data, new_mode=new_mode)
 
 
 def explain_failure(error: OSError) -> str:

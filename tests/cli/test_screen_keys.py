@@ -299,10 +299,14 @@ def test_a_session_is_picked_from_a_list_and_shows_what_was_said_last(folder: Pa
             tty.type("\r", "› which colour", "Blue, I think.")
             tty.type("# the sky is blue\r", "remembered")
             tty.type("/export a.html\r", "written to")
+            tty.type("/export a.html\r", "is there already")
+            tty.type("/export --format html\r", "--format is no option here")
+            tty.type("/export --force a.html\r", "written to")
             (folder / "b.html").symlink_to(folder.parent / "outside.html")  # as a command may leave it
             tty.type("/export b.html\r", "links are not followed")
             assert tty.leave("\x04") == 0
     assert not (folder.parent / "outside.html").exists()
+    assert (folder / "a.html").stat().st_mode & 0o777 == 0o600
     page = (folder / "a.html").read_text()
     assert "Blue, I think." in page
     assert "http" not in page

@@ -257,17 +257,23 @@ def _read_switch(text: str, default: bool) -> bool:
 
 
 async def export_session(chat: ChatControl, argument: str) -> None:
-    """Write the session to a file."""
+    """Write the session to a file, private to its owner. Another file that is there is replaced only with
+    `--force` before its name."""
     from whet.cli.interactive.session_page import FORMATS  # noqa: PLC0415 - few chats are exported
 
     session_id = chat.session.id
-    path = chat.services.workspace / os.path.expanduser(argument or f"{session_id}.md")
+    name = argument.removeprefix("--force ").strip()
+    if name.startswith("--"):
+        raise ConfigError(f"{name.split()[0]} is no option here", hint="/export [--force] FILE.html")
+    path = chat.services.workspace / os.path.expanduser(name or f"{session_id}.md")
+    if name and name == argument and path.exists():
+        raise ConfigError(f"{path} is there already", hint=f"/export --force {name} replaces it")
     kind = {".json": "jsonl", ".htm": "html"}.get(path.suffix, path.suffix[1:])
     write = FORMATS.get(kind, FORMATS["md"])
     text = await chat.services.database.read(lambda db: "".join(write(db, session_id)))
     sandbox_folders = [Path(folder).expanduser() for folder in chat.services.settings.sandbox.write]
     try:
-        replace_file(path, text.encode(), (chat.services.workspace, *sandbox_folders))
+        replace_file(path, text.encode(), (chat.services.workspace, *sandbox_folders), new_mode=0o600)
     except OSError as error:
         why = explain_failure(error)
         raise NotFound(f"can't write {path}: {why}", hint="/export FILE names another") from error
