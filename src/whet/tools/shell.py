@@ -57,6 +57,7 @@ _FEED_INTERVAL_S = 0.05
 _FEED_CAP_BYTES = 4096
 _PIPE_GRACE_S = 0.5
 _STATUS_CHARS = 400
+_VIM_WAITS = "Vim: Warning: Output is not to a terminal"
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
@@ -227,9 +228,10 @@ def _result(
     notes: list[str] = []
     leftover_id = ""
     if passed_s is not None:
-        notes.append(
-            f"[stopped after {passed_s:g} s, its time limit; raise timeout_s or use background=true]"
-        )
+        advice = "raise timeout_s or use background=true"
+        if _VIM_WAITS in body:
+            advice = "vim waited for keys: give all of them in stdin, or use another tool"
+        notes.append(f"[stopped after {passed_s:g} s, its time limit; {advice}]")
     elif process.exit_code:
         notes.append(_exit_note(process.exit_code))
     elif not body:
