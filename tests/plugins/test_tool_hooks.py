@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.contract.errors import BadInput
 from whet.contract.events import Event, Notice
 from whet.contract.messages import ToolCall

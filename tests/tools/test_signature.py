@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.support import cancel_task
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
