@@ -15,7 +15,7 @@ import pytest
 
 from tests.approval.test_gate import Bench, Kept, Someone
 from tests.sandbox.engines import ENGINES, EngineCase
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.approval.confined import JailGate
 from whet.approval.gate import GateParts, PolicyGate
 from whet.config.permission_settings import ApprovalSettings

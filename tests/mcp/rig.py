@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.support import FixedClock
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.config.paths import Home
 from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.contract.errors import ToolError

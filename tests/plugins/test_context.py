@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.plugins.rig import loading, reasons, write
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.contract.errors import BadInput, PluginError
 from whet.plugins.load import LoadedPlugins, PluginHost
 
@@ -54,7 +54,7 @@ def test_tools_take_bare_and_wrapped_schemas_and_handlers_of_both_colours(home: 
     write(home, "tools", HANDLERS)
     with loading(home, "tools") as loaded:
         assert call(loaded, "plain", n=1) == ("2", "")
-        assert call(loaded, "slow", n=5) == ("5 in session", "")
+        assert call(loaded, "slow", n=5) == ("5 in s1", "")
         assert call(loaded, "only_parameters", n=1) == ("done", "")
         assert call(loaded, "own", n=1) == ("text", "exit")
         text, kind = call(loaded, "fails", n=1)

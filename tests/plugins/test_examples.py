@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.rig import loading
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.config.schema import ModelSettings
 from whet.plugins.load import LoadedPlugins
 

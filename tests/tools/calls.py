@@ -6,20 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.tools.running import context
 from whet.contract.errors import ToolError
-from whet.contract.tools import ToolContext, ToolOutput
+from whet.contract.tools import ToolOutput
 from whet.lanes import ToolPool
 from whet.tools.registry import Registry
 from whet.tools.toolsets.files import FileTools
-
-
-def context(workspace: Path = Path(".")) -> ToolContext:
-    """A call's context where nobody can be asked."""
-
-    async def ask(_question: str, _choices: Sequence[str]) -> str | None:
-        return None
-
-    return ToolContext("session", "turn", "call", workspace, lambda _text: None, ask)
 
 
 class Desk:

@@ -18,7 +18,7 @@ async def _nobody(_question: str, _choices: Sequence[str]) -> str | None:
 
 
 def context(
-    workspace: Path,
+    workspace: Path = Path("."),
     shown: list[str] | None = None,
     ask: Callable[[str, Sequence[str]], Any] = _nobody,
     session_id: str = "s1",

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from tests.support import open_files
-from tests.tools.calls import Desk, context
+from tests.tools.calls import Desk
+from tests.tools.running import context
 from whet.contract.errors import ToolError
 from whet.tools import atomic, editor_files
 from whet.tools.atomic import PendingWrite

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.tools.calls import context
-from tests.tools.running import find_tool
+from tests.tools.running import context, find_tool
 from whet.context.prompt import system_prompt
 from whet.contract.tools import ToolSpec
 from whet.lanes import ToolPool

@@ -102,6 +102,14 @@ async def test_a_command_without_end_is_stopped_with_all_its_children(commands: 
     assert len(pids) == 2 and not any(map(is_running, pids))
 
 
+async def test_an_editor_that_waits_for_keys_is_named(commands: Commands) -> None:
+    command = "echo 'Vim: Warning: Output is not to a terminal'; sleep 987"
+    running = asyncio.ensure_future(commands.terminal(command, timeout_s=60))
+    await until(lambda: bool(commands.printed))
+    let_pass(60)
+    assert "vim waited for keys: give all of them in stdin" in (await running).text
+
+
 @pytest.mark.slow
 async def test_a_daemon_that_holds_the_output_open_does_not_hang_the_tool(
     commands: Commands, tmp_path: Path

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from tests.support import cancel_task
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.contract.errors import BadInput
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.lanes import ToolPool
-from whet.tools.signature import UNSENT, nearest, tool
+from whet.tools.signature import UNSENT, suggest, tool
 
 
 class Item(msgspec.Struct):
@@ -142,7 +142,7 @@ def test_what_an_argument_must_be_is_said_in_words() -> None:
     ],
 )
 def test_the_name_that_was_meant_is_guessed(word: str, known: list[str], name: str) -> None:
-    assert nearest(word, known) == name
+    assert suggest(word, known) == (f", did you mean {name}?" if name else "")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_plain_intent_is_understood(given: dict[str, Any], expected: tuple[Any, 
     ("given", "words"),
     [
         ({}, ["'path' is missing", "text"]),
-        ({"path": "x", "cuont": 1}, ["no argument 'cuont'", "did you mean 'count'"]),
+        ({"path": "x", "cuont": 1}, ["no argument 'cuont'", "did you mean count?"]),
         ({"path": "x", "count": "many"}, ["'count' must be a whole number", "'many'"]),
         ({"path": "x", "count": 0}, ["'count'", ">= 1"]),
         ({"path": "x", "mode": "z"}, ["'mode' must be one of a, b", "'z'"]),

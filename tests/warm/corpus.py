@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tests.tools.calls import context
+from tests.tools.running import context
 from whet.contract.delegation import HelperWish
 from whet.contract.errors import ToolError
 from whet.contract.receipts import CallEffects

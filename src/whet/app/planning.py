@@ -71,7 +71,7 @@ async def set_planning(services: Services, session_id: str, is_on: bool) -> None
 
 def list_running(services: Services) -> list[str]:
     """Return one line for each background command that is running. Plan mode does not stop these."""
-    processes = services.processes.made
+    processes = services.processes.processes
     if processes is None:
         return []
     return [

@@ -13,25 +13,24 @@ from string import hexdigits
 
 from whet.log import mask
 
-_WORDS = (
+_KEYS = (
     "KEY",
     "KEYS",
     "APIKEY",
     "APIKEYS",
+    "PRIVKEY",
     "SECRET",
     "SECRETS",
-    "PAT",
-    "PW",
-    "PWD",
-    "PASS",
-    "PRIVKEY",
     "SALT",
-    "CREDENTIAL",
     "JWT",
+    "PAT",
+    "TOK",
+    "SIG",
 )
+_PASSWORDS = ("PW", "PWD", "PASS", "PIN", "PGPASS", "SSHPASS")
+_LOGINS = ("CREDENTIAL", "CREDENTIALS", "CREDS", "AUTH", "AUTH_CONFIG", "COOKIE", "DSN", "BEARER")
 _ENDS = (
-    *(f"_{word}" for word in (*_WORDS, "CREDENTIALS", "CREDS", "AUTH", "AUTH_CONFIG", "COOKIE", "DSN")),
-    *(f"_{word}" for word in ("TOK", "PIN", "SIG", "PGPASS", "SSHPASS", "BEARER")),
+    *(f"_{word}" for word in (*_KEYS, *_PASSWORDS, *_LOGINS)),
     *("TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE"),
 )
 # They end like names of secrets but hold paths. Other names in _PWD, such as MYSQL_PWD, hold passwords.

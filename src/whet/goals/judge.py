@@ -188,7 +188,7 @@ class GoalJudge:
 
     def _is_busy(self) -> bool:
         """Return whether background commands still run, which could change files at any moment."""
-        processes = self.services.processes.made
+        processes = self.services.processes.processes
         return processes is not None and any(process.is_alive() for process in processes.list_background())
 
     async def _verify_in_copy(self, goal: GoalRow, workspace: Path, base: TreeBase, split: RoleSplit) -> str:

@@ -55,15 +55,15 @@ def read_errors(items: object) -> list[CodeError]:
 
 def find_new(before: FileErrors, after: FileErrors) -> list[CodeError]:
     """Return the errors in `after` that are not in `before`. An error whose line only moved is not new."""
-    known = Counter(_keys(before))
+    earlier = Counter(_keys(before))
     unmatched: list[tuple[CodeError, tuple[str, str, str]]] = []
     for error, key in zip(after.errors, _keys(after), strict=True):
-        if known[key] > 0:
-            known[key] -= 1
+        if earlier[key] > 0:
+            earlier[key] -= 1
         else:
             unmatched.append((error, key))
     gone = Counter[tuple[str, str]]()
-    for (message, code, _), count in known.items():
+    for (message, code, _), count in earlier.items():
         gone[message, code] += count
     new: list[CodeError] = []
     for error, (message, code, _) in unmatched:

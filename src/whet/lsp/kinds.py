@@ -149,13 +149,15 @@ def _find_programs(
 
 def _configured(settings: Mapping[str, LanguageServerSettings]) -> Iterator[ServerKind]:
     for name, server in settings.items():
-        known = next((kind for kind in KINDS if kind.name == name), None)
+        built_in = next((kind for kind in KINDS if kind.name == name), None)
         languages = {f".{ending.lstrip('*.')}": server.language or name for ending in server.files}
         programs = ((server.command, *server.args),) if server.command else ()
-        if known is not None:
-            languages, programs = languages or dict(known.languages), programs or known.programs
+        if built_in is not None:
+            languages, programs = languages or dict(built_in.languages), programs or built_in.programs
         if server.enabled and programs and languages:
-            yield ServerKind(name, programs, languages, server.settings or (known.settings if known else {}))
+            yield ServerKind(
+                name, programs, languages, server.settings or (built_in.settings if built_in else {})
+            )
 
 
 def _find_program(

@@ -345,8 +345,8 @@ def describe_left_out(unrecorded: Sequence[Unrecorded]) -> str:
     """Return a line on the paths that can't be restored, or an empty string."""
     if not unrecorded:
         return ""
-    largest = sorted(unrecorded, key=lambda one: -one.size)
-    names = ", ".join(f"{one.path} ({one.why})" for one in largest[:_NAMED])
+    largest = sorted(unrecorded, key=lambda item: -item.size)
+    names = ", ".join(f"{item.path} ({item.why})" for item in largest[:_NAMED])
     more = f" and {len(unrecorded) - _NAMED} more" if len(unrecorded) > _NAMED else ""
     return f"left out of what a rewind brings back: {names}{more}"
 

@@ -207,7 +207,7 @@ class RecordingObserver(TurnObserver):
 
     def __init__(self, recordings: Recordings) -> None:
         self._recordings = recordings
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._given_up = False
         self._stored_step = (0, 0)
         self._expected: asyncio.TimerHandle | None = None
@@ -336,23 +336,23 @@ class RecordingObserver(TurnObserver):
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
         db, live, number = session.log.writer.db, session.log.live, (step.turn, step.step)
-        place = (live.key, *number)
+        step_key = (live.key, *number)
 
         def work(connection: apsw.Connection) -> None:
-            facts.store_changed_files(connection, place, step.tools, changed)
+            facts.store_changed_files(connection, step_key, step.tools, changed)
 
         # a crashed process may have stored the step
         may_be_stored = live.open_turn is not None and step.step <= live.open_turn.steps
         is_stored = number == self._stored_step or (
-            may_be_stored and await db.read(lambda connection: facts.has_changed_files(connection, place))
+            may_be_stored and await db.read(lambda connection: facts.has_changed_files(connection, step_key))
         )
         if changed or is_stored:
             self._stored_step = number
             await db.append(ScopedWrite(session.id, work, is_synced=False))
 
     def _notify_once(self, emit: Emit, text: str, *, must_show: bool = False) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             emit(Notice(text, must_show=must_show))
 
 

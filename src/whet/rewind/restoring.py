@@ -55,22 +55,20 @@ class Restorer:
         self._synced_one_by_one = len(changes) <= _SYNCED_ONE_BY_ONE
         try:
             self._remove_temporaries(changes)
-            todo = [one for one in changes if self._is_due(one)]
-            gone = [one for one in todo if one.now is not None and not _stays(one)]
-            gone.sort(key=lambda one: (one.now is not None and one.now.kind == "folder", -_depth(one.path)))
+            todo = [change for change in changes if self._is_due(change)]
+            gone = [change for change in todo if change.now is not None and not _stays(change)]
+            gone.sort(key=lambda change: (_is_folder(change.now), -_depth(change.path)))
             for change in gone:
                 self._try(change, self._remove)
-            creations = sorted(
-                (one for one in todo if one.then is not None),
-                key=lambda one: (one.then is None or one.then.kind != "folder", _depth(one.path)),
-            )
+            creations = [change for change in todo if change.then is not None]
+            creations.sort(key=lambda change: (not _is_folder(change.then), _depth(change.path)))
             for change in creations:
                 self._try(change, self._make)
             self._sync()
             self._set_modes()
         finally:
             os.close(self._root_fd)
-        self._done.paths = len({one.path for one in todo} - self._done.failed.keys())
+        self._done.paths = len({change.path for change in todo} - self._done.failed.keys())
         return self._done
 
     def _try(self, change: Change, act: Callable[[Change], None]) -> None:
@@ -104,8 +102,6 @@ class Restorer:
                 handle = open_folder(self._root_fd, folder)
                 try:
                     os.unlink(self._temporary, dir_fd=handle)
-                except OSError:
-                    pass
                 finally:
                     os.close(handle)
 
@@ -140,7 +136,7 @@ class Restorer:
         with parent_of(self._root_fd, change.path) as (folder, name):
             try:
                 self._check_same_file(folder, name, change)
-                if change.now is not None and change.now.kind == "folder":
+                if _is_folder(change.now):
                     os.rmdir(name, dir_fd=folder)
                     self._modes.pop(change.path, None)
                 else:
@@ -248,6 +244,10 @@ def _copy(connection: apsw.Connection, state: PathState, handle: int) -> int:
     return size
 
 
+def _is_folder(state: PathState | None) -> bool:
+    return state is not None and state.kind == "folder"
+
+
 def _depth(path: str) -> int:
     return path.count("/")
 
@@ -277,6 +277,4 @@ def _is_half_done(state: PathState | None, change: Change) -> bool:
     """
     if state is None:
         return change.now is not None and change.then is not None and not _stays(change)
-    return state.kind == "folder" and any(
-        side is not None and side.kind == "folder" for side in (change.now, change.then)
-    )
+    return state.kind == "folder" and any(_is_folder(side) for side in (change.now, change.then))

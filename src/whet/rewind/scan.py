@@ -59,14 +59,14 @@ class Scanner:
         self._skipped = skipped
         self._most_paths = most_paths
         self._pending: list[str] = []
-        self._found = Scan()
+        self._result = Scan()
 
     def scan(self) -> Scan:
         """Return the differences. Raises WorkspaceTooLarge, and OSError if the workspace itself is gone."""
         self._watch.begin()
         self._list("", is_new=True)
         self._list_pending()
-        return self._found
+        return self._result
 
     def scan_below(self, folders: Iterable[str]) -> Scan:
         """Return these folders and everything below them. No state of it may be known yet."""
@@ -77,7 +77,7 @@ class Scanner:
                 if stat.S_ISDIR(status.st_mode):
                     self._handle_folder(folder, status, None, is_new=True)
         self._list_pending()
-        return self._found
+        return self._result
 
     def _list_pending(self) -> None:
         while self._pending:
@@ -103,7 +103,7 @@ class Scanner:
 
     def reset(self) -> None:
         """Start over."""
-        self._found, self._is_short = Scan(), False
+        self._result, self._is_short = Scan(), False
         self._pending.clear()
 
     def scan_in(self, changed: FolderChanges, also: Iterable[str]) -> Scan:
@@ -118,10 +118,10 @@ class Scanner:
             except (FileNotFoundError, NotADirectoryError):
                 continue  # its parent folder has changed, too
         self._list_pending()
-        return self._found
+        return self._result
 
     def _list(self, folder: str, *, is_new: bool = False) -> None:
-        known_states, result = self._tree.get(folder, {}), self._found
+        known_states, result = self._tree.get(folder, {}), self._result
         opens = open_folder if self._is_short else open_for_listing
         handle = opens(self.root_fd, folder)
         names: list[str] = []
@@ -168,7 +168,7 @@ class Scanner:
         if stat.S_ISLNK(seen.st_mode) or (self.is_first and stat.S_ISREG(seen.st_mode)):
             return seen  # nothing can be written through a symlink
         if not (stat.S_ISREG(seen.st_mode) and self._watch.add_file(folder, handle, name)):
-            self._found.linked.add(folder)
+            self._result.linked.add(folder)
             return seen
         try:
             now = os.stat(name, dir_fd=handle, follow_symlinks=False)
@@ -190,7 +190,7 @@ class Scanner:
             if is_new or old is None or old.state.kind != "folder" or path in self._made:
                 self._pending.append(path)
         if old is None or old.state != state:
-            self._found.settled[path] = state
+            self._result.settled[path] = state
 
     def _handle_change(self, path: str, status: os.stat_result, old: KnownState | None) -> None:
         if self._is_short and status.st_nlink > 1:
@@ -198,28 +198,28 @@ class Scanner:
         if old is not None and old.state.kind == "folder":
             self._mark_below_gone(path)
         if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-            self._found.to_read.append((path, status))
+            self._result.to_read.append((path, status))
             return
         state = make_left_out(_describe_special(status.st_mode), status)
         if old is None or old.state != state:
-            self._found.settled[path] = state
+            self._result.settled[path] = state
 
     def _mark_gone(self, path: str) -> None:
-        self._found.gone.append(path)
+        self._result.gone.append(path)
         self._mark_below_gone(path)
 
     def _mark_below_gone(self, path: str) -> None:
-        self._found.gone += find_known_below(self._tree, path)
+        self._result.gone += find_known_below(self._tree, path)
 
     def _keep_known(self, folder: str) -> None:
         """Keep the known state of a folder that can't be entered. If it has no known state, mark it as left
         out."""
         parent, name = split_path(folder)
         old = self._tree.get(parent, {}).get(name)
-        state = self._found.settled.get(folder)
+        state = self._result.settled.get(folder)
         if state is not None and (old is None or old.state.kind != "folder"):
             reason = b"unreadable|" + oct(state.mode).encode()
-            self._found.settled[folder] = PathState("left_out", state.mode, 0, reason)
+            self._result.settled[folder] = PathState("left_out", state.mode, 0, reason)
 
 
 @contextmanager

@@ -157,7 +157,7 @@ def _carry_out(
 
 
 def finish_under_lock(workspace: Workspace) -> RewindResult | None:
-    """Like `finish`, for a caller that already holds `exclusive`."""
+    """Finish an interrupted rewind as `finish_interrupted`, for a caller that already holds `exclusive`."""
     pending = workspace.file.read_now(database.find_unfinished_rewind)
     if pending is None:
         return None

@@ -103,7 +103,7 @@ def name_of(word: Word) -> str:
 
 def fill_variables(text: str, values: Mapping[str, str]) -> str:
     """Replace the variables in a text whose values are known."""
-    return re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], found[0]), text)
+    return re.sub(r"\$\{?(\w+)\}?", lambda match: values.get(match[1], match[0]), text)
 
 
 def fill_own_texts(text: str) -> str:

@@ -33,7 +33,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
     its content then, needed to restore it if another change fails. `text` is `data` before it was encoded.
     """
 
-    place: ConfinedPath
+    target: ConfinedPath
     data: bytes | None
     fingerprint: Fingerprint | None
     old: bytes | None = None
@@ -52,7 +52,7 @@ def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -
     notes: list[str] = []
     try:
         for change in changes:
-            temporary.append("" if change.data is None else _prepare(change.place, change.data))
+            temporary.append("" if change.data is None else _prepare(change.target, change.data))
         if is_stopped():
             raise ToolError("stopped")
         for change, name in zip(changes, temporary, strict=True):
@@ -60,7 +60,7 @@ def write_all(changes: Sequence[PendingWrite], is_stopped: Callable[[], bool]) -
             done.append(change)
     except ToolError:
         for change, name in zip(changes, temporary, strict=False):
-            _discard(change.place, name)
+            _discard(change.target, name)
         for change in done:
             _restore(change)
         raise
@@ -122,7 +122,7 @@ def _starts_programs(target: ConfinedPath) -> bool:
 
 def _commit(change: PendingWrite, temporary: str) -> str:
     """Make one change and return a note on what the file lost."""
-    target = change.place
+    target = change.target
     lost = ""
     if fingerprint(target) != change.fingerprint:
         raise ToolError(f"{target.shown} changed meanwhile", hint="read it again")
@@ -147,11 +147,11 @@ def _commit(change: PendingWrite, temporary: str) -> str:
 def _restore(change: PendingWrite) -> None:
     if change.old is not None:
         _commit(
-            PendingWrite(change.place, change.old, fingerprint(change.place)),
-            _prepare(change.place, change.old),
+            PendingWrite(change.target, change.old, fingerprint(change.target)),
+            _prepare(change.target, change.old),
         )
     elif change.data is not None:
-        _commit(PendingWrite(change.place, None, fingerprint(change.place)), "")
+        _commit(PendingWrite(change.target, None, fingerprint(change.target)), "")
 
 
 def _discard(target: ConfinedPath, temporary: str) -> None:

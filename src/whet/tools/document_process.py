@@ -58,18 +58,8 @@ def read_document(
     Blocks until the document is read, a limit is reached, or `stopped`. Raises ToolError.
     """
     limits = limits or ReadLimits()
-    arguments = map(str, (max_chars, limits.memory_mb, limits.seconds))
-    command = [
-        sys.executable or "python3",
-        "-I",
-        "-S",
-        "-W",
-        "ignore",
-        "-c",
-        _CHILD,
-        _search_path(),
-        *arguments,
-    ]
+    python = (sys.executable or "python3", "-I", "-S", "-W", "ignore", "-c", _CHILD)
+    command = [*python, _search_path(), *map(str, (max_chars, limits.memory_mb, limits.seconds))]
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as answer:
         stream.seek(0)
         while piece := stream.read(1 << 20):

@@ -95,7 +95,7 @@ class _Writing:
         Raises ToolError if the file changed meanwhile, or if the editor holds unsaved text and did not
         accept the change: writing it to the disk would conflict with that text.
         """
-        target = change.place
+        target = change.target
         if (text := _change_text(change)) is None:
             return None
         unsaved_data = read_unsaved(self._buffers, target)
@@ -122,7 +122,7 @@ class _Writing:
     def _check_result(self, change: PendingWrite, text: str) -> str | None:
         """Check the result of a change that the editor reported as made. Returns its note, or None if nothing
         changed."""
-        target = change.place
+        target = change.target
         disk = _read_disk(target)
         decoded = decode(disk) if disk is not None else None
         if disk == change.data or (decoded is not None and _is_same_text(decoded[0], text)):
@@ -138,10 +138,10 @@ class _Writing:
             if before is None:
                 with suppress(ToolError):
                     atomic.write_all(
-                        [PendingWrite(change.place, None, atomic.fingerprint(change.place))], lambda: False
+                        [PendingWrite(change.target, None, atomic.fingerprint(change.target))], lambda: False
                     )
             else:
-                self._buffers.write(change.place.path, before)
+                self._buffers.write(change.target.path, before)
 
 
 def _change_text(change: PendingWrite) -> str | None:

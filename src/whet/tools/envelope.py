@@ -24,7 +24,7 @@ class _Reading:
     """The files of a patch, while its lines are read."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[str, str, list[Hunk]]] = []
+        self._files: list[tuple[str, str, list[Hunk]]] = []
         self._below = ""
         self._rows: list[HunkRow] = []
 
@@ -41,8 +41,8 @@ class _Reading:
             kind, _, name = line.partition(": ")
             name = name.strip()
             old, new = "" if kind.endswith("Add File") else name, "" if "Delete" in kind else name
-            self._found.append((old, new, []))
-        elif not self._found:
+            self._files.append((old, new, []))
+        elif not self._files:
             raise BadInput(f"line {number} of the patch is of no file", hint=f"begin with {_UPDATE}PATH")
         elif line.startswith("@@"):
             self._end_hunk()
@@ -53,9 +53,9 @@ class _Reading:
     def patches(self) -> list[FilePatch]:
         """Return the parsed files. Raises BadInput if a file has no change."""
         self._end_hunk()
-        if not self._found or any(old and new and not hunks for old, new, hunks in self._found):
+        if not self._files or any(old and new and not hunks for old, new, hunks in self._files):
             raise BadInput("the patch changes nothing", hint="give lines that start with - or +")
-        return [FilePatch(old, new, tuple(hunks)) for old, new, hunks in self._found]
+        return [FilePatch(old, new, tuple(hunks)) for old, new, hunks in self._files]
 
     def _row(self, line: str, number: int) -> None:
         sign, text = line[:1] or " ", line[1:]
@@ -67,6 +67,6 @@ class _Reading:
     def _end_hunk(self) -> None:
         rows, self._rows = self._rows, []
         if any(row.sign != " " for row in rows):
-            is_new = not self._found[-1][0]
-            self._found[-1][2].append(Hunk(0 if is_new else None, tuple(rows), self._below))
+            is_new = not self._files[-1][0]
+            self._files[-1][2].append(Hunk(0 if is_new else None, tuple(rows), self._below))
         self._below = ""

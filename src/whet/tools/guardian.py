@@ -20,14 +20,14 @@ while read -r sign group; do
   case $sign in
     +) groups="$groups $group" ;;
     -) left=
-       for one in $groups; do [ "$one" = "$group" ] || left="$left $one"; done
+       for member in $groups; do [ "$member" = "$group" ] || left="$left $member"; done
        groups=$left ;;
   esac
 done
 [ -n "$groups" ] || exit 0
-for one in $groups; do kill -TERM "-$one" 2>/dev/null; done
+for member in $groups; do kill -TERM "-$member" 2>/dev/null; done
 sleep 1
-for one in $groups; do kill -KILL "-$one" 2>/dev/null; done
+for member in $groups; do kill -KILL "-$member" 2>/dev/null; done
 """
 
 

@@ -32,7 +32,7 @@ _SHOWN_LINES = 600
 class _File(msgspec.Struct):
     """A file being changed: its old content (None: it does not exist) and its new text (None: deleted)."""
 
-    place: ConfinedPath
+    target: ConfinedPath
     old: bytes | None
     old_text: str
     encoding: Encoding
@@ -72,16 +72,16 @@ def edit(
     changes = _changes(files)
     require_approved(changes, ctx)
     for file in files:
-        READ_VERSIONS.check(ctx, file.place)
+        READ_VERSIONS.check(ctx, file.target)
     write_notes = editor_files.write_all([_change(file) for file in files], ctx.buffers, stop.is_set)
     for file, note in zip(files, write_notes, strict=True):
         file.notes = [*file.notes, note] if note else file.notes
-        READ_VERSIONS.note_edit(ctx, file.place)
+        READ_VERSIONS.note_edit(ctx, file.target)
     return ToolOutput("\n".join(_report(file) for file in files), changes=changes)
 
 
 def _changes(files: Sequence[_File]) -> tuple[TextChange, ...]:
-    return tuple(change_of(file.place, file.old, file.text) for file in files)
+    return tuple(change_of(file.target, file.old, file.text) for file in files)
 
 
 def _plan_files(
@@ -156,9 +156,9 @@ def _change(file: _File) -> atomic.PendingWrite:
             data = encode(file.text, file.encoding)
         except UnicodeEncodeError as error:
             raise BadInput(
-                f"{file.place.shown} is {file.encoding.name}, which can't hold {file.text[error.start]!r}"
+                f"{file.target.shown} is {file.encoding.name}, which can't hold {file.text[error.start]!r}"
             ) from error
-    return atomic.PendingWrite(file.place, data, file.seen, file.old, file.text)
+    return atomic.PendingWrite(file.target, data, file.seen, file.old, file.text)
 
 
 def _describe_lines(lines: tuple[int, ...]) -> str:
@@ -169,7 +169,7 @@ def _report(file: _File) -> str:
     verb = "deleted" if file.text is None else "patched" if file.old is not None else "created"
     notes = f" ({'; '.join(file.notes)})" if file.notes else ""
     diff_text = _short_diff(file.old_text, file.text or "") if verb == "patched" else ""
-    return f"{verb} {file.place.shown}{notes}" + (f"\n{diff_text}" if diff_text else "")
+    return f"{verb} {file.target.shown}{notes}" + (f"\n{diff_text}" if diff_text else "")
 
 
 def _short_diff(old: str, new: str) -> str:

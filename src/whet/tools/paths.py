@@ -136,7 +136,7 @@ def kind(target: ConfinedPath) -> str:
         return "file"
     if stat.S_ISDIR(mode):
         return "folder"
-    raise BadInput(f"{target.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
+    raise _kind_error(target, mode)
 
 
 def open_file(target: ConfinedPath) -> int:
@@ -155,8 +155,12 @@ def open_file(target: ConfinedPath) -> int:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise BadInput(f"{target.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
+        raise _kind_error(target, mode)
     return descriptor
+
+
+def _kind_error(target: ConfinedPath, mode: int) -> BadInput:
+    return BadInput(f"{target.shown} is {_KINDS.get(stat.S_IFMT(mode), 'no regular file')}, not a file")
 
 
 def missing_error(target: ConfinedPath) -> BadInput:

@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from whet.contract.changes import REPLACES, TextChange, hash_bytes, hash_changes
 from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolContext
@@ -59,34 +61,16 @@ def propose_changes(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[
     try:
         target = resolve(path, ctx.workspace, ())
     except ToolError:
-        full = str(Path(ctx.workspace, path))
-        return (
-            TextChange(
-                path, full, None, content if isinstance(content, str) else None, note="outside the workspace"
-            ),
-        )
+        new = content if isinstance(content, str) else None
+        full_path = str(Path(ctx.workspace, path))
+        return (TextChange(path, full_path, None, new, note="outside the workspace"),)
     before = read_current(target)
     if isinstance(content, str):
         return (change_of(target, before, content),)
     old, new = arguments.get("old_string"), arguments.get("new_string")
     deletion = change_of(target, before, None)
-    if (
-        isinstance(old, str)
-        and isinstance(new, str)
-        and old
-        and deletion.old is not None
-        and old in deletion.old
-    ):
+    text = deletion.old
+    if isinstance(old, str) and isinstance(new, str) and old and text is not None and old in text:
         times = -1 if arguments.get("replace_all") is True else 1
-        return (change_of(target, before, deletion.old.replace(old, new, times)),)
-    return (
-        TextChange(
-            target.shown,
-            str(target.path),
-            deletion.old,
-            deletion.old,
-            deletion.before,
-            "what it writes is not said",
-            target.link_name,
-        ),
-    )
+        return (change_of(target, before, text.replace(old, new, times)),)
+    return (msgspec.structs.replace(deletion, new=text, note="what it writes is not said"),)

@@ -14,6 +14,7 @@ import apsw
 
 from whet.contract.errors import BadInput
 from whet.contract.messages import ImagePart, Message
+from whet.contract.texts import short
 from whet.contract.tools import ToolOutput
 from whet.store import query as words
 from whet.store.database import StateDatabase
@@ -108,7 +109,9 @@ def _parts(connection: apsw.Connection, session_id: str, seq: int, message: Mess
     """Return a message's heading, with the call that a tool result answers, and its text."""
     if message.role == "tool":
         call_row = find_call(connection, session_id, seq)
-        call = f" {_short(call_row[1].arguments)} (called in #{call_row[0]})" if call_row else ""
+        call = (
+            f" {short(call_row[1].arguments, _ARGUMENT_CHARS)} (called in #{call_row[0]})" if call_row else ""
+        )
         failed = ", failed" if message.is_error else ""
         return f"[#{seq} result of {message.tool_name}{call}{failed}]\n", message.text
     calls = "".join(f"\n  calls {call.name} {call.arguments}" for call in message.tool_calls)
@@ -162,7 +165,7 @@ def _trail_page(
     chars_left = PAGE_CHARS - _RESERVE
     for step in steps:
         code = "" if step.exit_code is None else f" → exit {step.exit_code}"
-        text = f"- {step.item.kind} {_short(step.item.value)}{code} [#{step.seq}]"
+        text = f"- {step.item.kind} {short(step.item.value, _ARGUMENT_CHARS)}{code} [#{step.seq}]"
         if len(text) >= chars_left:
             # The message is shown again on the next page, unless it alone fills this one.
             next_seq = step.seq + (step.seq != steps[0].seq)
@@ -174,8 +177,3 @@ def _trail_page(
     if next_seq > 1:
         lines.append(f"[more: recall ref={name} before #{next_seq}]")
     return ToolOutput("\n".join(lines))
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _ARGUMENT_CHARS else f"{flat[: _ARGUMENT_CHARS - 1]}…"

@@ -13,7 +13,7 @@ from whet.contract.errors import BadInput, ConfigError
 from whet.contract.tags import BUILT_IN
 from whet.contract.texts import from_json
 from whet.contract.tools import Tool, ToolSpec
-from whet.tools.signature import nearest
+from whet.tools.signature import suggest
 
 TOOLSETS = ("file", "terminal", "web", "memory", "skills", "session", "delegation", "planning", "code")
 
@@ -53,11 +53,8 @@ class Registry:
         """Return the tool of that name. Raises BadInput of kind unknown_tool with the nearest name."""
         match = self.by_name.get(name)
         if match is None:
-            close = nearest(name, self.by_name)
-            error = BadInput(
-                f"there is no tool named {name!r}" + (f", did you mean {close}?" if close else ""),
-                hint="the tools are: " + ", ".join(self.by_name),
-            )
+            message = f"there is no tool named {name!r}{suggest(name, self.by_name)}"
+            error = BadInput(message, hint="the tools are: " + ", ".join(self.by_name))
             error.kind = "unknown_tool"
             raise error
         return match
@@ -99,8 +96,5 @@ def _check(kind: str, name: str, known_names: Iterable[str], setting: str) -> No
     names = list(known_names)
     if name in names:
         return
-    close = nearest(name, names)
-    guess = f", did you mean {close}?" if close else ""
-    raise ConfigError(
-        f"{setting} names the unknown {kind} {name!r}{guess}", hint=f"known: {', '.join(names)}"
-    )
+    message = f"{setting} names the unknown {kind} {name!r}{suggest(name, names)}"
+    raise ConfigError(message, hint=f"known: {', '.join(names)}")

@@ -27,34 +27,18 @@ from whet.tools.globs import Glob, GlobError, parse_path_glob
 from whet.tools.ignore_files import wait_for_pipe
 from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
-from whet.tools.search_output import (
-    Rows,
-    SearchResult,
-    drop_binary,
-    take_records,
-    take_unread,
-)
+from whet.tools.search_output import Rows, SearchResult, drop_binary, take_records, take_unread
 from whet.tools.search_process import RipgrepProcess, WalkProcess
 
 MAX_ROWS = 20_000
 _PARTIAL_S = 45.0
 _RIPGREP = (
-    "--no-config",
-    "--no-mmap",
-    "--null",
-    "--color=never",
-    "--no-require-git",
-    "--no-ignore-global",
-    "--no-ignore-dot",
-    "--no-ignore-exclude",
+    *("--no-config", "--no-mmap", "--null", "--color=never"),
+    *("--no-require-git", "--no-ignore-global", "--no-ignore-dot", "--no-ignore-exclude"),
 )
 _LINES = (
-    "--line-number",
-    "--no-heading",
-    "--with-filename",
-    "--max-columns=2000",
-    "--max-columns-preview",
-    "--binary",
+    *("--line-number", "--no-heading", "--with-filename"),
+    *("--max-columns=2000", "--max-columns-preview", "--binary"),
 )
 _OTHER_ENCODINGS = (
     "--files-with-matches",
@@ -66,8 +50,6 @@ _MAX_DECODED = 400  # files in other encodings, whose names go on one command li
 _SIMPLE_GLOB = re.compile(r"[\w.*?{},-]+")
 _NOT_ONE_LINE = re.compile("[\n\0\ud800-\udfff]")
 _WILD = re.compile(r"[*?\[{]")
-
-
 _NAMES_AT_ONCE = 200
 _LINK_FOLDERS = 200
 
@@ -125,16 +107,8 @@ async def _content(target: ConfinedPath, query: Query, program: str | None) -> S
     """Search with ripgrep, then with Python's expressions, then for the plain text, until one succeeds."""
     pattern = query.pattern
     if program:
-        arguments = (
-            program,
-            *_RIPGREP,
-            *_LINES,
-            *_type_options(query.glob),
-            "-e",
-            pattern,
-            "--",
-            _target(target),
-        )
+        options = (*_RIPGREP, *_LINES, *_type_options(query.glob), "-e", pattern)
+        arguments = (program, *options, "--", _target(target))
         result, errors = await _run(RipgrepProcess(), arguments, target, has_lines=True)
         if result.count or not errors:
             return await _add_decoded(result, target, pattern, program)
@@ -244,9 +218,10 @@ def _find_links_out(target: ConfinedPath) -> list[str]:
 async def _filter_by_glob(result: SearchResult, glob: str) -> SearchResult:
     if not glob:
         return result
-    matching = await _matching(result.rows, _glob(glob))
-    rows = {name: rows for name, rows in matching.items() if not name.rsplit("/", 1)[-1].startswith(".")}
-    count, wanted = sum(max(1, len(lines)) for lines in rows.values()), _glob(glob)
+    wanted = _glob(glob)
+    matching = await _matching(result.rows, wanted)
+    rows = {name: lines for name, lines in matching.items() if not name.rsplit("/", 1)[-1].startswith(".")}
+    count = sum(max(1, len(lines)) for lines in rows.values())
     binary = {name for name in result.binary if wanted.matches(name)}
     return msgspec.structs.replace(result, rows=rows, count=count, binary=binary)
 
@@ -293,7 +268,8 @@ async def _run(
 
 
 def _report(result: SearchResult, target: ConfinedPath, offset: int, limit: int) -> str:
-    prefix = "" if _folder(target) == target.root else f"{_display_folder(target)}/"
+    shown = target.shown if kind(target) == "folder" else os.path.dirname(target.shown)
+    prefix = "" if _folder(target) == target.root else f"{shown}/"
     if not result.count:
         return f"[no matches{result.notes()}]"
     names = sorted(result.rows)
@@ -318,12 +294,6 @@ def _report(result: SearchResult, target: ConfinedPath, offset: int, limit: int)
     if last < result.count:
         note += f"; go on with offset={last}"
     return "\n".join([*rows, f"[{note}{result.notes()}]"])
-
-
-def _display_folder(target: ConfinedPath) -> str:
-    if kind(target) == "folder":
-        return target.shown
-    return os.path.dirname(target.shown)
 
 
 def _folder(target: ConfinedPath) -> Path:

@@ -88,7 +88,7 @@ class ReadVersions:
             versions = [
                 version for (session_id, _), version in self._states.items() if session_id == ctx.session_id
             ]
-        return [known.target for known in versions if _state_or_none(ctx, known.target) == known.state]
+        return [each.target for each in versions if _state_or_none(ctx, each.target) == each.state]
 
 
 def state_of(ctx: ToolContext, target: ConfinedPath) -> _State:

@@ -57,6 +57,7 @@ _FEED_INTERVAL_S = 0.05
 _FEED_CAP_BYTES = 4096
 _PIPE_GRACE_S = 0.5
 _STATUS_CHARS = 400
+_VIM_WAITS = "Vim: Warning: Output is not to a terminal"
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
@@ -211,7 +212,13 @@ class Shell:
 
     def send(self, name: str, text: str, *, newline: bool, eof: bool) -> ToolOutput:
         """Send text to a process's input."""
-        return _send(_find(self._processes, name), text, newline=newline, eof=eof)
+        process = _find(self._processes, name)
+        if newline and not (eof and not text):
+            # The Enter key sends a carriage return; programs in raw mode accept nothing else.
+            text += "\r" if process.command.pty else "\n"
+        data = text.encode("utf-8", "replace")
+        process.write(data, ends=eof)
+        return ToolOutput(f"[{len(data)} bytes sent to {process.id}{', input closed' if eof else ''}]")
 
 
 def _result(
@@ -221,9 +228,10 @@ def _result(
     notes: list[str] = []
     leftover_id = ""
     if passed_s is not None:
-        notes.append(
-            f"[stopped after {passed_s:g} s, its time limit; raise timeout_s or use background=true]"
-        )
+        advice = "raise timeout_s or use background=true"
+        if _VIM_WAITS in body:
+            advice = "vim waited for keys: give all of them in stdin, or use another tool"
+        notes.append(f"[stopped after {passed_s:g} s, its time limit; {advice}]")
     elif process.exit_code:
         notes.append(_exit_note(process.exit_code))
     elif not body:
@@ -304,15 +312,6 @@ def _report(process: Process, limits: ShellLimits, *, is_kill: bool) -> ToolOutp
     return ToolOutput(
         _join_parts(body, [status]), kind, process.exit_code, received=process.command.has_received, over=over
     )
-
-
-def _send(process: Process, text: str, *, newline: bool, eof: bool) -> ToolOutput:
-    if newline and not (eof and not text):
-        # The Enter key sends a carriage return; programs in raw mode accept nothing else.
-        text += "\r" if process.command.pty else "\n"
-    data = text.encode("utf-8", "replace")
-    process.write(data, ends=eof)
-    return ToolOutput(f"[{len(data)} bytes sent to {process.id}{', input closed' if eof else ''}]")
 
 
 async def _watch(process: Process, timeout_s: float, show: Callable[[str], None]) -> bool:
@@ -425,12 +424,10 @@ def _line(process: Process) -> str:
 
 
 def _exit_note(code: int) -> str:
-    if code > 128:
-        try:
-            return f"[exit {code}: {signal.Signals(code - 128).name}]"
-        except ValueError:
-            return f"[exit {code}]"
-    return f"[exit {code}]"
+    try:
+        return f"[exit {code}: {signal.Signals(code - 128).name}]"
+    except ValueError:
+        return f"[exit {code}]"
 
 
 def _join_parts(body: str, notes: list[str]) -> str:

@@ -226,7 +226,8 @@ def read_arguments(name: str, parameters: tuple[Parameter, ...], raw: dict[str, 
     null for an optional argument counts as omitted.
     """
     parameters_by_name = {parameter.name: parameter for parameter in parameters}
-    faults = [_unknown_argument(key, parameters_by_name) for key in raw if key not in parameters_by_name]
+    unknown = (key for key in raw if key not in parameters_by_name)
+    faults = [f"there is no argument {key!r}{suggest(key, parameters_by_name)}" for key in unknown]
     values: dict[str, Any] = {}
     for parameter in parameters:
         value = raw.get(parameter.name, _REQUIRED)
@@ -256,7 +257,7 @@ def object_schema(parameters: Iterable[Parameter]) -> dict[str, Any]:
     return schema
 
 
-def nearest(word: str, candidates: Iterable[str]) -> str:
+def _nearest(word: str, candidates: Iterable[str]) -> str:
     """Return the name in `candidates` that `word` probably meant, or an empty string."""
     names = list(candidates)
     for name in names:
@@ -266,6 +267,12 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(word, names, n=1)
     return close[0] if close else ""
+
+
+def suggest(word: str, candidates: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: a question that names the nearest one, if any."""
+    name = _nearest(word, candidates)
+    return f", did you mean {name}?" if name else ""
 
 
 def _handler(
@@ -425,11 +432,6 @@ def _convert(value: Any, annotation: Any, schema: dict[str, Any]) -> Any:
     elif schema_type == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
     return from_values(value, annotation, strict=False)
-
-
-def _unknown_argument(key: str, known_names: Iterable[str]) -> str:
-    name = nearest(key, known_names)
-    return f"there is no argument {key!r}" + (f", did you mean '{name}'?" if name else "")
 
 
 def _describe_expected(schema: dict[str, Any]) -> str:

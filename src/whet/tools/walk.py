@@ -185,16 +185,18 @@ class Parts:
         """Write a record, together with others."""
         self._waiting += record
         if len(self._waiting) >= _PART_BYTES:
-            self._send(self._waiting)
-            self._waiting = bytearray()
+            self._flush()
 
     def end(self, errors: bytes) -> None:
         """Write what waits, the end of the answer and the errors."""
         if self._waiting:
-            self._send(self._waiting)
-            self._waiting = bytearray()
+            self._flush()
         self._send(b"")
         self._send(errors)
+
+    def _flush(self) -> None:
+        self._send(self._waiting)
+        self._waiting = bytearray()
 
     def _send(self, part: bytes | bytearray) -> None:
         self._stream.write(len(part).to_bytes(SIZE_BYTES) + part)

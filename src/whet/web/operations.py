@@ -163,8 +163,9 @@ def _describe(
         for name in _PARAMETER.findall(operation.path)
         if name not in names
     )
-    if parameters := [_describe_parameter(each, schemas) for each in (*in_path, *operation.parameters)]:
-        entry["parameters"] = parameters
+    parameters = (*in_path, *operation.parameters)
+    if parameters:
+        entry["parameters"] = [_describe_parameter(parameter, schemas) for parameter in parameters]
     if operation.body is not None:
         entry["requestBody"] = {
             "required": operation.needs_body,

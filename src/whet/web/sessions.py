@@ -94,15 +94,15 @@ class Sessions:
     """Starts, finds and ends browser sessions. `cookie` is the name of the cookie."""
 
     def __init__(
-        self, accounts: Accounts, store: SessionStore, clock: Clock, where: SiteAddress, cookie: str
+        self, accounts: Accounts, store: SessionStore, clock: Clock, site: SiteAddress, cookie: str
     ) -> None:
         self._accounts = accounts
         self._store = store
         self._clock = clock
-        self._is_secure = where.is_secure
+        self._is_secure = site.is_secure
         # Cookies ignore ports: the caller puts the port into the name, so that two sites don't overwrite each
         # other's. The prefix makes browsers refuse it from other hosts and without TLS.
-        self._cookie = f"__Host-{cookie}" if where.is_secure else cookie
+        self._cookie = f"__Host-{cookie}" if site.is_secure else cookie
 
     async def sign_in(self, request: Request, token: str, response: Response) -> Account | None:
         """Check a token and, if it is right, start a session in `response`. Returns the account, or None if

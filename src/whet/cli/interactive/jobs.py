@@ -21,14 +21,14 @@ _TAIL_CHARS = 8_000
 
 def running_processes(shared: SharedProcesses) -> list[Process]:
     """Return the background processes that are alive, without creating the process table."""
-    if shared.made is None:
+    if shared.processes is None:
         return []
-    return [process for process in shared.made.list_background() if process.is_alive()]
+    return [process for process in shared.processes.list_background() if process.is_alive()]
 
 
 def move_to_background(shared: SharedProcesses) -> int:
     """Move the commands that a call is waiting for to the background, and return their number."""
-    return shared.made.move_to_background() if shared.made is not None else 0
+    return shared.processes.move_to_background() if shared.processes is not None else 0
 
 
 def process_lines(shared: SharedProcesses, width: int) -> list[str]:
@@ -103,7 +103,7 @@ async def _stop(chat: ChatControl, name: str) -> None:
 
 
 def _find_process(shared: SharedProcesses, name: str) -> Process:
-    processes = shared.made
+    processes = shared.processes
     process = (processes.get(name) or processes.get(f"p{name}")) if processes is not None else None
     if process is None:
         raise NotFound(f"no background process {name!r}", hint="/jobs lists them")

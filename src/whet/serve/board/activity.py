@@ -181,7 +181,7 @@ class ActivityPages:
         return servers
 
     def _list_jobs(self) -> list[ShownJob]:
-        processes = self._frame.services.processes.made
+        processes = self._frame.services.processes.processes
         now_s = time.monotonic()
         return [
             ShownJob(

@@ -36,21 +36,21 @@ class SharedProcesses:
     def __init__(
         self, processes: Processes | None = None, confine: Callable[[], Confinement] | None = None
     ) -> None:
-        self.made = processes
+        self.processes = processes
         self.confine = confine
 
     def get(self) -> Processes:
         """Return the commands, creating them if necessary."""
-        if self.made is None:
+        if self.processes is None:
             from whet.tools.process import Processes
 
-            self.made = Processes()
-        return self.made
+            self.processes = Processes()
+        return self.processes
 
     def close(self) -> None:
         """Stop the running commands."""
-        if self.made is not None:
-            self.made.close()
+        if self.processes is not None:
+            self.processes.close()
 
 
 class ShellTools(Toolset, frozen=True):
