@@ -178,10 +178,13 @@ async def test_a_review_stores_what_is_proven_and_reports_what_is_not(tmp_path: 
         assert read_outcomes(b) == [("failed", "failed", calls.POINTED)], "it outweighs the exit code"
 
 
-async def test_a_review_that_is_silent_about_a_call_that_it_read_excuses_its_pipe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [{}, {"review.model": "practice-2"}], ids=["whole", "excerpt"])
+async def test_a_review_that_is_silent_about_a_call_that_it_read_excuses_its_pipe(
+    tmp_path: Path, settings: dict[str, object]
+) -> None:
     lint = "(echo 12 findings; exit 1) | tail -1"
     script = [does(use("terminal", command=lint)), says("12 findings."), says("Nothing to save.")]
-    async with bench(tmp_path, script) as b:
+    async with bench(tmp_path, script, settings=settings) as b:
         await b.turn("Run the linter")
         label_all(b.app.database, lambda done, total: None, again=True)
         assert [row[:2] for row in read_outcomes(b)] == [("", "failed")]
@@ -201,7 +204,7 @@ async def test_a_conversation_without_calls_is_asked_for_no_outcomes(tmp_path: P
 async def test_a_call_of_an_earlier_one_shot_of_the_batch_can_be_pointed_at(tmp_path: Path) -> None:
     pointer = '{"call": "echo 0 of 3", "outcome": "failed", "quote": "0 of 3"}'
     script = [
-        does(use("terminal", command="echo 0 of 3 sent")),
+        does(use("terminal", command="echo 0 of 3 sent"), use("terminal", command="date")),
         *[says("Done.")] * 3,
         says(f"{pointer}\nNothing to save."),
     ]
@@ -211,5 +214,5 @@ async def test_a_call_of_an_earlier_one_shot_of_the_batch_can_be_pointed_at(tmp_
             b.session = await b.app.new_session()
             await b.turn(text)
         await b.review()
-        assert [row[0] for row in read_outcomes(b)] == ["failed"]
+        assert [row[0] for row in read_outcomes(b)] == ["failed", calls.UNMARKED]
         assert b.listed()[0].note == "1 call marked"

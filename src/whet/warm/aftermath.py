@@ -114,6 +114,12 @@ class OutcomeJudge:
             if old.call.name == new.call.name and old.call.arguments != new.call.arguments:
                 _relate(old, new, between)
             between = old.call.result or ""
+        if new.call.effects is not None:
+            self._find_undone(new)
+
+    def _find_undone(self, new: JudgedCall) -> None:
+        """Find the calls whose files this call brought back to their former contents, in its own turn and the
+        previous one. A review that read both calls and pointed at neither excuses them."""
         near = (*reversed(self._turn[-_MAX_EARLIER:]), *reversed(self._previous[-_MAX_EARLIER:]))
         past = {judged.call.seq: judged for judged in near}
         for call in find_returned(new.call, (judged.call for judged in near)):
