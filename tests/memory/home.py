@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.lessons.world import Request, Say, Step, User, World
+from benchmarks.lessons.world import Request, Say, Step, User, World, add
 
 from whet.contract.origin import Origin
 from whet.memory.reader import NotesState
@@ -51,6 +51,13 @@ def remember(world: World, text: str) -> WriteOutcome:
 
 def review(world: World, session_id: str, requests: Sequence[Request]) -> list[tuple[WriteOutcome, str]]:
     return asyncio.run(world.review(session_id, requests))
+
+
+def learn(world: World, *texts: str) -> WriteOutcome:
+    """Have the person say each text in a session, and its review keep it. Returns the last outcome."""
+    results = [review(world, talk(world, text), [add(text, text)])[0] for text in texts]
+    assert all(state == "active" for _, state in results), results
+    return results[-1][0]
 
 
 def undo(world: World, row_id: int) -> LedgerRow:
