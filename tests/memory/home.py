@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.lessons.world import Request, Say, Step, User, World, add
 
 from whet.contract.origin import Origin
+from whet.memory import notes
 from whet.memory.reader import NotesState
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.store import ledger
@@ -89,3 +90,8 @@ def memory_file(world: World) -> Path:
     file = world.folder / "memories" / "MEMORY.md"
     file.parent.mkdir(exist_ok=True)
     return file
+
+
+def statements(world: World) -> list[str]:
+    """Return the entries of MEMORY.md."""
+    return [entry.statement for entry in notes.parse_entries(memory_file(world).read_text("utf-8"))]
