@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.lessons.world import Request, Say, Step, User, World
+from benchmarks.lessons.world import Request, Say, Step, User, World, add
 
 from whet.contract.origin import Origin
+from whet.memory import notes
 from whet.memory.reader import NotesState
 from whet.memory.requests import MemoryRequest, SkillRequest, WriteOutcome
 from whet.store import ledger
@@ -53,6 +54,13 @@ def review(world: World, session_id: str, requests: Sequence[Request]) -> list[t
     return asyncio.run(world.review(session_id, requests))
 
 
+def learn(world: World, *texts: str) -> WriteOutcome:
+    """Have the person say each text in a session, and its review keep it. Returns the last outcome."""
+    results = [review(world, talk(world, text), [add(text, text)])[0] for text in texts]
+    assert all(state == "active" for _, state in results), results
+    return results[-1][0]
+
+
 def undo(world: World, row_id: int) -> LedgerRow:
     return asyncio.run(world.learning.undo(row_id, HAND))
 
@@ -82,3 +90,8 @@ def memory_file(world: World) -> Path:
     file = world.folder / "memories" / "MEMORY.md"
     file.parent.mkdir(exist_ok=True)
     return file
+
+
+def statements(world: World) -> list[str]:
+    """Return the entries of MEMORY.md."""
+    return [entry.statement for entry in notes.parse_entries(memory_file(world).read_text("utf-8"))]

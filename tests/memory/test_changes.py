@@ -28,7 +28,6 @@ from tests.memory.home import (
 )
 from tests.support import each
 from whet.config.schema import MemorySettings, ReviewSettings
-from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
 from whet.contract.tools import ToolContext
 from whet.memory import notes, skill_changes
@@ -472,12 +471,3 @@ def test_what_was_taken_back_says_by_which_change(world: World) -> None:
     assert refused.value.hint == f"to have it back: whet undo {back.id}"
     with pytest.raises(CannotUndo, match="only what waits can be accepted"):
         accept(world, row)
-
-
-def test_a_change_of_another_person_is_not_found(world: World) -> None:
-    row = made(world, MemoryRequest("add", content="Tests run with tox"))
-    assert asyncio.run(world.learning.get_change(row)).after == "Tests run with tox"
-    anna = world.learning.for_person("anna", world.folder / "people" / "anna")
-    for ask in (anna.get_change, anna.accept, anna.reject):
-        with pytest.raises(NotFound):
-            asyncio.run(ask(row))

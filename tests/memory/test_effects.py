@@ -23,52 +23,43 @@ def uses(
     return [ItemUse(item, name, out, by_chance or out) for name in names]
 
 
-def only(found: list[Effect]) -> Effect:
-    assert len(found) == 1
-    return found[0]
+def only(effects: list[Effect]) -> Effect:
+    (effect,) = effects
+    return effect
 
 
-def test_a_hold_out_shows_harm() -> None:
-    kept, held = sessions("a", 40, 30), sessions("b", 40, 4)
-    found = only(
-        compare_items(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})
-    )
-    assert (found.basis, found.finding) == ("hold-out", "hurts")
-    assert found.shown.sessions == 40 and found.compared.sessions == 40
-    assert found.difference.low > 0
+def held_out(kept: dict[str, Sums], held: dict[str, Sums]) -> list[ItemUse]:
+    return uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
 
 
-def test_a_small_difference_is_no_evidence() -> None:
-    kept, held = sessions("a", 20, 4), sessions("b", 6, 2)
-    found = only(
-        compare_items(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})
-    )
-    assert found.basis == "hold-out" and found.finding == "no evidence" and found.difference.spans_zero
-
-
-def test_too_few_sessions_are_never_evidence() -> None:
-    kept, held = sessions("a", 40, 0), sessions("b", 4, 4)
-    assert (
-        only(
-            compare_items(uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True), {**kept, **held})
-        ).finding
-        == "no evidence"
-    )
-
-
-def test_five_sessions_on_either_side_are_compared() -> None:
-    for kept_count, held_count, finding in ((5, 5, "helps"), (4, 30, "no evidence"), (30, 4, "no evidence")):
-        kept, held = sessions("a", kept_count, 0), sessions("b", held_count, held_count)
-        rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
-        assert only(compare_items(rows, {**kept, **held})).finding == finding, kept_count
+@pytest.mark.parametrize(
+    ("kept", "held", "finding"),
+    [
+        ((40, 30), (40, 4), "hurts"),
+        ((10, 9), (10, 0), "hurts"),
+        ((5, 0), (5, 5), "helps"),
+        ((20, 4), (6, 2), "no evidence"),  # a small difference
+        ((4, 0), (30, 30), "no evidence"),  # too few sessions on either side
+        ((30, 0), (4, 4), "no evidence"),
+        ((30, 30), (4, 0), "no evidence"),
+    ],
+)
+def test_a_hold_out_shows_harm_and_help(kept: tuple[int, int], held: tuple[int, int], finding: str) -> None:
+    with_item, without = sessions("a", *kept), sessions("b", *held)
+    effect = only(compare_items(held_out(with_item, without), {**with_item, **without}))
+    assert (effect.basis, effect.finding) == ("hold-out", finding)
+    assert (effect.shown.sessions, effect.compared.sessions) == (kept[0], held[0])
+    assert finding != "hurts" or effect.difference.low > 0
 
 
 def test_a_second_item_asks_for_a_stronger_sign_than_one_alone() -> None:
     kept, held = sessions("a", 10, 9), sessions("b", 10, 0)
-    rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
-    assert only(compare_items(rows, {**kept, **held})).finding == "hurts"
-    found = compare_items(rows + uses(OTHER, sessions("a", 1, 0)), {**kept, **held})
-    assert [(one.item, one.finding) for one in found] == [(NOTE, "no evidence"), (OTHER, "no evidence")]
+    rows = held_out(kept, held) + uses(OTHER, sessions("a", 1, 0))
+    effects = compare_items(rows, {**kept, **held})
+    assert [(effect.item, effect.finding) for effect in effects] == [
+        (NOTE, "no evidence"),
+        (OTHER, "no evidence"),
+    ]
 
 
 def test_an_items_sums_are_its_sessions_and_its_loads_its_versions() -> None:
@@ -91,14 +82,14 @@ def test_without_a_hold_out_a_comparison_is_only_observed() -> None:
 def test_sessions_before_the_hold_out_do_not_count_for_it() -> None:
     """Only sessions in which chance decided are compared, or time would be mistaken for the item."""
     early, kept, held = sessions("e", 100, 100), sessions("a", 20, 2), sessions("b", 20, 2)
-    rows = uses(NOTE, early) + uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+    rows = uses(NOTE, early) + held_out(kept, held)
     found = only(compare_items(rows, {**early, **kept, **held}))
     assert found.shown.sessions == 120 and found.finding == "no evidence"
 
 
 def test_many_items_need_a_stronger_sign() -> None:
     kept, held = sessions("a", 30, 12), sessions("b", 30, 4)
-    rows = uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+    rows = held_out(kept, held)
     assert only(compare_items(rows, {**kept, **held})).finding == "hurts"
     many = [ContextItem("memory", f"m{n}", "h") for n in range(60)]
     crowd = [use for item in many for use in uses(item, kept, by_chance=True)]
@@ -108,7 +99,7 @@ def test_many_items_need_a_stronger_sign() -> None:
 
 def test_what_hurts_stands_first_and_versions_are_kept_apart() -> None:
     kept, held = sessions("a", 40, 30), sessions("b", 40, 4)
-    rows = uses(OTHER, kept) + uses(NOTE, kept, by_chance=True) + uses(NOTE, held, out=True)
+    rows = uses(OTHER, kept) + held_out(kept, held)
     older = ContextItem("memory", "n1", "h0")
     found = compare_items(
         rows + uses(older, held), {**kept, **held}, current=frozenset({("memory", "n1", "h1")})

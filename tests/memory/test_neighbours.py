@@ -8,8 +8,8 @@ import pytest
 from benchmarks.lessons.world import Run, Say, Step, User, World, add
 
 from tests.memory.evidence import accepted, locate, session, verdict
-from tests.memory.home import review
-from tests.memory.test_removal import learn, remove, replace
+from tests.memory.home import learn, review
+from tests.memory.test_removal import remove, replace
 from whet.memory.removal import find_rest
 from whet.memory.requests import GateVerdict, MemoryRequest
 from whet.memory.subjects import is_parallel

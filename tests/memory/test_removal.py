@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from benchmarks.lessons.world import Run, Say, User, World, add, create
 
-from tests.memory.home import change, prompt, review, talk, undo, view
+from tests.memory.home import change, learn, prompt, review, talk, undo, view
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest, SkillRequest
 from whet.review.wording import write_summary
@@ -15,12 +15,6 @@ from whet.store import ledger
 
 RULE = "Never deploy on Fridays."
 COLOUR = "My favourite colour is green."
-
-
-def learn(world: World, *said: str) -> None:
-    for text in said:
-        session_id = talk(world, text)
-        assert review(world, session_id, [add(text, text)])[0][1] == "active"
 
 
 def attempt(world: World, said: str, request: MemoryRequest) -> tuple[str, str]:

@@ -23,13 +23,14 @@ from tests.memory.home import (
     remember,
     review,
     rows,
+    statements,
     talk,
     undo,
     view,
 )
 from whet.contract.errors import NotFound
 from whet.contract.origin import Origin
-from whet.memory import disk, notes
+from whet.memory import disk
 from whet.memory.requests import Claim, GateVerdict, MemoryRequest, SkillRequest
 from whet.memory.undo import CannotUndo
 from whet.store import learned, ledger
@@ -115,7 +116,7 @@ def test_a_deleted_file_can_be_had_back(world: World) -> None:
     )
 
 
-async def test_a_person_and_the_desk_writing_at_once_lose_nothing(world: World) -> None:
+async def test_a_person_and_the_service_writing_at_once_lose_nothing(world: World) -> None:
     file = memory_file(world)
     await world.learning.submit(MemoryRequest("add", content="the first fact"), HAND)
 
@@ -201,30 +202,15 @@ def test_a_given_up_review_leaves_nothing(world: World) -> None:
     assert "Tuesdays" not in prompt(world)
 
 
-def test_a_persons_own_skill_needs_a_yes(world: World) -> None:
-    folder = world.folder / "skills" / "mine"
-    folder.mkdir(parents=True)
-    (folder / "SKILL.md").write_text("---\nname: mine\ndescription: My way.\n---\nDo it slowly.\n", "utf-8")
-    session_id = talk(world, "Do it slowly, but check twice.")
-    patch = SkillRequest(
-        "patch",
-        "mine",
-        old_string="slowly.",
-        new_string="slowly, but check twice.",
-        evidence=("Do it slowly, but check twice.",),
-    )
-    origin = in_chat(session_id, "f")
-    asked = change(world, patch, origin)
-    assert (asked.ok, asked.state) == (False, "needs_yes") and "mine" in asked.text
-    (outcome, state), *_ = review(world, session_id, [patch])
-    assert state == "inbox" and "check twice" not in (folder / "SKILL.md").read_text("utf-8")
+def test_a_reviews_change_of_a_persons_own_skill_waits_for_their_yes(world: World) -> None:
+    file, said = world.folder / "skills/mine/SKILL.md", "Do it slowly, but check twice."
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: mine\ndescription: My way.\n---\nDo it slowly.\n", "utf-8")
+    patch = SkillRequest("patch", "mine", old_string="slowly.", new_string=said, evidence=(said,))
+    ((outcome, state),) = review(world, talk(world, said), [patch])
+    assert state == "inbox" and "check twice" not in file.read_text("utf-8")
     accept(world, outcome.ledger_id)
-    assert "check twice" in (folder / "SKILL.md").read_text("utf-8")
-    asyncio.run(world.learning.skills.pin("mine", True))
-    gone = SkillRequest(
-        "delete", "mine", base_hash="x", evidence=("Do it slowly, but check twice.",), confirmed=True
-    )
-    assert not change(world, gone, origin).ok and folder.exists()
+    assert "check twice" in file.read_text("utf-8")
 
 
 def test_what_stands_in_the_way_of_an_undo_is_named(world: World) -> None:
@@ -257,11 +243,9 @@ def test_a_chain_of_undos_says_of_each_whether_it_is_in_force(world: World, dept
 def test_what_is_indented_can_be_taken_back(world: World, content: str) -> None:
     first = remember(world, content).ledger_id
     back = undo(world, first).id
-    assert notes.parse_entries(memory_file(world).read_text("utf-8")) == []
+    assert statements(world) == []
     undo(world, back)
-    assert [entry.statement for entry in notes.parse_entries(memory_file(world).read_text("utf-8"))] == [
-        rows(world)[0].after
-    ]
+    assert statements(world) == [rows(world)[0].after]
 
 
 @pytest.mark.parametrize("own", ["word " * 200 + "end", "#123 is the ticket", "- a list in a list", "# big"])
@@ -269,29 +253,21 @@ def test_a_persons_entry_comes_back_as_it_was_whatever_it_is(world: World, own: 
     remember(world, "Tests run with tox")
     file = memory_file(world)
     file.write_text(file.read_text("utf-8") + f"- {own}\n", "utf-8")
-    request = MemoryRequest("replace", content="Shorter", old_text=own)
-    replaced = change(world, request).ledger_id
-    undo(world, replaced)
-    gone = change(world, MemoryRequest("remove", old_text=own)).ledger_id
-    undo(world, gone)
-    assert [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))] == [
-        "Tests run with tox",
-        own,
-    ]
+    undo(world, made(world, MemoryRequest("replace", content="Shorter", old_text=own)))
+    undo(world, made(world, MemoryRequest("remove", old_text=own)))
+    assert statements(world) == ["Tests run with tox", own]
 
 
 def test_a_large_edit_by_hand_is_taken_back_whatever_the_file_ends_with(world: World) -> None:
     file = memory_file(world)
-    file.parent.mkdir(exist_ok=True)
     file.write_text("\n".join(f"- fact number {n}" for n in range(20)), "utf-8")
     read_notes(world)
     undo(world, rows(world)[-1].id)
-    assert not file.exists() or notes.parse_entries(file.read_text("utf-8")) == []
+    assert not file.exists() or statements(world) == []
 
 
 def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World) -> None:
     file = memory_file(world)
-    file.parent.mkdir(exist_ok=True)
     file.write_text("# Memory\n\n## Pitfalls\n\n- one hangs\n", "utf-8")
     read_notes(world)
     text = file.read_text("utf-8")
@@ -300,8 +276,7 @@ def test_a_fact_that_was_replaced_by_a_pitfall_comes_back_as_a_fact(world: World
     file.write_text(text, "utf-8")
     read_notes(world)
     undo(world, rows(world)[-1].id)
-    found = [entry.statement for entry in notes.parse_entries(file.read_text("utf-8"))]
-    assert found == ["a fact"]
+    assert statements(world) == ["a fact"]
 
 
 def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
@@ -319,7 +294,7 @@ def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
     assert asyncio.run(world.learning.forget(first, HAND, dry_run=True)) == []
 
 
-def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
+def test_another_persons_service_sees_nothing_of_the_first(world: World) -> None:
     one = world.learning.for_person("anna", world.folder / "people" / "anna")
     two = world.learning.for_person("ben", world.folder / "people" / "ben")
     asyncio.run(one.submit(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
@@ -333,8 +308,10 @@ def test_another_persons_desk_sees_nothing_of_the_first(world: World) -> None:
         assert "Ruth" not in asyncio.run(learning.skills.describe("gift"))
         assert not asyncio.run(learning.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
-    with pytest.raises(NotFound):
-        asyncio.run(two.undo(row.id, HAND))
+    assert asyncio.run(one.get_change(row.id)) == row
+    for ask in (two.get_change, two.accept, two.reject, lambda id_: two.undo(id_, HAND)):
+        with pytest.raises(NotFound):
+            asyncio.run(ask(row.id))
 
 
 def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:
@@ -366,7 +343,6 @@ def test_no_session_is_not_every_session(world: World) -> None:
 
 def test_a_mark_at_a_files_beginning_is_no_entry(world: World) -> None:
     file = memory_file(world)
-    file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"\xef\xbb\xbf# Memory\r\n\r\n- Tests run with tox\r\n")
     assert read_notes(world)[0].entries == 1
     assert "# Memory" not in prompt(world)

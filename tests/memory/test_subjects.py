@@ -8,7 +8,7 @@ import pytest
 from benchmarks.lessons.world import Run, Say, User, World, add
 
 from tests.memory.evidence import session
-from tests.memory.home import review, talk
+from tests.memory.home import learn, review, talk
 from whet.memory.gate import judge
 from whet.memory.requests import Claim
 from whet.review.wording import write_summary
@@ -39,10 +39,7 @@ WITHIN = [
 
 @pytest.mark.parametrize(("first", "second"), [*OTHERS, *WITHIN])
 def test_another_number_is_another_thing_across_sessions(world: World, first: str, second: str) -> None:
-    for text in (first, second):
-        session_id = talk(world, text)
-        ((outcome, state),) = review(world, session_id, [add(text, text)])
-        assert state == "active", outcome.text
+    learn(world, first, second)
     prompt = asyncio.run(world.prompt())
     assert first in prompt and second in prompt
 
@@ -80,9 +77,7 @@ def test_a_shorter_number_is_not_a_repeat_of_a_longer_one() -> None:
     ],
 )
 def test_another_amount_of_the_same_thing_takes_its_place(world: World, first: str, second: str) -> None:
-    for text in (first, second):
-        session_id = talk(world, text)
-        review(world, session_id, [add(text, text)])
+    learn(world, first, second)
     prompt = asyncio.run(world.prompt())
     assert second in prompt and first not in prompt
     (row, _) = world.database.read_now(lambda db: ledger.select(db))
@@ -99,9 +94,7 @@ def test_a_setting_read_again_takes_the_old_values_place(world: World) -> None:
 
 
 def test_two_notes_that_may_be_one_are_both_shown(world: World) -> None:
-    for text in ("Our best client is 4711.", "Our best client is 4712."):
-        session_id = talk(world, text)
-        ((outcome, _),) = review(world, session_id, [add(text, text)])
+    outcome = learn(world, "Our best client is 4711.", "Our best client is 4712.")
     assert "a similar note stays too: “" in outcome.text and "4711" in outcome.text
     (row, _) = world.database.read_now(lambda db: ledger.select(db))
     summary = write_summary([row])

@@ -123,8 +123,10 @@ def _is_edge(text: str, left: int, right: int) -> bool:
 
 
 def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
-    """Return the spans whose words are the quote's, but for accents and one letter of one plain word in each
-    four; of a short word only if the span is a whole sentence."""
+    """Return the spans whose words are the quote's, apart from accents and typos.
+
+    One word in four may have a typo, a short word only if the span is a whole sentence.
+    """
     mine = [spell_plainly(match[0]) for match in _SPELT_WORD.finditer(quote)]
     spans: list[tuple[int, int]] = []
     numbers = [word for word in mine if not word.isalpha()]
@@ -156,20 +158,19 @@ def _is_first(text: str, at: int) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _list_spellings(word: str) -> list[str]:
-    """Return a word as it is written without its accents: `Malmö` as `malmo`, and as `malmoe`."""
+    """Return the spellings of a word without accents, such as `malmo` and `malmoe` for `Malmö`."""
     if word.isascii():
         return [spell_plainly(word)]
     return [spell_plainly(_ACCENTED.sub(rf"\g<0>{letter}", word)) for letter in ("", *_ADDED)]
 
 
 def _is_typo(word: str, other: str, written: str, *, is_first: bool) -> bool:
-    """Return whether a plain word became another one by one letter that was added, dropped, changed or
-    swapped; a name only by two letters that were swapped.
+    """Return whether two words differ by a typo: a letter added, dropped or changed, or two swapped.
 
-    A word with a capital letter is a name, but for a long one at the beginning of a sentence.
+    In a name only swapped letters count. A word with a capital letter is a name unless it begins a sentence.
     """
     if not word.isalpha() or not other.isalpha():
-        return False  # a value is right letter by letter
+        return False  # a value must be exact
     is_plain = written.islower()
     shortest = min(len(word), len(other))
     if shortest < (_MIN_TYPO_CHARS if is_plain else _MIN_LONG_CHARS) or abs(len(word) - len(other)) > 1:

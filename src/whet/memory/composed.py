@@ -18,13 +18,16 @@ _KEY = re.compile(r"[\s\"'{\[-]*(?P<key>[^\W_][^=:\n]{0,80}?)[\"'\]\s]*(?P<sign>
 # A pattern that begins a word, as those of sed and awk do.
 _ADDRESS = re.compile(r"\s/[^/\n]*/")
 _WORD = re.compile(r"[^\W_]+")
-# A place that the program fills in: %s, {name}, $name, the end of a string, or an option for a separator.
+# What the program fills in: %s, {name}, $name, the end of a string, or an option for a separator.
 _FILLED = r"(?:%[-\d.]*[a-zA-Z]|\}|\$\w+|[\"']|\s-\w)"
 
 
 def is_composed(unit: str, source: SourceText, before: Iterable[SourceText]) -> bool:
-    """Return whether the assistant composed a line of a result: its key and its sign are in the command, but
-    for search patterns, or in a text that it wrote before into a file which the call names."""
+    """Return whether the assistant composed a line of a result.
+
+    It did if the line's key and sign are in the command outside of search patterns, or in a text that it
+    wrote before into a file that the call names.
+    """
     lines = [match for line in unit.splitlines() if (match := _KEY.match(line))]
     if not lines:
         return False
@@ -47,8 +50,8 @@ def _own_text(command: str) -> str:
 
 
 def _holds(text: str, key: str, sign: str) -> bool:
-    """Return whether a text has a key right before its sign, or a place to fill in before the sign and the
-    key as words."""
+    """Return whether a text has the key right before its sign, or the key anywhere and a placeholder before
+    the sign."""
     words = _WORD.findall(key)
     spelled = r"[\W_]{0,3}".join(map(re.escape, words))
     if not words or not (match := re.search(rf"(?<![^\W_]){spelled}(?![^\W_])", text, re.IGNORECASE)):

@@ -2,8 +2,8 @@
 
 Sums and comparisons of stored records. Only the hold-out is a causal comparison, because chance assigned
 it, so only it can show that an item helps. The comparison with sessions that did not have the item is shown
-as an observation. Harm is judged by tests that may be repeated after every session: of all items together
-that do none, at most 5 % are ever called harmful. This module proposes; it never removes anything.
+as an observation. The tests for harm may be repeated after every session: the chance that any harmless item
+is ever called harmful is at most 5 %. This module only reports; it never removes anything.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def _compare(
 def is_harmful(first: Sequence[Sums], second: Sequence[Sums], limit: float) -> bool:
     """Return whether sessions with an item, oldest first, went worse than those without it.
 
-    Two tests that may be repeated: one by one, and against the usual harm of the others plus a margin, which
-    needs few sessions with the item.
+    There are two tests, which may be repeated: session by session, and against the usual harm of the others
+    plus a margin. The second needs few sessions with the item.
     """
     if len(second) < MIN_SESSIONS:
         return False

@@ -128,7 +128,7 @@ def _is_statement(quote: str) -> bool:
 
 
 def _label_commands(passages: Sequence[Passage], forms: Sequence[str]) -> dict[str, str]:
-    """Return how each command is shown, by its kept form.
+    """Return how each command is shown, by the command without talk.
 
     A command is shown with parameters if a tool's own error uses a placeholder for them (`forms`), or if
     the same command also ran with another word in one position.

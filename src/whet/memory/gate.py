@@ -365,10 +365,10 @@ def _is_confirmed(passage: Passage, transcript: QuotableTranscript) -> bool:
 
 
 def _refuse_off_topic(claim: Claim, passages: Sequence[Passage], transcript: QuotableTranscript) -> None:
-    """Raise Refused if the quotes contain none of the values in the claim.
+    """Raise Refused if the quotes contain none of the claim's values.
 
     Words are not compared, because the claim may be in another language. Two words joined by a dash or a
-    slash are not a value. The values of a skill may be anywhere in the session except in untrusted text.
+    slash are not a value. A skill's values may be anywhere in the session except in untrusted text.
     """
     values = units.find_values(_NUMBERED.sub("", claim.text)) - units.find_values(claim.edited_text)
     subjects = {value for value in values if not _TWO_WORDS.fullmatch(value)}
@@ -417,8 +417,8 @@ def _find_same(claim: Claim, statements: Sequence[str]) -> str:
 
 
 def _read_forms(text: str) -> list[str]:
-    """Return a statement folded, of a note the words inside its quotation; then the same without the label
-    before it ("Remember: "), if it has one."""
+    """Return the folded statement and, if it begins with a label ("Remember: "), also the form without it. Of
+    a note these are the words inside its quotation marks."""
     folded = _QUOTED_NOTE.sub(r"\1", fold(text).removeprefix("pitfall: ")).rstrip(".")
     label = _LABEL.match(folded)
     return [folded, folded[label.end() :]] if label else [folded]

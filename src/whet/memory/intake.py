@@ -38,7 +38,7 @@ class SkillIntake(msgspec.Struct, frozen=True):
 
     @property
     def readable_paths(self) -> list[str]:
-        """The paths of all files that can be read or run, SKILL.md first."""
+        """The paths of all files that can be read or run, SKILL.md first; assets can't."""
         return [path for path in self.files if not path.startswith("assets/")]
 
 

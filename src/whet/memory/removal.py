@@ -1,7 +1,7 @@
 """Decide whether a change may take old words out of the notes or a skill without the person.
 
-What leaves needs the same evidence as what comes in: newer words, of the person or of this machine, about
-the same subject. In doubt the change waits for the person, so that nothing is lost unseen.
+A removal needs the same evidence as an addition: newer words about the same subject, from the person or from
+this machine. In doubt the change waits for the person, so that nothing is lost unseen.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def is_about(old: str, texts: Sequence[str]) -> bool:
 
 
 def is_newer(rows: Sequence[LedgerRow], old: str, evidence: Sequence[Quote]) -> bool:
-    """Return whether the evidence came after the words that the old entry rests on, as far as the ledger
-    knows."""
+    """Return whether the evidence is newer than that of the old entry, as far as the ledger knows."""
     for row in rows:
         if row.after == old and row.state in ("active", "staged"):
             last = {

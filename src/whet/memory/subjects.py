@@ -148,8 +148,8 @@ def _align(before: Sequence[str], after: Sequence[str]) -> difflib.SequenceMatch
 def _find_stretches(before: Sequence[str], after: Sequence[str]) -> list[Stretch]:
     """Return the stretches in which two statements differ, in order.
 
-    A script without blanks has its characters for words: a single one that is the same by chance does not
-    divide a stretch. What changes right after the statement's first word is a stretch of its own.
+    In a script without blanks each character is a word, so a single equal one does not divide a stretch. If
+    the statement's first words changed, a change right after the first one is a stretch of its own.
     """
     stretches: list[Stretch] = []
     is_open = False
@@ -176,16 +176,19 @@ def _has_number(word: str) -> bool:
 
 
 def _is_changed(stretch: Stretch) -> bool:
-    """Return whether words that carry content took the place of others. A sign that was added or left out
-    changes the word that it is in."""
+    """Return whether words that carry content replace others, or a CJK character was added or left out, which
+    changes its word."""
     if not all(stretch):
         return bool(_SIGN.fullmatch("".join((*stretch.lost, *stretch.added))))
     return all(any(word not in STOP_WORDS for word in words) for words in stretch)
 
 
 def _is_built_alike(before: Sequence[str], after: Sequence[str], stretches: Sequence[Stretch]) -> bool:
-    """Return whether half of the words are the same, or a long one is and each stretch has as many words as
-    before. Without the beginning it is only a part of a statement."""
+    """Return whether both statements have the same form: half of the words are the same, or one long word is
+    and each stretch has as many words as before.
+
+    A statement without the other's beginning is only a part of it.
+    """
     blocks = _align(before, after).get_matching_blocks()
     same = [word for block in blocks for word in before[block.a : block.a + block.size]]
     if before[:1] != after[:1] and not stretches[0].added:

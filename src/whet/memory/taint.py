@@ -154,8 +154,8 @@ def _join_words(texts: Iterable[str]) -> str:
 
 
 def _list_runs(text: str, *, is_command: bool) -> Iterable[str]:
-    """Yield the parts of a call that are unlikely to occur twice by chance: runs of words, and values with
-    their parts, except the names of programs."""
+    """Yield the parts of a call that rarely occur twice by chance: runs of words, and values with their
+    parts, except names of programs."""
     words = _WORDS.findall(fold(text))
     for at in range(len(words) - _RUN_WORDS + 1):
         run = " ".join(words[at : at + _RUN_WORDS])

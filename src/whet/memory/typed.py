@@ -3,7 +3,7 @@
 The interface marks such text first: a terminal puts `<pasted>` around pasted text, and attachments and
 forwarded messages come in tags. If the interface marks everything, the rest was typed. Other unmarked text is
 judged by its structure: fenced blocks, quoted lines, mail headers, lines with the time of day, and everything
-below a line that ends in a colon, but for a list. The words themselves are not considered.
+below a line that ends in a colon, except a list. The words themselves are not considered.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def is_quotation(text: str, start: int, end: int, statement: str) -> bool:
 
 
 def drop_quotations(text: str) -> str:
-    """Return a text without what others said in it."""
+    """Return a text without its quotations."""
     for match in reversed(list(_find_quotations(text))):
         text = f"{text[: match.start()]} … {text[match.end() :]}"
     return text

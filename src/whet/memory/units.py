@@ -100,8 +100,8 @@ def find_sentence(text: str, start: int, end: int) -> Unit:
 
 
 def find_following(text: str, end: int) -> Unit | None:
-    """Return the sentence after `end` in the same paragraph if it may limit what stands before it: it is no
-    question, and not long."""
+    """Return the sentence after `end` in the same paragraph, or None if it is long or a question and so can't
+    be a condition."""
     start, stop = next((span for span in _find_spans(text) if span[0] >= end), (len(text), len(text)))
     unit = _strip_unit(text, start, stop)
     is_near = unit.text and "\n" not in text[end:start] and not is_question(unit.text)
@@ -109,9 +109,9 @@ def find_following(text: str, end: int) -> Unit | None:
 
 
 def shorten(text: str, unit: Unit, start: int, end: int) -> str:
-    """Return a statement, or of one that is too long the words around [start, end), with ellipses.
+    """Return a statement. If it is too long, return the words around [start, end), with ellipses.
 
-    What somebody dictates may have no full stop at all.
+    Dictated text may have no full stop at all.
     """
     if len(unit.text) <= MAX_CHARS:
         return unit.text
@@ -173,8 +173,8 @@ def has_prose(line: str) -> bool:
 
 
 def has_short_sentence(line: str) -> bool:
-    """Return whether a line has a short sentence of a script without blanks or, if it is not a setting, a
-    name of three words or more (push-to-x-first.md)."""
+    """Return whether a line may hold a short sentence: in a script without blanks, or as a name of three
+    words or more (push-to-x-first.md). A setting's key is not checked."""
     if setting := _SETTING.search(line):
         # The value may be a sentence: it has four letters of such a script, or two beside words of another.
         value = line[setting.end() :]
@@ -286,8 +286,7 @@ def find_quoted_commands(text: str) -> list[str]:
 
 
 def find_values(text: str) -> frozenset[str]:
-    """Return the parts of a text that are only right letter by letter: words with digits or signs, code in
-    backticks."""
+    """Return the parts of a text that must be exact: words with digits or signs, and code in backticks."""
     matches = re.findall(
         r"`([^`\n]+)`|(?<![\w.])([^\s`\"'“”(),;!?]*[\d/_=@][^\s`\"'“”(),;!?]*|--?[a-z][\w-]*|\w+[.-]\w[\w.-]*)",
         text.lower(),

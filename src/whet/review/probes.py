@@ -61,7 +61,7 @@ def _is_local_fact(row: LedgerRow) -> bool:
 
 def _run(database: StateDatabase, quote: Quote, trusted: Collection[str], look: Look) -> str | None:
     def find_call(connection: apsw.Connection) -> tuple[str, str]:
-        texts = load_transcript(connection, quote.session_id, trusted).results()
+        texts = load_transcript(connection, quote.session_id, trusted).list_results()
         ran = next((source.call for source in texts if source.seq == quote.seq and source.ran_well), "")
         return ran, session_of(connection, quote.session_id).workspace
 
