@@ -142,7 +142,8 @@ class _Judge:
         self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
         if script.arithmetic and script.assignments:
             self.everyday = False
-        if any(map(_may_hold_secret, _VARIABLE_NAME.findall(text))) or is_environment_dump(script):
+        names = _VARIABLE_NAME.findall(text) if "$" in text else ()
+        if any(map(_may_hold_secret, names)) or is_environment_dump(script):
             self.exposure.secret = True
         self.judge_redirects(script)
         for name, word in script.assignments:
