@@ -63,7 +63,7 @@ def test_a_command_is_shown_with_its_folder_and_its_input(tmp_path: Path) -> Non
 
 def test_a_command_needs_and_downloads_what_its_analysis_says(tmp_path: Path) -> None:
     view = action(tmp_path, "terminal", command="curl -o x https://a.b/")
-    assert [one.words for one in view.needs] == ["reach a.b"]
+    assert [opening.words for opening in view.needs] == ["reach a.b"]
     assert str(tmp_path / "x") in view.downloads
 
 

@@ -41,7 +41,7 @@ from tests.support import each
     ],
 )
 def test_the_files_that_come_from_the_network_are_known(command: str, files: list[str]) -> None:
-    assert sorted(one.removeprefix("/code/proj/") for one in judge(command).downloads) == files
+    assert sorted(path.removeprefix("/code/proj/") for path in judge(command).downloads) == files
 
 
 def test_a_variable_is_a_secret_by_its_value_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,10 +195,10 @@ def test_a_question_holds_all_that_is_decided_on(tmp_path: Path) -> None:
     assert plain.reasons == ('mode "ask" asks before every command that may change something',)
     assert plain.grant == "terminal(make)"
     assert plain.digest == hash_call("terminal", plain.arguments, str(bench.workspace), ())
-    told = Bench(tmp_path, Someone(), ask=["terminal(make *)"])
-    told.sh("make")
-    assert told.person.asked[0].reasons == ("the rule ask: terminal(make *) wants a person's decision",)
-    assert told.person.asked[0].grant == ""
+    ruled = Bench(tmp_path, Someone(), ask=["terminal(make *)"])
+    ruled.sh("make")
+    assert ruled.person.asked[0].reasons == ("the rule ask: terminal(make *) wants a person's decision",)
+    assert ruled.person.asked[0].grant == ""
 
 
 def test_why_a_person_has_to_be_asked_is_said_and_lasts_for_no_other_call(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_why_a_person_has_to_be_asked_is_said_and_lasts_for_no_other_call(tmp_pa
     call = msgspec.structs.replace(bench.call("terminal", command="make"), asks="it is of another's")
     for verdict in ("allow", "deny"):
         assert asyncio.run(bench.gate.decide(call, bench.events.append)).verdict == verdict
-    assert [one.reasons for one in bench.person.asked] == [("it is of another's",)] * 2
+    assert [request.reasons for request in bench.person.asked] == [("it is of another's",)] * 2
     assert bench.person.asked[0].grant == ""
 
 

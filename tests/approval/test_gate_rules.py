@@ -345,7 +345,7 @@ def test_a_session_grant_for_the_web_covers_the_host_and_no_other(tmp_path: Path
     assert bench.decide("web_fetch", url="https://b.org/one").verdict == "deny"
     with_key = "https://a.org/?k=sk-abcdefghijklmnopqrstuvwx"
     assert bench.decide("web_fetch", url=with_key).verdict == "deny", "a grant covers no key in an address"
-    assert [one.grant for one in bench.person.asked[1:]] == ["web_fetch(b.org)", ""]
+    assert [request.grant for request in bench.person.asked[1:]] == ["web_fetch(b.org)", ""]
 
 
 def test_a_key_in_an_address_is_dangerous_and_not_shown(tmp_path: Path) -> None:

@@ -109,11 +109,11 @@ def wait_for_growth(workspace: Path) -> None:
 
 def sizes(workspace: Path) -> set[int]:
     """Return the sizes of the job's file, in many looks between which other processes get their turns."""
-    found: set[int] = set()
+    sizes: set[int] = set()
     for _ in range(500):
-        found.add((workspace / "d/e.sh").stat().st_size)
+        sizes.add((workspace / "d/e.sh").stat().st_size)
         os.sched_yield()
-    return found
+    return sizes
 
 
 async def run_approved(bench: Bench, confinement: OneEngine, command: str) -> ToolOutput:

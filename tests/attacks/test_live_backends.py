@@ -180,8 +180,8 @@ def test_nothing_gets_out_of_a_container(tmp_path: Path) -> None:
         effects: dict[str, list[str]] = {}
         for name, text in CONTAINER.items():
             world.jail = world.confinement.shell_jail(world.workspace, name)  # a container of its own
-            if found := world.attack(text):
-                effects[name] = found
+            if signs := world.attack(text):
+                effects[name] = signs
         assert effects == {}
 
 
@@ -200,19 +200,19 @@ def test_nothing_that_a_host_sends_back_gets_out(
         effects: dict[str, list[str]] = {}
         world.jail = world.confinement.shell_jail(world.workspace, "s")
         for name, text in SSH.items():
-            found = world.attack(text)
-            found += [
+            signs = world.attack(text)
+            signs += [
                 f"{path.name} is special"
                 for path in world.workspace.rglob("*")
                 if not path.is_symlink() and (path.is_block_device() or path.is_char_device())
             ]
-            found += [
+            signs += [
                 f"{path.name} has another's rights"
                 for path in world.workspace.rglob("*")
                 if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o6000
             ]
-            if found:
-                effects[name] = found
+            if signs:
+                effects[name] = signs
             assert world.jail is not None
             run(world.jail, world.workspace, "find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf {} +")
             subprocess.run(["git", "init", "-q", "--template=", world.workspace], check=True)

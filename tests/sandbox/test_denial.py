@@ -23,8 +23,8 @@ def policy(tmp_path: Path) -> SandboxPolicy:
 
 
 def opened(policy: SandboxPolicy, output: str, command: str = "x") -> list[str]:
-    found = explain(policy, command, output, policy.workspace)
-    return [f"{one.kind} {one.target}" for one in found.openings] if found else []
+    denial = explain(policy, command, output, policy.workspace)
+    return [f"{opening.kind} {opening.target}" for opening in denial.openings] if denial else []
 
 
 def test_paths_at_the_wall(policy: SandboxPolicy, tmp_path: Path) -> None:
@@ -122,11 +122,11 @@ def test_a_rename_over_a_ruled_file_names_the_rule(policy: SandboxPolicy) -> Non
 
 
 def test_failures_of_other_kinds_are_none_of_it(policy: SandboxPolicy) -> None:
-    for said in (
+    for line in (
         "FAILED tests/test_x.py - assert 1 == 2", "cat: nothing.txt: No such file or directory",
         "cat: ./locked.txt: Permission denied", "error: no such command: 'foo'", "",
     ):  # fmt: skip
-        assert explain(policy, "make", said, policy.workspace) is None, said
+        assert explain(policy, "make", line, policy.workspace) is None, line
 
 
 @pytest.mark.parametrize("name", ["a\0b", "~a\0b/c", "\ud800", "long" * 90])
@@ -139,16 +139,16 @@ def test_a_name_that_no_file_can_have_is_left_out(policy: SandboxPolicy, name: s
 
 
 def test_hosts(policy: SandboxPolicy) -> None:
-    said = "curl: (6) Could not resolve host: api.example.com"
-    assert opened(policy, said) == ["reach api.example.com"]
-    said = "ssh: Could not resolve hostname git.example.com: Temporary failure in name resolution"
-    assert opened(policy, said, "git fetch") == ["reach git.example.com"]
-    said = "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>"
-    assert opened(policy, said, "python3 get.py https://example.org/x") == ["reach example.org"]
-    found = explain(policy, "x", "anything", policy.workspace, ["a.example"])
-    assert found is not None
+    line = "curl: (6) Could not resolve host: api.example.com"
+    assert opened(policy, line) == ["reach api.example.com"]
+    line = "ssh: Could not resolve hostname git.example.com: Temporary failure in name resolution"
+    assert opened(policy, line, "git fetch") == ["reach git.example.com"]
+    line = "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>"
+    assert opened(policy, line, "python3 get.py https://example.org/x") == ["reach example.org"]
+    denial = explain(policy, "x", "anything", policy.workspace, ["a.example"])
+    assert denial is not None
     assert (
-        found.line == '[the sandbox stopped this: no network to a.example; it would need "reach a.example"]'
+        denial.line == '[the sandbox stopped this: no network to a.example; it would need "reach a.example"]'
     )
 
 
@@ -160,6 +160,6 @@ def test_the_home_and_whets_own_are_never_offered(policy: SandboxPolicy) -> None
 def test_what_a_command_names(policy: SandboxPolicy, tmp_path: Path) -> None:
     other = tmp_path / "other"
     command = f"grep x src {other}/f > /usr/out; curl https://api.example.com/v1"
-    said = [one.words for one in needed_openings(policy, command, policy.workspace)]
-    assert said[0] == ("write /usr")
-    assert said[-1] == "reach api.example.com"
+    words = [opening.words for opening in needed_openings(policy, command, policy.workspace)]
+    assert words[0] == "write /usr"
+    assert words[-1] == "reach api.example.com"

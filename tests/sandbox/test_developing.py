@@ -145,7 +145,7 @@ def _different(case: EngineCase, commands: Sequence[str], tmp_path: Path) -> lis
     inner.mkdir()
     outer.mkdir()
     jail = Jail(JailPlan(engine, default_policy(inner, tmp_path / "whet", environment), scratch, Path.home()))
-    found: list[str] = []
+    failures: list[str] = []
     try:
         inside = jail.environment(environment)
         for text in commands:
@@ -159,10 +159,10 @@ def _different(case: EngineCase, commands: Sequence[str], tmp_path: Path) -> lis
                 capture_output=True,
                 check=False,
             ).returncode
-            code, said = jail.run(JailedCommand(["bash", "-c", text], inside, inner), 120)
+            code, output = jail.run(JailedCommand(["bash", "-c", text], inside, inner), 120)
             if code != plain:
-                found.append(f"{text}: {code} instead of {plain}: {said[-300:]}")
+                failures.append(f"{text}: {code} instead of {plain}: {output[-300:]}")
     finally:
         jail.close()
         scratch.close()
-    return found
+    return failures

@@ -122,9 +122,9 @@ class Server:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if SSHD is None or shutil.which("ssh") is None:
         pytest.skip("there is no sshd here")
-    made = Server(tmp_path_factory.mktemp("sshd"))
-    yield made
-    made.close()
+    sshd = Server(tmp_path_factory.mktemp("sshd"))
+    yield sshd
+    sshd.close()
 
 
 @pytest.fixture
@@ -186,15 +186,15 @@ def test_a_command_works_on_the_workspace_there_and_it_comes_back(place: tuple[J
     (workspace / "run.sh").write_text("#!/bin/sh\necho ran\n")
     (workspace / "run.sh").chmod(0o755)
     text = "pwd; ./run.sh; cat src/*; echo two >> src/a*; rm old; mkdir -p new/deep; ln -s ../src new/way"
-    code, said = run(jail, workspace, f"{text}; exit 3")
-    assert (code, said.split("\n")[:3]) == (3, [str(there), "ran", "one"])
+    code, output = run(jail, workspace, f"{text}; exit 3")
+    assert (code, output.split("\n")[:3]) == (3, [str(there), "ran", "one"])
     assert (workspace / "src" / "a b\nc").read_text() == "one\ntwo\n"
     assert not (workspace / "old").exists()
     assert os.readlink(workspace / "new" / "way") == "../src"
     (workspace / "src" / "a b\nc").unlink()
     (workspace / "more").write_text("x")
-    code, said = run(jail, workspace, "ls src; ls more; echo $WHET_SANDBOX")
-    assert (code, said) == (0, "more\nssh\n")
+    code, output = run(jail, workspace, "ls src; ls more; echo $WHET_SANDBOX")
+    assert (code, output) == (0, "more\nssh\n")
 
 
 @pytest.mark.slow
@@ -210,10 +210,10 @@ def test_what_would_start_programs_here_or_lead_out_does_not_come_back(
         f"ln -s {tmp_path}/outside way",
         "echo fine > fine",
     )
-    code, said = run(jail, workspace, "; ".join(lines))
+    code, output = run(jail, workspace, "; ".join(lines))
     assert code == 0
-    assert "may start programs here" in said
-    assert "way: can't be brought back" in said
+    assert "may start programs here" in output
+    assert "way: can't be brought back" in output
     assert (workspace / ".git" / "config").read_bytes() == config
     assert not (workspace / ".git" / "hooks").exists()
     assert not os.path.lexists(workspace / "way")
@@ -238,9 +238,9 @@ def test_repositories_below_come_back_without_what_their_git_runs(
         "echo evil > .git/modules/m/hooks/pre-commit; echo evil > .husky/pre-commit",
         "mkdir -p .git/refs/heads && git -C sub rev-parse --git-dir > .git/refs/heads/config",
     )
-    code, said = run(jail, workspace, "; ".join(lines))
+    code, output = run(jail, workspace, "; ".join(lines))
     confinement.close()
-    assert code == 0, said
+    assert code == 0, output
     came = {str(path.relative_to(workspace)) for path in workspace.rglob("*")}
     assert {"sub/.git/HEAD", "other", ".git/refs/heads/config"} <= came
     held = ("sub/.git/hooks/pre-commit", "sub/.git/config", "other/.git", ".husky/pre-commit")
@@ -273,9 +273,9 @@ def test_what_changed_on_both_sides_stays_as_it_is_here(place: tuple[Jail, Path,
         wait_for(process.exited.is_set)
 
     wait = f"while ! test -e {there.parent}/go; do sleep 0.05; done"
-    code, said = run(jail, workspace, f"touch began; {wait}; echo theirs > f; echo ok > g", change)
+    code, output = run(jail, workspace, f"touch began; {wait}; echo theirs > f; echo ok > g", change)
     assert code == 0
-    assert "f: changed here meanwhile" in said
+    assert "f: changed here meanwhile" in output
     assert (workspace / "f").read_text() == "mine"
     assert (workspace / "g").read_text() == "ok\n"
     assert run(jail, workspace, "cat f") == (0, "mine")
@@ -345,8 +345,8 @@ def test_a_command_works_in_a_container_and_gets_no_further(
     (workspace / "f").write_text("one\n")
     (tmp_path / "secret").write_text("s")
     text = "pwd; cat f; echo two > g; echo $WHET_SANDBOX; ls /tmp; exit 3"
-    code, said = run(jail, workspace, text)
-    assert (code, said.split("\n")[:3]) == (3, [str(workspace), "one", "container"])
+    code, output = run(jail, workspace, text)
+    assert (code, output.split("\n")[:3]) == (3, [str(workspace), "one", "container"])
     assert (workspace / "g").read_text() == "two\n"
     assert run(jail, workspace, f"cat {tmp_path}/secret")[0] != 0
     assert run(jail, workspace, "cat /proc/net/route | grep -c .")[1] == "1\n"  # the heading alone

@@ -97,18 +97,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Hos
 
 def watched(workspace: Path) -> dict[str, str]:
     """Give what no host may change: all beside the workspace, and what starts programs in it."""
-    found: dict[str, str] = {}
+    states: dict[str, str] = {}
     starts = [workspace / name for name in (".vscode", ".git", ".envrc", ".config")]
     for top in (workspace.parent / "outside", *starts):
         for path in (top, *sorted(top.rglob("*"))):
             if path.is_symlink():
-                found[str(path)] = f"link {path.readlink()}"
+                states[str(path)] = f"link {path.readlink()}"
             elif path.is_file():
                 state = path.stat()
-                found[str(path)] = f"{state.st_nlink} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+                states[str(path)] = f"{state.st_nlink} {hashlib.sha256(path.read_bytes()).hexdigest()}"
             elif path.exists():
-                found[str(path)] = "folder"
-    return found
+                states[str(path)] = "folder"
+    return states
 
 
 FILE, LINK, HARD = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
@@ -178,9 +178,9 @@ def test_a_host_that_lies_changes_nothing_but_the_workspace(place: tuple[Host, J
         [(path.replace("{}", around), kind) for path, kind in listed],
         [(name.replace("{}", around), kind, text) for name, kind, text in members],
     )
-    code, said = run(jail, workspace, "true")
+    code, output = run(jail, workspace, "true")
     assert watched(workspace) == before
-    assert code in (0, 255) and "Traceback" not in said
+    assert code in (0, 255) and "Traceback" not in output
     if ("fine", "f") in listed:
         assert (workspace / "fine").read_text() == "fine"
     made = [path for path in workspace.rglob("*") if not path.is_symlink() and not path.is_dir()]
@@ -204,8 +204,8 @@ def test_a_host_that_makes_no_sense_is_told_of(
 ) -> None:
     host, jail, workspace = place
     say(host)
-    code, said = run(jail, workspace, "true")
-    assert code == 255 and said.startswith("[the workspace can't be brought over: ")
+    code, output = run(jail, workspace, "true")
+    assert code == 255 and output.startswith("[the workspace can't be brought over: ")
 
 
 @pytest.mark.slow

@@ -67,9 +67,9 @@ def test_ends_are_told_as_popen_tells_them(jail: Jail) -> None:
 
 @pytest.mark.slow
 def test_nothing_outlives_its_jail(jail: Jail) -> None:
-    code, said = run(jail, "setsid sh -c 'sleep 300 & echo $$; exec sleep 300' >out & sleep 0.2; cat out")
+    code, output = run(jail, "setsid sh -c 'sleep 300 & echo $$; exec sleep 300' >out & sleep 0.2; cat out")
     assert code == 0
-    assert said.strip().isdigit()
+    assert output.strip().isdigit()
     jail.close()
     assert _sleepers(jail.policy.workspace) == []
 
@@ -178,10 +178,10 @@ def test_a_submodule_works_and_keeps_what_its_owner_set(jail: Jail) -> None:
     add = ["submodule", "add", "-q", str(workspace), "sm"]
     subprocess.run(["git", *who, *add], cwd=workspace, check=True)
     subprocess.run(["git", "config", "core.editor", "mine"], cwd=workspace / "sm", check=True)
-    code, said = run(
+    code, output = run(
         jail, "cd sm && echo b > b && git add b && git -c user.name=a -c user.email=b commit -qm b"
     )
-    assert code == 0, said
+    assert code == 0, output
     config = (workspace / ".git" / "modules" / "sm" / "config").read_text()
     assert "editor = mine" in config and "worktree = " in config
 
@@ -214,15 +214,15 @@ def test_python_with_processes_and_a_terminal(jail: Jail) -> None:
 
 
 def _sleepers(workspace: Path) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 if os.readlink(f"/proc/{name}/cwd") == str(workspace):
-                    found.append(name)
+                    names.append(name)
             except OSError:
                 pass
-    return found
+    return names
 
 
 @pytest.mark.parametrize(("failures", "problem"), [(2, ""), (3, "Can't bind mount")])
@@ -273,8 +273,8 @@ def test_a_home_as_the_workspace_shows_what_is_granted_in_hidden_folders_alone(
     try:
         assert run(made, f"cat {' '.join(kept)}")[1] == "".join(f"# {name}\n" for name in kept)
         for name in secret:
-            code, said = run(made, f"cat {name}")
-            assert code != 0 and "#" not in said
+            code, output = run(made, f"cat {name}")
+            assert code != 0 and "#" not in output
         assert run(made, "echo x > .config/more; echo x > .ssh/more; echo x >> notes")[0] == 0
         assert not (home / ".config" / "more").exists() and not (home / ".ssh" / "more").exists()
     finally:
@@ -315,11 +315,11 @@ def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(
 
 
 def everything_that_runs() -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            found.append(place.read_text("utf-8", "replace"))
-    return found
+            names.append(place.read_text("utf-8", "replace"))
+    return names
 
 
 @pytest.mark.slow
@@ -369,7 +369,9 @@ print("WORKS")
 
 @pytest.mark.slow
 def test_no_file_is_left_that_runs_as_its_owner_whoever_starts_it(jail: Jail) -> None:
-    code, said = run(jail, f"cp /bin/true c; chmod u+s c; install -m 4755 /bin/true i; python3 -c '{_MODES}'")
-    assert (code, said.splitlines()[-1]) == (0, "WORKS")
+    code, output = run(
+        jail, f"cp /bin/true c; chmod u+s c; install -m 4755 /bin/true i; python3 -c '{_MODES}'"
+    )
+    assert (code, output.splitlines()[-1]) == (0, "WORKS")
     modes = {path.name: path.stat().st_mode for path in jail.policy.workspace.iterdir() if path.is_file()}
     assert {name for name, mode in modes.items() if mode & 0o6000} == set()

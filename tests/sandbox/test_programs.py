@@ -186,9 +186,9 @@ def as_plugin(world: World) -> str:
     (folder / "plugin.yaml").write_text("name: x\nversion: 1.0.0\n")
     (folder / "__init__.py").write_text(PLUGIN)
     (folder / PAYLOAD).write_bytes((world.workspace / PAYLOAD).read_bytes())
-    said = str(try_tools(Home(world.home / ".whet"), "x", folder))
-    (world.workspace / "tried").write_text("all tried\n" if "all tried" in said else said)
-    return said.replace("KEY-", KEY)
+    output = str(try_tools(Home(world.home / ".whet"), "x", folder))
+    (world.workspace / "tried").write_text("all tried\n" if "all tried" in output else output)
+    return output.replace("KEY-", KEY)
 
 
 WAYS: dict[str, Callable[[World], str]] = {
@@ -211,10 +211,10 @@ def test_a_hostile_program_has_no_effect_outside(
     before = world.state()
     tries = [f"timeout 5 bash -c {quoted(aimed(world, text))}" for text in ATTEMPTS]
     (world.workspace / PAYLOAD).write_text("\n".join([*tries, "echo all tried > tried"]))
-    said = WAYS[way](world)
-    assert (world.workspace / "tried").read_text() == "all tried\n", said
+    output = WAYS[way](world)
+    assert (world.workspace / "tried").read_text() == "all tried\n", output
     go_on(world)
-    assert world.effect(before, said.encode()) == "", said[-3000:]
+    assert world.effect(before, output.encode()) == "", output[-3000:]
 
 
 @pytest.mark.slow

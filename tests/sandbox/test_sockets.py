@@ -65,8 +65,8 @@ def said(case: EngineCase, workspace: Path, argv: list[str], *openings: Opening)
 def test_a_socket_outside_is_out_of_reach_by_its_path(
     case: EngineCase, tmp_path: Path, elsewhere: Path
 ) -> None:
-    found = said(case, tmp_path / "w", ["-c", _TRY, str(elsewhere / "s")])
-    assert "OUT" not in found and len(found.splitlines()) == 2, found
+    printed = said(case, tmp_path / "w", ["-c", _TRY, str(elsewhere / "s")])
+    assert "OUT" not in printed and len(printed.splitlines()) == 2, printed
 
 
 @pytest.mark.parametrize("case", ENGINES, ids=str)
@@ -79,8 +79,8 @@ def test_a_socket_in_a_hidden_folder_of_the_workspace_is_out_of_reach(case: Engi
             stream.bind(f"{place}/s")
             stream.listen()
             packets.bind(f"{place}/s.d")
-            found = said(case, Path(folder), ["-c", _TRY, str(place / "s")])
-    assert "OUT" not in found and len(found.splitlines()) == 2, found
+            printed = said(case, Path(folder), ["-c", _TRY, str(place / "s")])
+    assert "OUT" not in printed and len(printed.splitlines()) == 2, printed
 
 
 _CLOSED = """\
@@ -124,8 +124,10 @@ def test_a_socket_in_a_folder_that_was_opened_for_reading_is_out_of_reach(
     case: EngineCase, tmp_path: Path, elsewhere: Path, what: str
 ) -> None:
     """In mode auto such an opening asks nobody."""
-    found = said(case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], Opening("read", f"{elsewhere}{what}"))
-    assert "OUT" not in found and len(found.splitlines()) == 2, found
+    printed = said(
+        case, tmp_path / "w", ["-c", _TRY, f"{elsewhere}/s"], Opening("read", f"{elsewhere}{what}")
+    )
+    assert "OUT" not in printed and len(printed.splitlines()) == 2, printed
 
 
 @pytest.mark.parametrize("case", [one for one in ENGINES if one.name != "Landlock"], ids=str)
@@ -186,15 +188,15 @@ except OSError as error:
 def test_a_persons_terminal_is_out_of_reach(case: EngineCase, tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     try:
-        found = said(case, tmp_path / "w", ["-c", _TERMINALS])
+        printed = said(case, tmp_path / "w", ["-c", _TERMINALS])
         os.set_blocking(ours, False)
         with pytest.raises(BlockingIOError):
             os.read(ours, 100)
     finally:
         os.close(ours)
         os.close(theirs)
-    assert "wrote to" not in found.replace("wrote to ptmx", "")
-    assert ("own b'x'" in found) is (case.name != "Landlock"), found
+    assert "wrote to" not in printed.replace("wrote to ptmx", "")
+    assert ("own b'x'" in printed) is (case.name != "Landlock"), printed
 
 
 @pytest.mark.parametrize("case", ENGINES, ids=str)
@@ -207,5 +209,5 @@ def test_a_socket_of_a_program_outside_in_the_workspace_is_out_of_reach(case: En
             stream.bind(f"{place}/s")
             stream.listen()
             packets.bind(f"{place}/s.d")
-            found = said(case, Path(folder), ["-c", _TRY, f"{folder}/s"])
-    assert "OUT" not in found and len(found.splitlines()) == 2, found
+            printed = said(case, Path(folder), ["-c", _TRY, f"{folder}/s"])
+    assert "OUT" not in printed and len(printed.splitlines()) == 2, printed

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from whet.late import late_pattern
-from whet.regular import open_regular
+from whet.regular import read_regular_text
 from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
 
 _WORD = late_pattern(r"[^\s\0\"'`;|&()<>$=,:{}]+")
@@ -129,7 +129,6 @@ def _expand(pattern: str, globs: GlobReader) -> list[str]:
 
 def _read_start(path: Path) -> str:
     try:
-        with open_regular(path) as file:
-            return file.read(_SCANNED_BYTES).decode("utf-8", "replace")
+        return read_regular_text(path, _SCANNED_BYTES)
     except OSError:
         return ""

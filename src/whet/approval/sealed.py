@@ -8,15 +8,18 @@ sandbox. The service's parts are defined elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from whet.approval.actions import ActionView
 from whet.approval.risk import RiskScope
 from whet.contract.protocols import GateCall
+from whet.contract.texts import iterate_texts_and_keys
+from whet.regular import read_regular_text
 from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob, may_lead_below
 from whet.shell.programs import program
 
@@ -69,28 +72,17 @@ def find_touched(call: GateCall, action: ActionView, scope: RiskScope, sealed: S
         paths = (Path(name) for piece in action.pieces for name in piece.also if os.path.isabs(name))
         return next((str(path) for path in paths if sealed.forbids(path)), "")
     folder = os.path.normpath(os.path.join(scope.workspace, str(call.arguments.get("workdir", ""))))
-    for text in _texts(call.arguments):
-        expanded = _expand(text, scope)
+    for text in iterate_texts_and_keys(call.arguments):
+        expanded = _expand(text[:_MAX_BYTES], scope)
         if touched_name := sealed.touched_by(expanded) or _find_sealed_word(expanded, folder, sealed):
             return touched_name
     if "command" not in call.tool.tags:
         return ""
     for path in _scripts(action, folder):
-        if touched_name := sealed.touched_by(_expand(_content(path), scope)):
-            return f"{touched_name} (in {os.path.basename(path)})"
+        with contextlib.suppress(OSError):
+            if touched_name := sealed.touched_by(_expand(read_regular_text(path, _MAX_BYTES), scope)):
+                return f"{touched_name} (in {os.path.basename(path)})"
     return ""
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a call's arguments."""
-    if isinstance(value, str):
-        yield value[:_MAX_BYTES]
-    elif isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _texts(item)
 
 
 def _expand(text: str, scope: RiskScope) -> str:
@@ -136,11 +128,3 @@ def _scripts(action: ActionView, folder: str) -> Iterator[str]:
             path = os.path.join(folder, word.strip("'\""))
             if ("/" in word or word != words[0]) and os.path.isfile(path):
                 yield path
-
-
-def _content(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_MAX_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -80,10 +80,6 @@ def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellR
     return judge.result(command)
 
 
-def _sets_defaults(text: str) -> bool:
-    return "${" in text and _SETS_DEFAULT.search(text) is not None
-
-
 def _may_hold_secret(name: str) -> bool:
     """Return whether a variable seems to hold a key or a password: by its name, or by its value in Whet's own
     environment."""
@@ -133,7 +129,8 @@ class _Judge:
         script = parse(text, folders, self.scope.home, stdin)
         self.exposure.take(script)
         self.decides = self.decides or script.tests or bool(script.assignments)
-        outer, self.values = self.values, {} if _sets_defaults(text) else list_values(script)
+        has_defaults = "${" in text and _SETS_DEFAULT.search(text) is not None
+        outer, self.values = self.values, {} if has_defaults else list_values(script)
         for doubt in script.doubts:
             self.add_finding(*_cant_tell(doubt))
         if script.forks:
@@ -142,7 +139,8 @@ class _Judge:
         self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
         if script.arithmetic and script.assignments:
             self.everyday = False
-        if any(map(_may_hold_secret, _VARIABLE_NAME.findall(text))) or is_environment_dump(script):
+        names = _VARIABLE_NAME.findall(text) if "$" in text else ()
+        if any(map(_may_hold_secret, names)) or is_environment_dump(script):
             self.exposure.secret = True
         self.judge_redirects(script)
         for name, word in script.assignments:

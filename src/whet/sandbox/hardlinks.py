@@ -21,13 +21,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
 from whet.contract.errors import ToolError
 from whet.sandbox.nofollow import parent_of
-from whet.sandbox.policy import SandboxPolicy, shorten
+from whet.sandbox.policy import SandboxPolicy, git_programs, shorten
 
 _WHOLE_S, _AGAIN_S, _SHARE = 60.0, 1.0, 50
 """Scan all files at most once in `_WHOLE_S` and folders at most once in `_AGAIN_S`, and wait after each scan
@@ -263,7 +262,7 @@ def _is_in(folder: str, held: frozenset[str]) -> bool:
 def links_of(policy: SandboxPolicy) -> WorkspaceLinks:
     """Return the links of a policy's workspace, which the jails of this process share. Of what else may be
     written, the workspace's repository is a part of it; a folder that a person opened is their choice."""
-    others = (str(folder) for folder in policy.write if _is_repository(folder))
+    others = (str(folder) for folder in policy.write if git_programs(folder))
     roots = tuple(dict.fromkeys((str(policy.workspace), *others)))
     key = (roots, frozenset(map(str, policy.hidden_inside())))
     with _lock:
@@ -276,10 +275,6 @@ _recorders: dict[str, list[Callable[[frozenset[str]], None]]] = {}
 """By workspace: what records folders before a command may write in them. Each home has a record of it."""
 _known: dict[tuple[tuple[str, ...], frozenset[str]], WorkspaceLinks] = {}
 _lock = threading.Lock()
-
-
-def _is_repository(folder: Path) -> bool:
-    return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:

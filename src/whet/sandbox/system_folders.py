@@ -70,7 +70,7 @@ def default_policy(
     settings."""
     wishes = wishes or PolicyAdditions()
     root = workspace.resolve()
-    person = _person_home(environment)
+    person = Path(environment.get("HOME") or os.path.expanduser("~")).absolute()
     write, read_paths, protected = repository_paths(root)
     more = [path.resolve() for path in wishes.folders] + _resolve_all(wishes.write)
     write += more
@@ -96,10 +96,6 @@ def default_policy(
         limits=wishes.limits,
         sealed=tuple(map(_resolve, wishes.sealed)),
     )
-
-
-def _person_home(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get("HOME") or os.path.expanduser("~")).absolute()
 
 
 def _resolve(path: Path | str) -> Path:
