@@ -23,10 +23,8 @@ def png(width: int, height: int) -> bytes:
     rows = zlib.compress((b"\0" + b"\x40\x80\xc0" * width) * height)
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", head), (b"IDAT", rows), (b"IEND", b"")]
-    pieces = [
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in chunks
-    ]
+    pack = lambda value: struct.pack(">I", value)  # noqa: E731
+    pieces = [pack(len(data)) + kind + data + pack(zlib.crc32(kind + data)) for kind, data in chunks]
     return b"\x89PNG\r\n\x1a\n" + b"".join(pieces)
 
 

@@ -49,6 +49,12 @@ def adopt(folder: Path, *arguments: str, **environ: str) -> forked.Done:
     return forked.run(("confirm", "adopt", *arguments), folder, environ=base | environ)
 
 
+def make_folder(folder: Path, agent: str) -> Path:
+    """Return an agent's file, whose folder is there."""
+    (folder / FILES[agent]).parent.mkdir()
+    return folder / FILES[agent]
+
+
 @pytest.mark.parametrize("agent", HOOK_AGENTS)
 def test_a_setting_is_written_checked_and_removed(tmp_path, agent):
     file = tmp_path / FILES[agent]
@@ -93,8 +99,7 @@ def test_an_insertion_changes_no_other_byte(text):
     "text", ["[]", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}', "{} // comment", "x"]
 )
 def test_a_file_of_another_shape_is_left_alone(tmp_path, text):
-    file = tmp_path / FILES["claude-code"]
-    file.parent.mkdir()
+    file = make_folder(tmp_path, "claude-code")
     file.write_text(text)
     done = adopt(tmp_path, "claude-code")
     assert done.code != 0 and "by hand" in done.err and file.read_text() == text
@@ -110,8 +115,7 @@ COMMENTED = [
 
 @pytest.mark.parametrize("before", COMMENTED, ids=range(len(COMMENTED)))
 def test_a_file_with_comments_is_extended_checked_and_restored(tmp_path, before):
-    file = tmp_path / FILES["gemini"]
-    file.parent.mkdir()
+    file = make_folder(tmp_path, "gemini")
     file.write_bytes(before.encode())
     assert "does not have the setting" in adopt(tmp_path, "gemini", "--check").out
     for options in ([], ["--timeout", "77"]):
@@ -126,8 +130,7 @@ def test_a_file_with_comments_is_extended_checked_and_restored(tmp_path, before)
 
 
 def test_comments_stay_after_the_setting_was_edited(tmp_path):
-    file = tmp_path / FILES["gemini"]
-    file.parent.mkdir()
+    file = make_folder(tmp_path, "gemini")
     file.write_text('{"hooks": {"BeforeTool": [ // mine\n {"matcher": "x"} // last\n]}}')
     assert adopt(tmp_path, "gemini").code == 0
     file.write_text(file.read_text().replace('"hooks": [', '"hooks":\n[').replace("// last", ", 1 // last"))
@@ -140,8 +143,7 @@ def test_comments_stay_after_the_setting_was_edited(tmp_path):
 
 
 def test_the_check_reads_a_setting_written_by_hand_and_names_a_file_it_can_not_read(tmp_path):
-    file = tmp_path / FILES["gemini"]
-    file.parent.mkdir()
+    file = make_folder(tmp_path, "gemini")
     file.write_text('{"theme": 1,}')
     entry = adopt(tmp_path, "gemini").err.partition("by hand: ")[2].splitlines()[0]
     checked = adopt(tmp_path, "gemini", "--check").out
@@ -161,8 +163,7 @@ def test_the_check_reads_a_setting_written_by_hand_and_names_a_file_it_can_not_r
 @pytest.mark.slow
 def test_removal_after_updates_restores_every_byte(tmp_path, before):
     agent = "gemini"
-    file = tmp_path / FILES[agent]
-    file.parent.mkdir()
+    file = make_folder(tmp_path, agent)
     if before is not None:
         file.write_bytes(before)
     for options in ([], ["--timeout", "900", "--match", "Bash"], ["--timeout", "35"]):
@@ -179,8 +180,7 @@ def test_removal_after_updates_restores_every_byte(tmp_path, before):
 
 
 def test_an_update_after_the_agent_rewrote_its_file_leaves_one_hook(tmp_path):
-    file = tmp_path / FILES["claude-code"]
-    file.parent.mkdir()
+    file = make_folder(tmp_path, "claude-code")
     file.write_text('{"model": "a", "hooks": {"PreToolUse": [{"matcher": "Read"}]}}')
     assert adopt(tmp_path, "claude-code").code == 0
     file.write_text(json.dumps(json.loads(file.read_text()), indent="\t"))
@@ -203,8 +203,7 @@ def test_a_setting_without_a_record_or_in_another_folder_is_refused(tmp_path):
 
 
 def test_removal_keeps_what_the_owner_changed_since(tmp_path):
-    file = tmp_path / FILES["claude-code"]
-    file.parent.mkdir()
+    file = make_folder(tmp_path, "claude-code")
     link = tmp_path / "dotfiles.json"
     link.write_text('{\n   "model": "a",  "hooks": {"PreToolUse": [{"matcher": "Read"}]}}')
     link.chmod(0o640)
@@ -281,9 +280,9 @@ def test_a_plugin_holds_the_tool_until_a_person_decides(server, tmp_path, agent)
 
     def run(tool: str) -> str:
         environ = os.environ | {"CONFIRMATION_TOKEN": server.token("submit", f"agent-{tool}-{len(tool)}")}
-        return subprocess.run(
-            ["node", "try.mjs", tool], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        command = ["node", "try.mjs", tool]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
     assert run("read") == "ran"
     with Person(server, "approve"):

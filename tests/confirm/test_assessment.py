@@ -24,8 +24,7 @@ MILD = {"action": "tool:Bash", "description": "Look", "details": {"command": "ls
 
 @pytest.fixture
 def server(tmp_path):
-    (tmp_path / "policy.toml").write_text(POLICY)
-    with Running(tmp_path, policy=tmp_path / "policy.toml") as running:
+    with Running(tmp_path, policy=POLICY) as running:
         running.service.risks.reader = read_risk
         yield running
 
@@ -97,10 +96,8 @@ def test_a_dangerous_command_is_not_approved_among_others(server):
     for request_id in ids:
         items.append({"id": request_id, "digest": ann.get(f"/confirm/{request_id}").json()["digest"]})
     form = {f"r.{item['id']}": item["digest"] for item in items[1:]}
-    page = browser.post(
-        "/several",
-        data={**form, "verdict": "approve", "csrf": field_of(browser.get("/several").text, "csrf")},
-    )
+    form |= {"verdict": "approve", "csrf": field_of(browser.get("/several").text, "csrf")}
+    page = browser.post("/several", data=form)
     assert page.text.count("Not decided") == 2
     outcomes = ann.post("/decisions", json={"verdict": "approve", "items": items}).json()["outcomes"]
     assert [outcome["counted"] for outcome in outcomes] == [True, False, False]

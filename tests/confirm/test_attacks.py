@@ -120,8 +120,7 @@ def test_a_token_that_ends_between_its_check_and_the_vote_decides_nothing(server
 
 @pytest.fixture
 def paying(tmp_path):
-    (tmp_path / "policy.toml").write_text(POLICY)
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as running:
+    with Running(tmp_path, policy=POLICY, upkeep=False) as running:
         yield running
 
 
@@ -260,8 +259,8 @@ class Authenticator:
 @pytest.mark.slow  # for the import of webauthn
 def test_only_this_persons_verified_signature_over_this_vote_on_this_page_counts(tmp_path):
     pytest.importorskip("webauthn")
-    (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+    policy = '[[rules]]\neffect = "ask"\nrequire_passkey = true\n'
+    with Running(tmp_path, policy=policy, upkeep=False) as server:
         request, other = ask(server), ask(server, action="restart")
         alice = server.service.authenticate(server.token("approve", "alice"))
         assert alice is not None
@@ -382,8 +381,8 @@ def test_the_page_reads_changed_details_as_strictly_as_the_api(server, details):
 @pytest.mark.slow  # for the import of webauthn
 def test_no_decision_reads_the_whole_log(tmp_path):
     pytest.importorskip("webauthn")
-    (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
-    with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False) as server:
+    policy = '[[rules]]\neffect = "ask"\nrequire_passkey = true\n'
+    with Running(tmp_path, policy=policy, upkeep=False) as server:
         request, hers = ask(server), Authenticator()
         alice = server.service.authenticate(server.token("approve", "alice"))
         assert alice is not None

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -122,16 +123,18 @@ def test_the_same_key_finds_the_same_request(server, token, url):
         assert client.submit("deploy", "d", ask=ask).id == client.submit("deploy", "d", ask=ask).id
 
 
-def test_no_service_is_a_denial(token):
-    refused = pytest.raises(ConfirmationRefused)
-    with BlockingClient("http://127.0.0.1:9", token) as client, refused as caught:
+@pytest.mark.parametrize(
+    ("at", "status", "hint"),
+    [("http://127.0.0.1:9", "unavailable", "whet confirm serve"), ("", "refused", "")],
+    ids=["no service", "a wrong token"],
+)
+def test_what_no_service_vouches_for_is_a_denial(url, at, status, hint):
+    with BlockingClient(at or url, "wct_wrong") as client, pytest.raises(ConfirmationRefused) as caught:
         client.confirm("deploy", "Deploy")
-    assert caught.value.status == "unavailable" and "whet confirm serve" in caught.value.hint
+    assert caught.value.status == status and hint in caught.value.hint
 
 
-async def test_a_wait_without_time_gives_the_request_as_it_is_or_says_that_nobody_is_there(
-    server, token, url
-):
+async def test_a_wait_without_time_gives_the_request_or_says_that_nobody_is_there(server, token, url):
     async with asyncio.timeout(20), ConfirmClient(url, token) as client:
         ticket = await client.submit("deploy", "Deploy")
         assert (await client.wait(ticket.id, 0.0))["status"] == "pending"
@@ -140,12 +143,6 @@ async def test_a_wait_without_time_gives_the_request_as_it_is_or_says_that_nobod
     async with asyncio.timeout(20), ConfirmClient("http://127.0.0.1:9", token) as client:
         with pytest.raises(Unreachable):
             await client.wait(ticket.id, 0.0)
-
-
-def test_a_wrong_token_is_a_denial(url):
-    with BlockingClient(url, "wct_wrong") as client, pytest.raises(ConfirmationRefused) as caught:
-        client.confirm("deploy", "Deploy")
-    assert caught.value.status == "refused"
 
 
 async def test_a_cancelled_wait_takes_the_request_back(server, token, url):
@@ -210,9 +207,8 @@ def test_the_decorator_guards_plain_and_async_functions(server, token, url):
 
 def event(name="PreToolUse", tool="Bash", call=""):
     fields = {"hook_event_name": name, "tool_name": tool, "tool_input": {"command": "rm -rf build"}}
-    return json.dumps(
-        {**fields, "session_id": "s1", "tool_use_id": call or f"t{time.monotonic_ns()}", "cwd": "/tmp"}
-    )
+    number = call or f"t{time.monotonic_ns()}"
+    return json.dumps({**fields, "session_id": "s1", "tool_use_id": number, "cwd": "/tmp"})
 
 
 def hooked(text, url, **more):
@@ -268,16 +264,14 @@ def test_the_mcp_server_with_the_official_client(server, token, url):
 
     async def go():
         environ = {**os.environ, "CONFIRMATION_TOKEN": token}
-        run = StdioServerParameters(
-            command=sys.executable, args=["-m", "whet", "confirm", "mcp", "--url", url], env=environ
-        )
+        arguments = ["-m", "whet", "confirm", "mcp", "--url", url]
+        run = StdioServerParameters(command=sys.executable, args=arguments, env=environ)
         async with stdio_client(run) as (read, write), ClientSession(read, write) as session:
             await session.initialize()
             tools = await session.list_tools()
             names = [tool.name for tool in tools.tools]
-            asked = await session.call_tool(
-                "request_confirmation", {"action": "deploy", "description": "d", "details": {"v": 1}}
-            )
+            given = {"action": "deploy", "description": "d", "details": {"v": 1}}
+            asked = await session.call_tool("request_confirmation", given)
             request_id = json.loads(text_of(asked))["id"]
             done = await session.call_tool("wait_for_confirmation", {"id": request_id, "seconds": 20})
             bad = await session.call_tool("request_confirmation", {"action": "", "description": ""})
@@ -297,11 +291,7 @@ def whet(folder, *arguments, **environ):
 NOT_CALLS = [
     ("tools/call", {"name": "other"}, "no tool 'other'"),
     ("prompts/list", {}, "no method 'prompts/list'"),
-    (
-        "tools/call",
-        {"name": "request_confirmation", "arguments": {"details": [1]}},
-        "details must be an object",
-    ),
+    ("tools/call", {"name": "request_confirmation", "arguments": {"details": [1]}}, "must be an object"),
     ("tools/call", {"name": "request_confirmation", "arguments": {"timeout_seconds": "9"}}, "a whole number"),
     ("tools/call", {"name": "wait_for_confirmation", "arguments": {"id": "a", "seconds": "9"}}, "a number"),
     ("tools/call", {"name": "wait_for_confirmation", "arguments": {"id": "a", "seconds": True}}, "a number"),
@@ -430,9 +420,7 @@ def test_policy_commands(tmp_path):
     assert "is right: 1 rule, version" in whet(tmp_path, "policy", "check", str(path)).out
     tried = whet(tmp_path, "policy", "test", str(path), "--action", "Deploy_X", "--json")
     assert json.loads(tried.out)["effect"] == "deny"
-    path.write_text(
-        '[[rules]]\naction="wipe*"\neffect="allow"\n[[rules]]\naction="Rotate-Keys"\neffect="allow"'
-    )
+    path.write_text('rules=[{action="wipe*", effect="allow"}, {action="Rotate-Keys", effect="allow"}]')
     noted = whet(tmp_path, "policy", "check", str(path)).out.splitlines()
     assert "2 rules" in noted[0]
     assert noted[1:] == [
@@ -463,3 +451,42 @@ def test_a_rotated_first_token_is_replaced_in_the_file_that_agents_read(tmp_path
     other = json.loads(whet(tmp_path, "token", "create", "--role", "submit", "--name", "ci", "--json").out)
     assert "submit.token" not in whet(tmp_path, "token", "rotate", other["id"]).err
     assert paths.token_path("submit").read_text() == rotated.out
+
+
+def list_requests(folder: Path, **variables: str) -> forked.Done:
+    return forked.run(("confirm", "list"), folder, environ={"WHET_HOME": str(folder), **variables})
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:6000", "localhost", "http//127.0.0.1:6000", "http:", "http://127.0.0.1:x"]
+)
+def test_an_address_without_its_scheme_host_or_port_is_named(tmp_path, address):
+    done = list_requests(tmp_path, WHET_CONFIRM_URL=address)
+    done.assert_error(f"{address} is not an address", "for example http://127.0.0.1:6000")
+    refused = pytest.raises(ConfirmationRefused, match="is not an address")
+    with refused, BlockingClient(address, "wct_x") as client:
+        client.confirm("deploy", "Deploy")
+
+
+def test_a_token_that_was_copied_badly_is_named_and_a_line_end_after_it_does_no_harm(server, tmp_path):
+    url, secret = server.url, server.token("approve", "ann")
+    done = list_requests(tmp_path, WHET_CONFIRM_URL=f" {url}/\n", CONFIRMATION_TOKEN=f"{secret}\r\n")
+    assert done.code == 0, done.err
+    for copied in (f"{secret[:9]}\n{secret[9:]}", f"{secret}\u2026"):
+        done = list_requests(tmp_path, WHET_CONFIRM_URL=url, CONFIRMATION_TOKEN=copied)
+        done.assert_error("the token holds a character that can't be sent", "copy the token again")
+
+
+def test_half_a_character_in_a_request_is_named(server):
+    client = BlockingClient(server.url, server.token("submit", "agent"))
+    with client, pytest.raises(ConfirmationRefused, match="its text holds half a character"):
+        client.confirm("deploy", "Deploy \ud800")
+
+
+def test_a_request_whose_wait_ended_early_is_refused_as_withdrawn(server):
+    client = BlockingClient(server.url, server.token("submit", "agent"))
+    words = "cancelled by agent: the caller stopped waiting"
+    with client, pytest.raises(ConfirmationRefused, match=words) as refusal:
+        client.confirm("deploy", "Deploy", ask=ConfirmOptions(timeout_s=-10))  # no time to wait
+    assert refusal.value.status == "cancelled"
+    assert server.stored(refusal.value.request_id).status == "cancelled"

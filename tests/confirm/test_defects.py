@@ -196,8 +196,7 @@ def test_09_a_principal_that_keeps_inventing_names_meets_the_cap(tmp_path):
 
 
 def test_10_high_risk_actions_are_never_whitelisted_nor_allowed_by_a_rule(tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[[rules]]\naction = "*"\neffect = "allow"\n')
+    policy = '[[rules]]\naction = "*"\neffect = "allow"\n'
     with Running(tmp_path, policy=policy) as server:
         agent, admin = server.client("submit", "agent"), server.client("admin", "root")
         for name in ("wipe_database", "Wipe_Database", "wipe-database", "wipe\u200b_database"):
@@ -388,10 +387,8 @@ def test_24_pending_count_is_what_is_pending(tmp_path):
 
 @pytest.mark.slow
 def test_25_a_webhook_that_hangs_holds_nobody_up(tmp_path):
-    with (
-        socket.create_server(("127.0.0.1", 0)) as silent,
-        Running(tmp_path, private_callbacks=True) as server,
-    ):
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener as silent, Running(tmp_path, private_callbacks=True) as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         submitted = asked(agent, callback_url=f"http://127.0.0.1:{silent.getsockname()[1]}/hook")
         alice.post(submitted["approve_url"])

@@ -214,9 +214,8 @@ async def test_the_first_failure_is_said_and_the_place_is_kept(tmp_path, caplog,
     await asyncio.wait((task,))
     size = desk.service.log.state().size
     assert destination.is_closed and destination.sent == ([] if failures else [*range(1, size + 1)])
-    assert [record.getMessage() for record in caplog.records] == failures * [
-        "the log does not reach somewhere, trying again: nobody there"
-    ]
+    lines = failures * ["the log does not reach somewhere, trying again: nobody there"]
+    assert [record.getMessage() for record in caplog.records] == lines
     assert export.sent_to == (0 if failures else size)
     assert LogExport(desk.service, "somewhere", destination).sent_to == export.sent_to
     assert LogExport(desk.service, "elsewhere", destination).sent_to == 0

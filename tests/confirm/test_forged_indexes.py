@@ -38,6 +38,11 @@ def token(service: ConfirmService, name: str, role: str = "approve") -> tuple[st
     return change(service, lambda tx: tokens.create(tx, name, role, by="test"))  # type: ignore[return-value]
 
 
+def allow(server: Running, action: str) -> None:
+    entry = whitelist.WhitelistRequest(action, "agent", "", 600)
+    server.change(lambda tx: whitelist.add(tx, entry, "root"))
+
+
 def look(paths: ServicePaths) -> tuple[str, ...]:
     with closing(apsw.Connection(str(paths.database))) as db:
         return audit.verify(db, audit.read_keys(paths.public_key)).problems
@@ -46,6 +51,13 @@ def look(paths: ServicePaths) -> tuple[str, ...]:
 @pytest.fixture
 def paths(tmp_path):
     return ServicePaths(tmp_path / "c.db", tmp_path / "confirm")
+
+
+@pytest.fixture
+def service(paths):
+    service = opened(paths)
+    yield service
+    service.database.close()
 
 
 @pytest.fixture
@@ -58,28 +70,23 @@ def forged(paths):
     return secret
 
 
-def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(paths):
-    service = opened(paths)
+def test_a_hash_forged_in_the_index_while_the_service_runs_signs_nobody_in(paths, service):
     _, secret = token(service, "alice")
     index_pages.overwrite(paths.database, HASHES, hash_secret(secret), hash_secret(FORGED))
     again = tokens.TOKENS
     with closing(apsw.Connection(str(paths.database))) as db:
-        assert db.execute("SELECT name FROM tokens WHERE hash = ?", (hash_secret(FORGED),)).fetchone() == (
-            "alice",
-        ), "the attack works on a query that believes the index"
+        named = db.execute("SELECT name FROM tokens WHERE hash = ?", (hash_secret(FORGED),)).fetchone()
+        assert named == ("alice",), "the attack works on a query that believes the index"
         assert again.find(db, again.by_hash, hash_secret(FORGED)) is None
     assert service.authenticate(FORGED) is None
-    service.database.close()
 
 
-def test_an_id_forged_in_the_index_is_not_somebody_else(paths):
-    service = opened(paths)
+def test_an_id_forged_in_the_index_is_not_somebody_else(paths, service):
     alice, _ = token(service, "alice")
     db = service.database
     index_pages.overwrite(paths.database, IDS, alice.encode(), b"0" * len(alice))
     found = db.read_now(lambda c: tokens.TOKENS.find(c, tokens.TOKENS.by_id, "0" * len(alice)))
     assert found is None
-    db.close()
 
 
 def test_a_start_and_the_audit_find_a_forged_hash(paths, forged):
@@ -104,10 +111,7 @@ def test_a_state_that_is_accepted_has_its_indexes_made_anew(paths, forged):
 )
 def test_an_emptied_index_is_found(paths, tmp_path, index):
     with Running(tmp_path, upkeep=False) as server:
-        change(
-            server.service,
-            lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root"),
-        )
+        allow(server, "ping")
         assert server.client("submit", "agent").post("/confirm", json=SUBMIT).status_code == 202
         there = server.paths
     index_pages.empty(there.database, index)
@@ -117,10 +121,7 @@ def test_an_emptied_index_is_found(paths, tmp_path, index):
 
 
 def test_an_action_forged_into_the_index_of_the_whitelist_does_not_pass(server):
-    change(
-        server.service,
-        lambda tx: whitelist.add(tx, whitelist.WhitelistRequest("ping_it", "agent", "", 600), "root"),
-    )
+    allow(server, "ping_it")
     agent = server.client("submit", "agent")
     index_pages.overwrite(server.paths.database, "whitelisted", b"ping_it", b"pay_all")
     answer = agent.post("/confirm", json={**SUBMIT, "action": "pay_all"})
@@ -135,8 +136,7 @@ def test_a_request_found_under_another_id_is_not_used(server, agent, alice):
     assert alice.post(f"/confirm/{'0' * 22}/approve").status_code == 404
 
 
-def test_a_rate_forged_in_the_index_stores_nothing(paths):
-    service = opened(paths)
+def test_a_rate_forged_in_the_index_stores_nothing(paths, service):
     token(service, "agent", "submit")
     who = service.authenticate(token(service, "agent", "submit")[1])
     assert who is not None

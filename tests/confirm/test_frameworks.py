@@ -19,10 +19,8 @@ from tests.confirm.test_clients import Person
 
 PYTHON = os.environ.get("FRAMEWORKS_PYTHON", "")
 ROOT = Path(__file__).parents[2]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON, reason="FRAMEWORKS_PYTHON names no Python with the frameworks"),
-]
+no_python = pytest.mark.skipif(not PYTHON, reason="FRAMEWORKS_PYTHON names no Python with the frameworks")
+pytestmark = [pytest.mark.slow, no_python]
 
 
 def drive(server: Running, name: str, argument: str, **environ: str) -> str:

@@ -97,19 +97,10 @@ def test_a_search_goes_on_until_it_has_what_it_was_asked_for(past):
 
 
 def test_requests_are_listed_by_what_they_are_now(past):
-    first, second, _ = past.ask(
-        *(Submission(name, "d", timeout_s=seconds) for name, seconds in (("a", 60), ("b", 600), ("c", 600)))
-    )
+    named = (("a", 60), ("b", 600), ("c", 600))
+    first, second, _ = past.ask(*(Submission(name, "d", timeout_s=seconds) for name, seconds in named))
     past.ask(Submission("d", "d", timeout_s=900), who=Caller("other", "submit"))
-    policy = past.service.policy_file.policy
-    past.service.database.write_now(
-        lambda db: decide.decide(
-            Tx(db, past.service.timeline.now_s(), past.service.key),
-            decide.DecisionInput(second.id, "deny"),
-            ANN,
-            policy,
-        )
-    )
+    asyncio.run(past.service.decide(decide.DecisionInput(second.id, "deny"), ANN))
     lists = {
         "": ["d", "c", "b", "a"], "pending": ["d", "c", "a"], "denied": ["b"], "expired": [], "approved": [],
     }  # fmt: skip
@@ -165,9 +156,8 @@ def test_the_log_is_signed_at_every_so_many_events(past):
 
 def test_a_long_log_is_verified_when_somebody_asks(past):
     def look(last: int, *, is_asked: bool = False) -> bool | None:
-        past.service.database.write_now(
-            lambda db: db.execute("UPDATE events SET id = ? WHERE id = (SELECT max(id) FROM events)", (last,))
-        )
+        sql = "UPDATE events SET id = ? WHERE id = (SELECT max(id) FROM events)"
+        past.service.database.write_now(lambda db: db.execute(sql, (last,)))
         found = asyncio.run(AuditWatch(past.service).latest_check(is_asked=is_asked))
         return found and found.report.is_good
 
@@ -266,9 +256,7 @@ def test_who_has_no_passkey_is_offered_one_and_nothing_else_is_kept(server):
     assert server.rows("SELECT count(*) FROM passkeys") == [(0,)]
 
 
-def test_a_service_that_can_not_check_signatures_offers_no_passkey_and_says_what_it_lacks(
-    tmp_path, monkeypatch
-):
+def test_a_service_that_can_not_check_signatures_offers_no_passkey_and_says_why(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "webauthn", None)
     with Running(tmp_path, upkeep=False) as server:
         page = server.signed_in("alice").get("/passkeys").text

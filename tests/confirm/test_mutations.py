@@ -115,10 +115,8 @@ def content(path: Path) -> list[object] | None:
     db = sqlite3.connect(path)
     db.text_factory = bytes
     try:
-        names = [
-            row[0].decode()
-            for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
-        ]
+        tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
+        names = [name.decode() for (name,) in tables]
         schema = db.execute("SELECT * FROM sqlite_master ORDER BY 2, 3").fetchall()
         return [schema, *(db.execute(f"SELECT * FROM {name}").fetchall() for name in names)]
     except (sqlite3.Error, UnicodeDecodeError):

@@ -30,10 +30,9 @@ def provider():
 @pytest.fixture
 def server(provider, tmp_path):
     provider.user, provider.lies, provider.head, provider.signs_with = dict(ANN), {}, {}, provider.key
-    (tmp_path / "policy.toml").write_text(POLICY)
     oidc = OidcSettings(provider.issuer, CLIENT, approve_groups=("release",), audit_groups=("staff",))
     secrets = {"CONFIRMATION_OIDC_SECRET": SECRET}
-    with Running(tmp_path, policy=tmp_path / "policy.toml", oidc=oidc, secrets=secrets) as running:
+    with Running(tmp_path, policy=POLICY, oidc=oidc, secrets=secrets) as running:
         yield running
 
 

@@ -64,14 +64,11 @@ def test_a_broken_rota_says_where(tmp_path, change, says):
 
 @pytest.mark.slow
 def test_the_next_person_is_notified_until_one_answers(tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text(ROTA + RULE)
+    policy = ROTA + RULE
     clock = ManualClock()
     clock.wall_s = datetime(2026, 3, 31, 12, tzinfo=ZoneInfo("UTC")).timestamp()  # bob's week
-    with (
-        PushServer() as push,
-        Running(tmp_path, private_callbacks=True, clock=clock, policy=policy) as server,
-    ):
+    service = Running(tmp_path, private_callbacks=True, clock=clock, policy=policy)
+    with PushServer() as push, service as server:
         push.clock = lambda: clock.wall_s
         server.agent = server.client("submit", "agent")
         pages = {name: server.signed_in(name) for name in ("ann", "bob", "carol")}
@@ -105,8 +102,7 @@ def test_the_next_person_is_notified_until_one_answers(tmp_path):
 
 @pytest.mark.slow
 def test_a_stand_in_answers_for_a_person_who_is_away_and_nobody_for_their_own(tmp_path):
-    policy = tmp_path / "policy.toml"
-    policy.write_text(ROTA.replace('"carol"', '"agent"') + RULE)
+    policy = ROTA.replace('"carol"', '"agent"') + RULE
     clock = ManualClock()
     clock.wall_s = datetime(2026, 3, 31, 12, tzinfo=ZoneInfo("UTC")).timestamp()
     with Running(tmp_path, clock=clock, policy=policy, upkeep=False) as server:

@@ -105,9 +105,8 @@ AWAY = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("one")
-    policy = folder / "policy.toml"
-    policy.write_text(POLICY)
-    with Running(folder, policy=policy, rate=10_000, upkeep=False) as running:
+
+    with Running(folder, policy=POLICY, rate=10_000, upkeep=False) as running:
         running.people = {name: running.client("approve", name) for name in ("alice", "bob")}
         running.people["root"] = running.client("admin", "root")
         running.agent = running.client("submit", "agent")

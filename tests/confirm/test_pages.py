@@ -116,11 +116,8 @@ def test_what_a_page_tells_to_type_works_beside_a_service(page, tmp_path):
     with Served(tmp_path, "--rate-limit", "1000") as served:
         reader = Reader(tmp_path, served)
         for name, line in COMMANDS:
-            if (
-                name != page
-                or ELSEWHERE.search(line)
-                or (line.startswith("curl") and not shutil.which("curl"))
-            ):
+            is_missing = line.startswith("curl") and not shutil.which("curl")
+            if name != page or ELSEWHERE.search(line) or is_missing:
                 continue
             code, said = reader.types(reader.ready_for(line))
             if code or '"error"' in said:

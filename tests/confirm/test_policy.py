@@ -87,10 +87,8 @@ def test_a_rule_that_denies_holds_for_every_spelling(tmp_path, name, pattern):
 
 def test_a_rule_that_allows_holds_for_the_name_alone(tmp_path):
     rules = policy('[[rules]]\naction=["read_log", "list_*", "\u0447итать_log"]\neffect="allow"\n', tmp_path)
-    effects = {
-        name: rules.judge(facts(name)).effect
-        for name in ("read_log", "Read_Log", "list_all", "\u0447итать_log")
-    }
+    names = ("read_log", "Read_Log", "list_all", "\u0447итать_log")
+    effects = {name: rules.judge(facts(name)).effect for name in names}
     assert set(effects.values()) == {"allow"}, effects
     others = ("readlog", "ReadLog", "read-log", "re\u0430d_log", "list_\u0430ll", "listall")
     assert {rules.judge(facts(name)).effect for name in others} == {"ask"}
@@ -280,11 +278,8 @@ def test_quorum_over_http(ruled):
 
 def test_review_time_and_named_approvers(ruled):
     server, _, clock = ruled
-    agent, alice, bob = (
-        server.client("submit", "agent"),
-        server.client("approve", "alice"),
-        server.client("approve", "bob"),
-    )
+    agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
+    bob = server.client("approve", "bob")
     request = agent.post("/confirm", json={"action": "slow", "description": "d"}).json()
     assert bob.post(request["approve_url"]).status_code == 403
     early = alice.post(request["approve_url"])

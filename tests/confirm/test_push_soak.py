@@ -305,9 +305,8 @@ def check(world: World, metrics: str) -> None:
         for kind in ("decided", "consumed")
     }
     decided, used = (Counter(row[0] for row in events[kind]) for kind in ("decided", "consumed"))
-    undecided = {
-        row[0]: reason_of((row[1], row[4], row[5])) for row in stored if row[1] not in ("approved", "denied")
-    }
+    open_rows = [row for row in stored if row[1] not in ("approved", "denied")]
+    undecided = {row[0]: reason_of((row[1], row[4], row[5])) for row in open_rows}
     receipts = {row[0] for row in rows(world, "SELECT request_id FROM receipts")}
     unknown = rows(world, "SELECT id FROM requests WHERE id NOT IN (SELECT request_id FROM deliveries)")
     shown = {message["request"] for message in world.phone.messages if message.get("is_open")}

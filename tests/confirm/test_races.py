@@ -66,18 +66,13 @@ def ended(
     record = service.get(request.id)
     assert record is not None and record.resolved_at is not None
     winners = [outcome for outcome in outcomes if outcome.kind == "decided"]
-    ends = [
-        event
-        for event in service.log.history(request_id=request.id)
-        if event.kind in ("decided", "expired", "cancelled")
-    ]
+    kinds = [event.kind for event in service.log.history(request_id=request.id)]
+    ends = [kind for kind in kinds if kind in ("decided", "expired", "cancelled")]
     assert len(ends) == 1 and len(winners) == (record.status != "expired")
     if winners:
         assert winners[0].request is not None
-        assert (winners[0].request.status, winners[0].request.resolved_at) == (
-            record.status,
-            record.resolved_at,
-        )
+        winner = winners[0].request
+        assert (winner.status, winner.resolved_at) == (record.status, record.resolved_at)
         assert record.resolved_at < deadline_s
     return record.status
 

@@ -32,9 +32,7 @@ def used_approval(folder: Path) -> tuple[ServicePaths, dict]:
         agent, owner = server.client("submit", "agent"), server.client("approve", "alice")
         request = agent.post("/confirm", json=SUBMIT).json()
         owner.post(f"/confirm/{request['id']}/approve")
-        writer = outside(server.paths)
-        writer.execute("VACUUM INTO ?", (str(folder / "older.db"),))
-        writer.close()
+        touch(server.paths, "VACUUM INTO ?", str(folder / "older.db"))
         used = agent.post(f"/confirm/{request['id']}/consume", json={"digest": request["digest"]})
         assert used.status_code == 200
     return server.paths, request
@@ -46,10 +44,17 @@ def roll_back(paths: ServicePaths, folder: Path) -> None:
     shutil.copy(folder / "older.db", paths.database)
 
 
-@pytest.mark.parametrize("known_by", ["watermark", "checkpoints", "witness"])
-def test_an_older_copy_of_the_database_is_not_served(tmp_path, known_by):
+@pytest.fixture
+def rolled_back(tmp_path):
+    """The files of a service with an older copy of its database."""
     paths, _ = used_approval(tmp_path)
     roll_back(paths, tmp_path)
+    return paths
+
+
+@pytest.mark.parametrize("known_by", ["watermark", "checkpoints", "witness"])
+def test_an_older_copy_of_the_database_is_not_served(rolled_back, tmp_path, known_by):
+    paths = rolled_back
     witness = tmp_path / "elsewhere.jsonl"
     if known_by != "watermark":
         (paths.folder / "latest.json").unlink()
@@ -60,9 +65,8 @@ def test_an_older_copy_of_the_database_is_not_served(tmp_path, known_by):
     assert "--accept-state" in caught.value.hint
 
 
-def test_a_restored_copy_is_served_once_somebody_says_why(tmp_path):
-    paths, _ = used_approval(tmp_path)
-    roll_back(paths, tmp_path)
+def test_a_restored_copy_is_served_once_somebody_says_why(rolled_back):
+    paths = rolled_back
     service = opened(paths, why="restored after the disk died")
     told = [event for event in service.log.history() if event.kind == "state_accepted"]
     assert [json.loads(event.data)["why"] for event in told] == ["restored after the disk died"]
@@ -72,9 +76,8 @@ def test_a_restored_copy_is_served_once_somebody_says_why(tmp_path):
     opened(paths).database.close()
 
 
-def test_another_history_of_the_same_length_is_not_served(tmp_path):
-    paths, _ = used_approval(tmp_path)
-    roll_back(paths, tmp_path)
+def test_another_history_of_the_same_length_is_not_served(rolled_back):
+    paths = rolled_back
     mark, checkpoints = (paths.folder / "latest.json"), paths.checkpoints.read_bytes()
     kept = mark.read_bytes()
     mark.unlink()

@@ -61,9 +61,7 @@ def test_an_agent_that_ended_is_continued_with_the_answer(server, tmp_path):
     )
     for _ in range(2):
         assert resume(server, tmp_path).out == f"{request}  Bash  approved\n  {command}\n"
-    program = tmp_path / "claude"
-    program.write_text('#!/bin/sh\necho "$(pwd) $2 ${CONFIRMATION_TOKEN:-no token}" > arguments\nexit 3\n')
-    program.chmod(0o700)
+    write_agent(tmp_path, 'echo "$(pwd) $2 ${CONFIRMATION_TOKEN:-no token}" > arguments\nexit 3')
     done = resume(server, tmp_path, "--wait", "--run", path=str(tmp_path))
     assert done.code == 1 and "claude exited with 3. Run this again." in done.out
     assert (tmp_path / "arguments").read_text() == f"{tmp_path} s-1 no token\n"

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests import forked
 from tests.cli.running import Tty
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.notify.test_trial import write_channels
+from tests.confirm.test_clients import whet
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from whet.contract.errors import ConfigError
 from whet_confirm.notify.channel_text import NewChannel, add_channel
@@ -167,3 +170,23 @@ def test_a_channel_and_a_persons_id_are_added_once_and_comments_stay():
         add_channel(second, PATH, telegram, ("bob", "9"))
     with pytest.raises(ConfigError):
         add_channel("people = {}", PATH, telegram, ("ann", "7"))
+
+
+@pytest.mark.slow
+def test_a_service_with_a_token_from_before_says_that_it_makes_no_first_ones(tmp_path):
+    assert whet(tmp_path, "token", "create", "--role", "audit", "--name", "ci").code == 0
+    command = [sys.executable, "-m", "whet", "confirm", "serve", "--port", "0", "--web-port", "-1"]
+    environ = {**os.environ, "WHET_HOME": str(tmp_path)}
+    with subprocess.Popen(command, env=environ, text=True, stdout=-1, stderr=-1) as program:
+        assert program.stdout is not None and program.stderr is not None
+        assert program.stdout.readline().startswith("confirmation service: ")
+        line = program.stderr.readline()
+        program.terminate()
+        program.communicate(timeout=30)
+    assert line == "no submit.token and approve.token: tokens exist already; whet confirm token list\n"
+
+
+def test_a_broken_policy_does_not_hint_at_the_check_itself(tmp_path):
+    (tmp_path / "bad.toml").write_text('[[rules]]\neffect="perhaps"\n')
+    broken = whet(tmp_path, "policy", "check", str(tmp_path / "bad.toml"))
+    assert broken.code == 1 and "policy check" not in broken.err and "hint: change that rule" in broken.err

@@ -358,9 +358,8 @@ def test_an_event_as_a_record_of_opentelemetry():
     def record(given: AuditEvent) -> Any:
         body: Any = otlp_logs([given])
         (resource,) = body["resourceLogs"]
-        assert resource["resource"] == {
-            "attributes": [{"key": "service.name", "value": {"stringValue": "whet-confirm"}}]
-        }
+        (name,) = resource["resource"]["attributes"]
+        assert name == {"key": "service.name", "value": {"stringValue": "whet-confirm"}}
         (scope,) = resource["scopeLogs"]
         assert scope["scope"] == {"name": "whet.confirm.audit"}
         return scope["logRecords"][0]

@@ -47,23 +47,24 @@ def paths(tmp_path_factory):
                 report = {"result": "executed", "note": "went well"}
                 agent.post(f"/confirm/{request['id']}/report", json=report)
 
+        rows = (
+            "people VALUES ('dora', 'i', 's', 'approve', 1.0, 2.0)",
+            "passkeys VALUES ('p', 'alice', 'k', 'localhost', 0, 1.0, NULL)",
+            "web_sessions VALUES ('h', 'k', 'c', 1.0, 2.0)",
+            "deliveries (event_id, kind, request_id, channel, status, updated_at)"
+            " VALUES (1, 'submitted', 'x', 'log', 'sent', 1.0)",
+            "receipts VALUES ('x', 'push/d', 1.0, 2.0)",
+            "whitelist_limits VALUES (1, 'x', 'times', '', 3, 1)",
+            "devices VALUES ('d', 'alice', 't', 'phone', 'https://e', 'k', 's', '', '', 1.0)",
+        )
+
         def more(tx: Tx) -> None:
             whitelist.add(tx, whitelist.WhitelistRequest("ping", "agent", "", 600), "root")
             factors.enrol(tx, "alice", by="root")
             stand_ins.delegate(tx, "bob", "alice", tx.now_s + 600)
             stand_ins.set_groups(tx, "alice", ["oidc:ops"], tx.now_s + 600)
-            tx.connection.execute("INSERT INTO people VALUES ('dora', 'i', 's', 'approve', 1.0, 2.0)")
-            tx.connection.execute("INSERT INTO passkeys VALUES ('p', 'alice', 'k', 'host', 0, 1.0, NULL)")
-            tx.connection.execute("INSERT INTO web_sessions VALUES ('h', 'k', 'c', 1.0, 2.0)")
-            tx.connection.execute(
-                "INSERT INTO deliveries (event_id, kind, request_id, channel, status, updated_at)"
-                " VALUES (1, 'submitted', 'x', 'log', 'sent', 1.0)"
-            )
-            tx.connection.execute("INSERT INTO receipts VALUES ('x', 'push/d', 1.0, 2.0)")
-            tx.connection.execute("INSERT INTO whitelist_limits VALUES (1, 'x', 'times', '', 3, 1)")
-            tx.connection.execute(
-                "INSERT INTO devices VALUES ('d', 'alice', 't', 'phone', 'https://e', 'k', 's', '', '', 1.0)"
-            )
+            for row in rows:
+                tx.connection.execute(f"INSERT INTO {row}")
 
         server.change(more)
         assert "send_mail" in agent.get("/confirm").text

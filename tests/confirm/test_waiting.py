@@ -270,10 +270,8 @@ def test_a_webhook_is_signed_as_the_standard_says_and_tried_again(tmp_path):
 @pytest.mark.slow
 def test_a_webhook_that_never_arrives_becomes_a_dead_letter(tmp_path):
     clock = ManualClock()
-    with (
-        Receiver(500, 500, 200) as receiver,
-        Running(tmp_path, private_callbacks=True, clock=clock) as server,
-    ):
+    service = Running(tmp_path, private_callbacks=True, clock=clock)
+    with Receiver(500, 500, 200) as receiver, service as server:
         agent, alice = server.client("submit", "agent"), server.client("approve", "alice")
         alice.post(asked(agent, callback_url=receiver.url)["deny_url"])
         wait_until(lambda: server.rows("SELECT attempts FROM callbacks") == [(1,)])

@@ -39,6 +39,8 @@ from whet_confirm.web.view import (
 )
 
 AT = 1_795_680_000.0  # 2026-11-26 08:00:00 UTC
+APPROVED = "Approved by ann at 2026-11-26 08:01:00 UTC."
+FOR_BEN = ApprovalPlan(approvers=("ben",))
 TWO = ApprovalPlan("two", ((ApprovalNeed(2, "ops"),),), approvers=())
 
 
@@ -99,11 +101,7 @@ def viewer(role: Any = "approve", name: str = "ann", **more: Any) -> Viewer:
         (asked(), viewer(name="agent", is_open=True), ""),
         (asked(plan=TWO), viewer(), ""),
         (asked(plan=TWO), viewer(name="cat"), "This one is for others to decide: 2 of ops."),
-        (
-            asked(plan=ApprovalPlan(approvers=("ben",))),
-            viewer(),
-            "This one is for others to decide: 1 of anyone.",
-        ),
+        (asked(plan=FOR_BEN), viewer(), "This one is for others to decide: 1 of anyone."),
     ],
 )
 def test_who_may_not_decide_is_told_why(request_, who, why):
@@ -171,7 +169,7 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document():
     ("request_", "outcome", "execution"),
     [
         (asked(), "", ""),
-        (ended(), "Approved by ann at 2026-11-26 08:01:00 UTC.", "Approval not used yet"),
+        (ended(), APPROVED, "Approval not used yet"),
         (
             ended("auto_approved", resolved_by="whitelist:2"),
             "Allowed by rule (whitelist:2) at 2026-11-26 08:01:00 UTC.",
@@ -181,17 +179,17 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document():
         (ended("expired"), "Expired at 2026-11-26 08:01:00 UTC: nobody decided, which is a denial.", ""),
         (
             ended(consumed_at=AT + 70, consumed_by="bot"),
-            "Approved by ann at 2026-11-26 08:01:00 UTC.",
+            APPROVED,
             "Approval used by bot at 2026-11-26 08:01:10 UTC",
         ),
         (
             ended(consumed_at=AT + 70, executed_at=AT + 80, execution="failed", execution_note="so\u202e"),
-            "Approved by ann at 2026-11-26 08:01:00 UTC.",
+            APPROVED,
             "Reported as failed at 2026-11-26 08:01:20 UTC: so<U+202E>",
         ),
         (
             ended(executed_at=AT + 80, execution="done"),
-            "Approved by ann at 2026-11-26 08:01:00 UTC.",
+            APPROVED,
             "Reported as done at 2026-11-26 08:01:20 UTC",
         ),
     ],

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from itertools import product
 
 import pytest
 from click.testing import CliRunner
 
 from tests.evals.server import FACT, Clerk
+from tests.sandbox.engines import ENGINES
 from whet.config.paths import Home
+from whet.config.permission_settings import SandboxSettings
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.messages import Usage
 from whet.store.learned import ContextItem
 from whet_lab.commands.eval_learning import learning
 from whet_lab.evals.own_report import measure_uplift, summarise_arms
 from whet_lab.evals.own_run import TaskOutcome
-from whet_lab.evals.own_tasks import read_tasks
+from whet_lab.evals.own_tasks import OwnTask, read_tasks
+from whet_lab.evals.task_folder import verify
 
 _TASKS = f"""\
 tasks:
@@ -78,12 +83,8 @@ def outcome(arm: str, repeat: int, task: str, ok: bool) -> TaskOutcome:
 
 def test_a_clear_difference_on_enough_tasks_is_evidence():
     names = [f"t{n}" for n in range(8)]
-    rows = [
-        outcome(arm, repeat, name, arm == "all")
-        for arm in ("off", "all")
-        for name in names
-        for repeat in (1, 2, 3)
-    ]
+    runs = product(("off", "all"), names, (1, 2, 3))
+    rows = [outcome(arm, repeat, name, arm == "all") for arm, name, repeat in runs]
     off, everything = summarise_arms(rows)
     assert off.finding == "-" and everything.finding == "helps"
     assert everything.p_value is not None and everything.p_value < 0.001
@@ -120,3 +121,18 @@ def test_a_mistake_in_the_tasks_file_is_named(tmp_path, text, complaint):
 def test_a_missing_tasks_file_is_named(tmp_path):
     with pytest.raises(NotFound, match=r"tasks\.yaml"):
         read_tasks(tmp_path / "tasks.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ENGINES[:1], ids=str)
+def test_a_verifier_reaches_nothing_outside_its_folder(case, tmp_path):
+    case.engine()
+    place, outside = tmp_path / "task", tmp_path / "outside"
+    place.mkdir()
+    outside.mkdir()
+    task = OwnTask(name="a", prompt="x", verify=f"touch here && touch {outside}/there")
+    settings = SandboxSettings(mode="auto")
+    content, _ = asyncio.run(verify(task, place, settings, Home(tmp_path / "home")))
+    assert not content and (place / "here").exists() and not (outside / "there").exists()
+    own = OwnTask(name="a", prompt="x", verify="test -e here")
+    assert asyncio.run(verify(own, place, settings, Home(tmp_path / "home")))[0]

@@ -249,3 +249,14 @@ def test_a_missing_key_says_which_variable_to_set(tmp_path):
     program.ask("hi", "--provider", "anthropic").assert_error("ANTHROPIC_API_KEY", ".env")
     program.ask("hi", "--provider", "openai", "--api-key-env", "MY_KEY").assert_error("MY_KEY")
     program.ask("hi", "--provider", "antropic").assert_error("antropic", "anthropic")
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(8, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.soak)]
+)
+def test_one_shots_that_start_at_once_on_a_new_home_all_answer(tmp_path, count):
+    with PracticeServer(responder=lambda request: ScriptedReply("here")) as server:
+        program = Program(tmp_path, server)
+        running = [program.start_asking(f"hello {number}") for number in range(count)]
+        ends = [each.done() for each in running]
+        assert [(end.code, end.err) for end in ends] == [(0, "")] * count

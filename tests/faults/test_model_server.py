@@ -78,10 +78,8 @@ ENDS = {
 @contextmanager
 def programs(root: Path, names: list[str]) -> Iterator[dict[str, Program]]:
     with ExitStack() as stack:
-        yield {
-            name: Program(root / str(number), stack.enter_context(PracticeServer()))
-            for number, name in enumerate(names)
-        }
+        servers = {name: stack.enter_context(PracticeServer()) for name in names}
+        yield {name: Program(root / name.replace(" ", "-"), server) for name, server in servers.items()}
 
 
 @pytest.mark.slow

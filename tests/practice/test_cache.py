@@ -50,10 +50,8 @@ def test_a_conversation_reads_more_at_each_step(serve, chat):
         answer = complete(client, model="practice-echo", messages=messages)
         usage = answer.usage
         seen.append((usage.prompt_tokens_details.cached_tokens, usage.prompt_tokens))
-        messages += [
-            answer.choices[0].message.model_dump(exclude_none=True),
-            {"role": "user", "content": "more"},
-        ]
+        messages.append(answer.choices[0].message.model_dump(exclude_none=True))
+        messages.append({"role": "user", "content": "more"})
     assert seen[0][0] == 0
     assert [cached for cached, _ in seen[1:]] == [prompt for _, prompt in seen[:-1]]
     messages[0]["content"] += "!"
@@ -88,9 +86,7 @@ def test_moving_a_mark_keeps_what_was_written(serve, claude):
     messages = [{"role": "user", "content": [blocks[0] | MARK]}]
     first = converse(client, model="practice-echo", messages=messages).usage
     messages[0]["content"] = blocks[0]["text"]
-    messages += [
-        {"role": "assistant", "content": "a"},
-        {"role": "user", "content": [{"type": "text", "text": "b"} | MARK]},
-    ]
+    marked = [{"type": "text", "text": "b"} | MARK]
+    messages += [{"role": "assistant", "content": "a"}, {"role": "user", "content": marked}]
     second = converse(client, model="practice-echo", messages=messages).usage
     assert second.cache_read_input_tokens == first.cache_creation_input_tokens

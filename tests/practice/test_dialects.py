@@ -28,10 +28,8 @@ def test_chat_answers_plain_and_streamed_alike(serve, chat):
     whole = complete(client, tools=CHAT_TOOLS)
     message = whole.choices[0].message
     assert (message.content, whole.choices[0].finish_reason) == ("I look.", "tool_calls")
-    assert [(c.id, c.function.arguments) for c in message.tool_calls] == [
-        ("call_a", '{"n": 1}'),
-        ("call_2", '{"n":2}'),
-    ]
+    sent = [(call.id, call.function.arguments) for call in message.tool_calls]
+    assert sent == [("call_a", '{"n": 1}'), ("call_2", '{"n":2}')]
     with client.chat.completions.stream(
         model="any", messages=USER, tools=CHAT_TOOLS, stream_options={"include_usage": True}
     ) as stream:
@@ -90,11 +88,8 @@ def test_chat_tools_go_round(serve, chat):
         messages.append(message.model_dump(exclude_none=True))
         messages += [{"role": "tool", "tool_call_id": c.id, "content": "ok"} for c in message.tool_calls]
     last = complete(client, model="practice-steps-3", messages=messages, tools=CHAT_TOOLS)
-    assert [m["tool_calls"][0]["id"] for m in messages if m.get("tool_calls")] == [
-        "call_1",
-        "call_2",
-        "call_3",
-    ]
+    ids = [message["tool_calls"][0]["id"] for message in messages if message.get("tool_calls")]
+    assert ids == ["call_1", "call_2", "call_3"]
     assert last.choices[0].finish_reason == "stop"
     assert last.choices[0].message.content.startswith("Done: 3 tool results")
 
@@ -104,11 +99,8 @@ def test_claude_tools_and_thinking_go_round(serve, claude):
     asked = {"model": "any", "max_tokens": 4000, "tools": CLAUDE_TOOLS}
     thinking = {"type": "enabled", "budget_tokens": 1024}
     first = converse(client, thinking=thinking, **asked)
-    results = [
-        {"type": "tool_result", "tool_use_id": b.id, "content": "ok"}
-        for b in first.content
-        if b.type == "tool_use"
-    ]
+    ids = [block.id for block in first.content if block.type == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": number, "content": "ok"} for number in ids]
     messages = [*USER, {"role": "assistant", "content": first.content}, {"role": "user", "content": results}]
     assert converse(client, messages=messages, thinking=thinking, **asked).content[0].text == "done"
 
@@ -144,10 +136,8 @@ def test_an_empty_reply_is_empty(serve, chat, claude):
 
 
 def test_a_script_can_set_usage(serve, chat, claude):
-    server = serve(
-        ScriptedReply("x", usage={"prompt_tokens": 7}),
-        ScriptedReply("x", usage={"cache_read_input_tokens": 9}),
-    )
+    usages = {"prompt_tokens": 7}, {"cache_read_input_tokens": 9}
+    server = serve(*(ScriptedReply("x", usage=usage) for usage in usages))
     assert complete(chat(server)).usage.prompt_tokens == 7
     usage = converse(claude(server)).usage
     assert usage.cache_read_input_tokens == 9
@@ -165,10 +155,8 @@ def test_models_are_listed_in_each_vendors_shape(serve, chat, claude):
 def test_images_are_taken(serve, chat, claude):
     server = serve()
     data = "iVBORw0KGgo="
-    content = [
-        {"type": "text", "text": "see"},
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
-    ]
+    image = {"url": f"data:image/png;base64,{data}"}
+    content = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": image}]
     answer = complete(chat(server), model="practice-echo", messages=[{"role": "user", "content": content}])
     assert answer.choices[0].message.content == "see"
     source = {"type": "base64", "media_type": "image/png", "data": data}

@@ -115,11 +115,8 @@ def test_a_page_says_nothing_for_the_task_at_hand():
 
 def test_a_review_quotes_what_was_shown():
     model = GatedModel(1, Habits(recall=1.0, invention=0.0))
-    talk = (
-        said(TASK.text),
-        *ops(OK, "shipit billing 4711 flag=--quorum host=cedar"),
-        RequestMessage("assistant", "Done."),
-    )
+    work = ops(OK, "shipit billing 4711 flag=--quorum host=cedar")
+    talk = (said(TASK.text), *work, RequestMessage("assistant", "Done."))
     made = calls(model.answer(ask(*talk, said(TITLE))))
     memory = {"action": "add", "target": "memory", "content": f"{HOST.text}.", "evidence": [OK]}
     assert made[0] == ("memory", memory)

@@ -12,10 +12,8 @@ from whet_lab.practice.strict import Options, VendorRefusal
 
 
 def user(*blocks):
-    return {
-        "role": "user",
-        "content": list(blocks) if blocks and isinstance(blocks[0], dict) else "".join(blocks) or "hi",
-    }
+    is_list = blocks and isinstance(blocks[0], dict)
+    return {"role": "user", "content": list(blocks) if is_list else "".join(blocks) or "hi"}
 
 
 def uses(*ids, first=()):

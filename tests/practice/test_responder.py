@@ -150,10 +150,8 @@ def test_steps_prefer_harmless_tools_and_fill_what_is_required():
 
 
 def test_steps_count_from_the_last_user_message():
-    done = (
-        RequestMessage("assistant", "", (PracticeCall("noop", "{}", "a"),)),
-        RequestMessage("tool", "ok", call_id="a"),
-    )
+    call = RequestMessage("assistant", "", (PracticeCall("noop", "{}", "a"),))
+    done = call, RequestMessage("tool", "ok", call_id="a")
     offers = {"noop": Offer("noop", {})}
     assert answer(
         ask(RequestMessage("user", "go"), *done, model="practice-steps-1", offers=offers)

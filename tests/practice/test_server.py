@@ -80,11 +80,8 @@ def test_a_stall_can_be_released_by_http(serve, chat):
 
 
 def test_replies_can_wait_for_their_request(serve, chat):
-    client = chat(
-        serve(
-            ScriptedReply("for b", when="say b"), ScriptedReply("for a", when="say a"), ScriptedReply("else")
-        )
-    )
+    waiting = ScriptedReply("for b", when="say b"), ScriptedReply("for a", when="say a")
+    client = chat(serve(*waiting, ScriptedReply("else")))
 
     def say(text):
         answer = complete(client, model="x", messages=[{"role": "user", "content": text}])

@@ -91,10 +91,8 @@ def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule(bench, server)
 
 @pytest.mark.slow
 def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(bench, server):
-    fine, denied = (
-        does("terminal", command="echo it is fine"),
-        does("write_file", path="denied.txt", content="x"),
-    )
+    fine = does("terminal", command="echo it is fine")
+    denied = does("write_file", path="denied.txt", content="x")
     server.install([fine, denied, says("done what I may")])
     bench.add()
     [run] = bench.after()

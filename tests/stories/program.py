@@ -23,11 +23,8 @@ from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
 ROOT = Path(__file__).parents[2]
-REQUEST_TYPES = {
-    "/v1/chat/completions": shapes.CHAT,
-    "/v1/messages": shapes.ANTHROPIC,
-    "/v1/responses": shapes.RESPONSES,
-}
+REQUEST_TYPES = {"/v1/chat/completions": shapes.CHAT, "/v1/messages": shapes.ANTHROPIC}
+REQUEST_TYPES["/v1/responses"] = shapes.RESPONSES
 
 
 @dataclass
@@ -128,11 +125,8 @@ def _opening(request: RecordedRequest) -> str:
 
 def said(request: RecordedRequest) -> list[tuple[str, str]]:
     """Give (role, text) of each Chat Completions message after the system prompt."""
-    return [
-        (row["role"], _text(row.get("content")))
-        for row in request.json_body["messages"]
-        if row["role"] != "system"
-    ]
+    rows = [row for row in request.json_body["messages"] if row["role"] != "system"]
+    return [(row["role"], _text(row.get("content"))) for row in rows]
 
 
 def _text(content: Any) -> str:

@@ -30,9 +30,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 GALLERY: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "gallery.py"))
 pytestmark = pytest.mark.soak
 # Machines differ in their sandboxes.
+PROGRAMS = ("python3", "echo", "sleep")
 SETTINGS = {
     "WHET_SANDBOX_MODE": "off",
-    "WHET_APPROVAL_ALLOW": "terminal(python3 *),terminal(echo *),terminal(sleep *)",
+    "WHET_APPROVAL_ALLOW": ",".join(f"terminal({name} *)" for name in PROGRAMS),
 }
 CHANGING = (
     (r"/tmp/w[a-z0-9_]{8}/", "/tmp/wXXXXXXXX/"), (r"\d+(\.\d+)?k? tokens", "N tokens"),

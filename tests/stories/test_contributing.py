@@ -156,11 +156,7 @@ PLATFORM = Platform(SilentSettings, lambda name, settings, tokens: Silent(name))
 '''
 CHANNEL_ROW = Row("src/whet/channels/loading.py", '    "webhook",\n', '    "silent",\n', after=True)
 ROWS = (TOOL, TAGS, SERVER, SETTING, COMMAND, CHANNEL_ROW)
-FILES = {
-    "src/whet/tools/word_count.py": TOOL_WORK,
-    "src/whet/cli/greet.py": HANDLER,
-    "src/whet/channels/silent.py": CHANNEL,
-}
+FILES = {"tools/word_count.py": TOOL_WORK, "cli/greet.py": HANDLER, "channels/silent.py": CHANNEL}
 TABLE_TESTS = (
     *("tests/tools/test_toolsets.py", "tests/tools/test_tags.py", "tests/tools/test_sent_tools.py"),
     *(
@@ -186,7 +182,7 @@ def tree(tmp_path_factory):
             shutil.copy(path, tree)
     (tree / ".venv").symlink_to(ROOT / ".venv")
     for name, text in FILES.items():
-        (tree / name).write_text(text, "utf-8")
+        (tree / "src/whet" / name).write_text(text, "utf-8")
     for row in ROWS:
         text = (tree / row.path).read_text("utf-8")
         assert text.count(row.anchor) == 1, row

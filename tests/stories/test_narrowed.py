@@ -48,10 +48,8 @@ def test_a_window_of_another_width_has_one_frame_and_all_the_text(tmp_path):
 @pytest.mark.slow
 def test_nothing_is_drawn_over_an_editor_whose_window_changes(tmp_path):
     editor = make_editor(tmp_path)
-    with (
-        PracticeServer() as server,
-        Tty(["chat", *flags(server)], tmp_path, environ={"EDITOR": str(editor)}) as tty,
-    ):
+    environ = {"EDITOR": str(editor)}
+    with PracticeServer() as server, Tty(["chat", *flags(server)], tmp_path, environ=environ) as tty:
         tty.wait_for("Ctrl-D")
         tty.type("\x07", "in the editor")
         tty.count_later_bytes(0.2)

@@ -41,11 +41,8 @@ def test_each_delivery_is_known_while_all_work_and_while_none_does(tmp_path):
         write_channels(tmp_path / "channels.toml", *hosts[:4])
         apprise = hosts[3].url.replace("http://", "json://") + "/apprise"
         secrets = {"TELEGRAM_BOT_TOKEN": TOKEN, "SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
-        secrets |= {
-            "DISCORD_BOT_TOKEN": DISCORD_TOKEN,
-            "CONFIRMATION_WEBHOOK_SECRET": SECRET,
-            "APPRISE_URLS": apprise,
-        }
+        secrets |= {"CONFIRMATION_WEBHOOK_SECRET": SECRET, "APPRISE_URLS": apprise}
+        secrets |= {"DISCORD_BOT_TOKEN": DISCORD_TOKEN}
         server = Running(
             tmp_path, channels=tmp_path / "channels.toml", secrets=secrets, private_callbacks=True, rate=100
         )

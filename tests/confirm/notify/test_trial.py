@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests import forked
+from tests.browser.conftest import Daemon
 from tests.confirm.notify.test_notifier import SECRET, Receiver
 from tests.confirm.people import channel
 from tests.confirm.process import Served
@@ -28,10 +30,8 @@ def telegram():
 
 def write_channels(folder: Path, telegram: TelegramServer, *chats: int, more: str = "") -> None:
     (folder / "confirm").mkdir(parents=True)
-    entries = [
-        channel("telegram", name=f"chat{number}", chat=chat, base_url=telegram.url)
-        for number, chat in enumerate(chats)
-    ]
+    named = {f"chat{number}": chat for number, chat in enumerate(chats)}.items()
+    entries = [channel("telegram", name=name, chat=chat, base_url=telegram.url) for name, chat in named]
     (folder / "confirm/channels.toml").write_text("".join(entries) + more)
 
 
@@ -130,3 +130,27 @@ def test_the_service_outlives_the_terminal_to_which_it_reports_channels(tmp_path
             assert served.call("POST", "/confirm", body, role="submit")[0] == 202
         served.wait_for_metric('whet_confirm_deliveries{channel="log",status="sent"} 2')
         assert served.terminate() == 0
+
+
+@pytest.mark.slow
+def test_a_press_in_a_chat_reaches_the_agent_that_waits(tmp_path):
+    with TelegramServer() as server:
+        channels = tmp_path / "channels.toml"
+        text = channel("telegram", chat=-1001, base_url=server.url)
+        channels.write_text(f"[people.owner]\ntelegram = 7\n{text}")
+        daemon = Daemon(tmp_path / "home", "--channels", str(channels), environ={"TELEGRAM_BOT_TOKEN": TOKEN})
+        try:
+            request_id = daemon.submit(action="wipe_database", description="All of it")
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(daemon.status, request_id, 30)
+                message = server.message()
+                # The page is on this machine: its address is text, as a button would lead nowhere on a phone.
+                assert f"Page (on that machine): {daemon.url}/r/{request_id}" in message["text"]
+                server.answer(server.press(1, "wrong target"))
+                got = waiting.result(30)
+            assert (got["status"], got["resolved_by"], got["reason"]) == ("denied", "owner", "wrong target")
+            server.wait(lambda: server.messages[1]["text"].startswith("Denied"), "the edited message")
+        finally:
+            daemon.stop()
+        for log in (tmp_path / "home" / "logs").glob("*"):
+            assert TOKEN not in log.read_text()

@@ -18,12 +18,8 @@ from whet.web.listening import stop_accepting
 
 class _Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, started: threading.Event) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app, loop="asyncio", http="h11", ws="wsproto", lifespan="off", log_config=None,
-                log_level="critical",
-            )
-        )  # fmt: skip
+        quiet: Any = {"lifespan": "off", "log_config": None, "log_level": "critical"}
+        super().__init__(uvicorn.Config(app, loop="asyncio", http="h11", ws="wsproto", **quiet))
         self._started = started
         self.stopping = asyncio.Event()
         self.loop: asyncio.AbstractEventLoop | None = None

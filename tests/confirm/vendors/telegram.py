@@ -133,9 +133,8 @@ class TelegramServer(Host):
         if old is None or str(body.get("chat_id")) != "-1001":
             return error_response(400, "Bad Request: message to edit not found")
         if old["raw"] == body["text"] and old["reply_markup"] == body.get("reply_markup"):
-            return error_response(
-                400, "Bad Request: message is not modified: specified new message content is the same"
-            )
+            why = "Bad Request: message is not modified: specified new message content is the same"
+            return error_response(400, why)
         return self._put(body, old["message_id"])
 
     def _put(self, body: dict[str, Any], number: int) -> JSONResponse:
@@ -153,9 +152,8 @@ class TelegramServer(Host):
                 if not 1 <= len(button.get("callback_data", "x").encode()) <= 64:
                     return error_response(400, "Bad Request: BUTTON_DATA_INVALID")
                 if "localhost" in button.get("url", ""):
-                    return error_response(
-                        400, "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL"
-                    )
+                    why = "Bad Request: inline keyboard button URL is invalid: Wrong HTTP URL"
+                    return error_response(400, why)
         if not number:
             self._number += 1
             number = self._number

@@ -174,9 +174,8 @@ class TelegramChat(ChatHost, TelegramServer):
         parts: list[dict[str, Any]] = []
         for item in media:
             upload: Any = form[item["media"].removeprefix("attach://")]
-            parts.append(
-                {"name": upload.filename, "data": await upload.read(), "caption": item.get("caption")}
-            )
+            data = await upload.read()
+            parts.append({"name": upload.filename, "data": data, "caption": item.get("caption")})
         chat = str(form["chat_id"])
         await form.close()
         first = self._sent_number + 1
@@ -186,9 +185,8 @@ class TelegramChat(ChatHost, TelegramServer):
         return JSONResponse({"ok": True, "result": shown})
 
     async def _getMe(self, body: dict[str, Any]) -> JSONResponse:
-        return JSONResponse(
-            {"ok": True, "result": {"id": 42, "is_bot": True, "first_name": "w", "username": self.bot_name}}
-        )
+        me = {"id": 42, "is_bot": True, "first_name": "w", "username": self.bot_name}
+        return JSONResponse({"ok": True, "result": me})
 
     async def _getUpdates(self, body: dict[str, Any]) -> JSONResponse:
         with self.changed:
@@ -213,9 +211,8 @@ class TelegramChat(ChatHost, TelegramServer):
         name = body["file_id"]
         if name not in self.files:
             return error_response(400, "Bad Request: invalid file_id")
-        return JSONResponse(
-            {"ok": True, "result": {"file_id": name, "file_path": name, "file_size": len(self.files[name])}}
-        )
+        file = {"file_id": name, "file_path": name, "file_size": len(self.files[name])}
+        return JSONResponse({"ok": True, "result": file})
 
     async def _sendChatAction(self, body: dict[str, Any]) -> JSONResponse:
         self.note(lambda: self.typing.append(int(body["chat_id"])))
@@ -233,12 +230,8 @@ class TelegramChat(ChatHost, TelegramServer):
         wait_s = self._last_send.get(chat, 0.0) + self._per_chat_s - now
         if wait_s > 0:
             self.refused += 1
-            answer = {
-                "ok": False,
-                "error_code": 429,
-                "description": "Too Many Requests: retry after 1",
-                "parameters": {"retry_after": round(wait_s, 3)},
-            }
+            answer = {"ok": False, "error_code": 429, "description": "Too Many Requests: retry after 1"}
+            answer |= {"parameters": {"retry_after": round(wait_s, 3)}}
             return JSONResponse(answer, 429)
         self._last_send[chat] = now
         text = self._checked(body)
@@ -259,9 +252,8 @@ class TelegramChat(ChatHost, TelegramServer):
         if not found:
             return error_response(400, "Bad Request: message to edit not found")
         if found[0]["raw"] == body["text"]:
-            return error_response(
-                400, "Bad Request: message is not modified: specified new message content is the same"
-            )
+            text = "Bad Request: message is not modified: specified new message content is the same"
+            return error_response(400, text)
         self.edits += 1
         keyboard = body.get("reply_markup", {}).get("inline_keyboard", [])
         self.note(lambda: found[0].update(text=text, raw=body["text"], buttons=keyboard))
