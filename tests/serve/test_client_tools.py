@@ -38,7 +38,8 @@ def claude() -> Iterator[anthropic.Anthropic]:
 
 
 def complete(client: openai.OpenAI, messages: list[Any], **more: Any) -> Any:
-    return client.chat.completions.create(model="whet", messages=messages, **more)
+    made: Any = client.chat.completions.create(model="whet", messages=messages, **more)
+    return made
 
 
 def count(api: Api) -> int:
