@@ -164,10 +164,7 @@ async def test_the_engine_words_the_line_before_a_compaction_or_leaves_it_out(
 
 
 async def test_why_it_can_not_compact_is_said_once(tmp_path: Path) -> None:
-    async with rigged(tmp_path, [ScriptedReply("1"), ScriptedReply("2"), ScriptedReply("3")]) as (
-        one,
-        engine,
-    ):
+    async with rigged(tmp_path, [ScriptedReply(text) for text in "123"]) as (one, engine):
         await one.turn("a")
         engine.info = (False, "cooldown:30")
         for text in ("b", "c"):
@@ -291,10 +288,7 @@ async def test_a_failed_summary_is_shown_once_until_another_thing_fails(tmp_path
 
 async def test_engines_hear_of_the_session_again_where_the_list_was_cut_without_them(tmp_path: Path) -> None:
     """Failure 35: after /undo the list is no longer what the engine counted."""
-    async with rigged(tmp_path, [ScriptedReply("1"), ScriptedReply("2"), ScriptedReply("3")]) as (
-        one,
-        engine,
-    ):
+    async with rigged(tmp_path, [ScriptedReply(text) for text in "123"]) as (one, engine):
         for text in ("one", "two"):
             await one.turn(text)
         await one.session.log.undo_last_turn()

@@ -54,10 +54,8 @@ def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path
         home, with_ben = tmp_path / "home", TELEGRAM + BEN
         one = GatewayProcess(home, with_ben.format(url=telegram.url), model)
         with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
-            body = msgspec.json.encode(
-                Incoming(ChatPlace("telegram", "8", "", "8"), "u1", "message", text="hi")
-            )
             place = ChatPlace("telegram", "8", "", "8")
+            body = msgspec.json.encode(Incoming(place, "u1", "message", text="hi"))
             database.write_now(lambda db: chats.add_update(db, place, "u1", body.decode(), 1))
         (home / "gateway.toml").write_text(TELEGRAM.format(url=telegram.url))
         with served(one):

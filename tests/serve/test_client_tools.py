@@ -37,6 +37,11 @@ def claude() -> Iterator[anthropic.Anthropic]:
         yield client
 
 
+def complete(client: openai.OpenAI, messages: list[Any], **more: Any) -> Any:
+    made: Any = client.chat.completions.create(model="whet", messages=messages, **more)
+    return made
+
+
 def count(api: Api) -> int:
     return api.app.database.read_now(sessions.count_chats)
 
@@ -57,7 +62,7 @@ def test_a_clients_tool_is_called_and_its_result_goes_on_in_the_same_turn(
         with client.chat.completions.stream(model="whet", messages=said, tools=[WEATHER]) as stream:
             choice = stream.get_final_completion().choices[0]
     else:
-        choice = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER]).choices[0]
+        choice = complete(client, said, tools=[WEATHER]).choices[0]
     assert choice.finish_reason == "tool_calls" and choice.message.tool_calls
     call: Any = choice.message.tool_calls[0]
     assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Rome"})
@@ -75,12 +80,12 @@ def test_two_calls_of_one_step_are_handed_over_together(api: Api, client: openai
     both = tuple(PracticeCall("get_weather", json.dumps({"city": c}), c) for c in ("Rome", "Oslo"))
     api.say(ScriptedReply("", tool_calls=both), ScriptedReply("Done."))
     said: list[Any] = [{"role": "user", "content": "both?"}]
-    message = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER]).choices[0].message
+    message = complete(client, said, tools=[WEATHER]).choices[0].message
     assert message.tool_calls and len(message.tool_calls) == 2
     said.append(message.model_dump(exclude_none=True, include={"role", "tool_calls"}))
     for call in reversed(message.tool_calls):
         said.append({"role": "tool", "tool_call_id": call.id, "content": f"for {call.id}"})
-    done = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER])
+    done = complete(client, said, tools=[WEATHER])
     assert done.choices[0].message.content == "Done."
     results = [one["content"] for one in sent(api) if one["role"] == "tool"]
     assert [call.id in text for call, text in zip(message.tool_calls, results, strict=True)] == [True, True]
@@ -93,20 +98,12 @@ def test_one_call_at_a_time_is_given_and_the_model_asked_once(api: Api, client: 
     cities: list[str] = []
     before, asked = count(api), api.model.count
     for _ in both:
-        message = (
-            client.chat.completions.create(
-                model="whet", messages=said, tools=[WEATHER], parallel_tool_calls=False
-            )
-            .choices[0]
-            .message
-        )
+        message = complete(client, said, tools=[WEATHER], parallel_tool_calls=False).choices[0].message
         assert message.tool_calls and len(message.tool_calls) == 1
-        cities.append(json.loads(message.tool_calls[0].function.arguments)["city"])  # type: ignore[union-attr]
+        cities.append(json.loads(message.tool_calls[0].function.arguments)["city"])
         said.append(message.model_dump(exclude_none=True, include={"role", "tool_calls"}))
         said.append({"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": cities[-1]})
-    done = client.chat.completions.create(
-        model="whet", messages=said, tools=[WEATHER], parallel_tool_calls=False
-    )
+    done = complete(client, said, tools=[WEATHER], parallel_tool_calls=False)
     assert done.choices[0].message.content == "Done." and sorted(cities) == ["Oslo", "Rome"]
     assert count(api) == before + 1 and api.model.count == asked + 2
     results = [one["content"] for one in sent(api) if one["role"] == "tool"]
@@ -210,7 +207,7 @@ def test_a_history_from_elsewhere_comes_with_its_calls_and_results(api: Api, cli
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "x1", "content": "minus 4"},
     ]
-    done = client.chat.completions.create(model="whet", messages=said, tools=[WEATHER])
+    done = complete(client, said, tools=[WEATHER])
     assert done.choices[0].message.content == "Cold."
     roles = [one["role"] for one in sent(api)]
     assert roles == ["user", "assistant", "tool", "user"] and sent(api)[2]["content"] == "minus 4"
@@ -220,12 +217,12 @@ def test_an_answer_in_json_is_checked_and_asked_for_once_more(api: Api, client: 
     form: Any = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA, "strict": True}}
     said: Any = [{"role": "user", "content": "where?"}]
     api.say(ScriptedReply('{"town": "Rome"}'), ScriptedReply('```json\n{"city": "Rome"}\n```'))
-    done = client.chat.completions.create(model="whet", messages=said, response_format=form)
+    done = complete(client, said, response_format=form)
     assert done.choices[0].message.content == '{"city": "Rome"}'
     assert "lacks city" in str(sent(api)[-1]["content"])
     api.say(ScriptedReply("Rome"), ScriptedReply("Rome!"))
     with pytest.raises(openai.InternalServerError, match="does not fit"):
-        client.chat.completions.create(model="whet", messages=said, response_format=form)
+        complete(client, said, response_format=form)
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -236,7 +233,7 @@ def test_a_stop_text_ends_the_answer(api: Api, client: openai.OpenAI, is_streame
         with client.chat.completions.stream(model="whet", messages=said, stop="END") as stream:
             choice: Any = stream.get_final_completion().choices[0]
     else:
-        choice = client.chat.completions.create(model="whet", messages=said, stop=["END"]).choices[0]
+        choice = complete(client, said, stop=["END"]).choices[0]
     assert (choice.message.content, choice.finish_reason) == ("one two ", "stop")
 
 
@@ -258,7 +255,7 @@ def test_a_conversation_that_is_too_long_is_said_so(api: Api, client: openai.Ope
     fault = Fault(status=400, message=what, code="context_length_exceeded")
     api.say(*(ScriptedReply(fault=fault) for _ in range(6)))
     with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(model="whet", messages=said)
+        complete(client, said)
     assert refused.value.code == "context_length_exceeded"
     assert "prompt is too long: " in refused.value.message  # LangChain goes by words, not by the code
 
@@ -304,9 +301,9 @@ def test_a_request_of_instructions_alone_is_answered_and_an_image_is_what_its_by
 ) -> None:
     api.say(ScriptedReply("A title."), ScriptedReply("A dot."))
     alone: Any = [{"role": "developer", "content": "Give a title."}]
-    assert client.chat.completions.create(model="whet", messages=alone).choices[0].message.content
+    assert complete(client, alone).choices[0].message.content
     dot = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
     url = {"url": f"data:image/jpg;name=a.jpg;base64,{dot}"}
     image: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]
-    assert client.chat.completions.create(model="whet", messages=image).choices[0].message.content
+    assert complete(client, image).choices[0].message.content
     assert "data:image/png" in str(sent(api)[-1]["content"])
