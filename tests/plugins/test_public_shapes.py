@@ -185,16 +185,21 @@ def test_changed_arguments_are_what_is_judged_and_what_runs(
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
-    [('{"action": "block", "message": "not today"}', "blocked by the plugin guard: not today"),
-     ("1 / 0", "could not judge it")],
+    ("answer", "says", "notices"),
+    [('{"action": "block", "message": "not today"}', "blocked by the plugin guard: not today", 0),
+     ("1 / 0", "could not judge it", 1)],
 )  # fmt: skip
 def test_a_block_or_a_failure_is_a_denial_that_nobody_is_asked_about(
-    home: Path, answer: str, says: str
+    home: Path, answer: str, says: str, notices: int
 ) -> None:
-    person = Consenting()
-    refused = guarded(home, answer, person)
+    write(home, "guard", GUARD.replace("ANSWER", answer))
+    write(home, "plain", PLAIN)
+    person, script = Consenting(), [calls(("plain", '{"a": 1}')), ScriptedReply("Done.")]
+    events, _, _ = talk(home, ("guard", "plain"), script, person)
+    refused = result(events)
     assert refused.error_kind == "denied" and says in refused.preview and not person.requests
+    shown = [event for event in events if isinstance(event, Notice) and "guard" in event.text]
+    assert [event.must_show for event in shown] == [True] * notices
 
 
 def test_after_a_call_hooks_are_told_its_status_and_change_its_result(home: Path) -> None:
