@@ -41,6 +41,7 @@ def held_out(kept: dict[str, Sums], held: dict[str, Sums]) -> list[ItemUse]:
         ((20, 4), (6, 2), "no evidence"),  # a small difference
         ((4, 0), (30, 30), "no evidence"),  # too few sessions on either side
         ((30, 0), (4, 4), "no evidence"),
+        ((30, 30), (4, 0), "no evidence"),
     ],
 )
 def test_a_hold_out_shows_harm_and_help(kept: tuple[int, int], held: tuple[int, int], finding: str) -> None:

@@ -234,8 +234,7 @@ class Changes:
 
         hashes = self._database.read_now(read_base)
         files = self._database.read_now(lambda db: settling.read_texts(db, hashes))
-        by_hand = origin.write_origin in ("user", "import")
-        plan = skill_changes.plan(files, request, by_hand=by_hand)
+        plan = skill_changes.plan(files, request, by_hand=origin.write_origin in ("user", "import"))
         is_persons_own = self._check_owner(request, origin)
         verdict = self._judge_skill(request, origin, plan)
         if verdict.name not in ("", request.name):
@@ -253,17 +252,13 @@ class Changes:
         removes_lines = self._hold_removal(row).state == "inbox"
         if (is_persons_own or removes_lines) and not request.confirmed:
             change_text = skill_changes.describe_change(files, plan)
-            subject = "your own skill" if is_persons_own else "the skill"
-            warning = "" if is_persons_own else " It takes lines away."
-            raise NeedsYes(f"May I {request.action} {subject} '{request.name}'?{warning}\n{change_text}")
-        texts = [content for content in plan.files.values() if content is not None]
-        return _Planned(row, hashes, read_base, texts)
+            raise NeedsYes(_write_question(request, change_text, is_persons_own=is_persons_own))
+        return _Planned(row, hashes, read_base, [text for text in plan.files.values() if text is not None])
 
     def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
         name = request.name if request.action == "create" else ""
-        edited, is_file = plan.before, plan.is_file
-        claim = Claim("skill", plan.added_text, request.evidence, edited, is_verbatim=is_file, name=name)
-        return self._judge(claim, origin)
+        fields = (plan.added_text, request.evidence, plan.before)
+        return self._judge(Claim("skill", *fields, is_verbatim=plan.is_file, name=name), origin)
 
     def _judge(self, claim: Claim, origin: Origin) -> GateVerdict:
         if self.judge_override is not None:
@@ -290,14 +285,18 @@ class Changes:
             )
 
     def _check_owner(self, request: SkillRequest, origin: Origin) -> bool:
-        """Return whether a conversation changes a person's own skill. Raises Refused if the skill is
-        pinned."""
+        """Return whether a conversation changes a person's own skill. Raises Refused if it is pinned."""
         mark = self._database.read_now(lambda db: learned.get_mark(db, self._profile, request.name))
         if origin.write_origin in ("user", "import") or request.action == "create":
             return False
         if mark.pinned:
             raise Refused(f"The skill {request.name} is pinned", hint="The person wants it to stay as it is.")
         return mark.owner == "person" and origin.write_origin == "foreground"
+
+
+def _write_question(request: SkillRequest, change_text: str, *, is_persons_own: bool) -> str:
+    subject, warning = ("your own skill", "") if is_persons_own else ("the skill", " It takes lines away.")
+    return f"May I {request.action} {subject} '{request.name}'?{warning}\n{change_text}"
 
 
 def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:
