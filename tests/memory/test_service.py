@@ -309,9 +309,9 @@ def test_another_persons_service_sees_nothing_of_the_first(world: World) -> None
         assert not asyncio.run(learning.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
     assert asyncio.run(one.get_change(row.id)) == row
-    for ask in (two.get_change, two.accept, two.reject, lambda id_: two.undo(id_, HAND)):
+    for work in (two.get_change(row.id), two.accept(row.id), two.reject(row.id), two.undo(row.id, HAND)):
         with pytest.raises(NotFound):
-            asyncio.run(ask(row.id))
+            asyncio.run(work)
 
 
 def test_a_load_leaves_a_receipt_with_the_hash(world: World) -> None:

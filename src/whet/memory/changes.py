@@ -253,8 +253,7 @@ class Changes:
         if (is_persons_own or removes_lines) and not request.confirmed:
             change_text = skill_changes.describe_change(files, plan)
             raise NeedsYes(_write_question(request, change_text, is_persons_own=is_persons_own))
-        texts = [content for content in plan.files.values() if content is not None]
-        return _Planned(row, hashes, read_base, texts)
+        return _Planned(row, hashes, read_base, [text for text in plan.files.values() if text is not None])
 
     def _judge_skill(self, request: SkillRequest, origin: Origin, plan: SkillPlan) -> GateVerdict:
         name = request.name if request.action == "create" else ""

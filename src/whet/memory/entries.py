@@ -73,7 +73,8 @@ def name_skill(name: str, passages: Sequence[Passage], transcript: QuotableTrans
     if any(wanted in join_words(text.replace("_", " ")) for text in (*own, *calls)):
         return name
     texts = (*calls, *(item.unit for item in passages if item.tier == "user"))
-    return next(filter(None, map(_derive_name, texts)), "steps")
+    names = (_derive_name(text) for text in texts)
+    return next((name for name in names if name), "steps")
 
 
 def _derive_name(text: str) -> str:
