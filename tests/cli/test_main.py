@@ -208,8 +208,8 @@ WAITING = (
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_cleanly(number: signal.Signals, code: int) -> None:
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([sys.executable, "-c", WAITING], text=True, **streams)
+    command = [sys.executable, "-c", WAITING]
+    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert within(output_of(process).readline, "the first line") == "ready\n"
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)

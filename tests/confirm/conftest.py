@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.confirm.people import Desk
@@ -25,7 +27,7 @@ def clock():
 @pytest.fixture
 def server(tmp_path, request):
     """A service that answers over HTTP, with the settings of the test's marks `service`."""
-    settings = {"rate": 1000}
+    settings: dict[str, Any] = {"rate": 1000}
     for mark in reversed([*request.node.iter_markers("service")]):
         settings |= mark.kwargs
     if "clock" in request.fixturenames:

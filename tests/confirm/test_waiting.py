@@ -403,7 +403,9 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
             waiting = set(server.service.hub.streams)
             next(line for line in lines if line == ": beat")
             assert server.service.hub.streams == waiting  # the same future: nobody was woken
-            token_id = server.service.authenticate(secret).token_id  # its time runs out, which is no event
-            server.write("UPDATE tokens SET expires_at = 1.0 WHERE id = ?", token_id)
+            caller = server.service.authenticate(secret)
+            assert caller is not None
+            # its time runs out, which is no event
+            server.write("UPDATE tokens SET expires_at = 1.0 WHERE id = ?", caller.token_id)
             assert {*lines} <= {": beat", ""}  # it ends
         wait_until(lambda: not server.service.hub.streams)

@@ -6,7 +6,7 @@ import httpx2
 
 from tests.serve.conftest import Api
 from tests.serve.test_board import csrf
-from tests.serve.test_service import begin, ended, say
+from tests.serve.test_desk import begin, ended, say
 from whet_lab.practice.script import ScriptedReply
 
 

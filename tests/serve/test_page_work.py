@@ -12,7 +12,7 @@ import pytest
 
 from tests.serve.conftest import WAIT_S, Api
 from tests.serve.test_board import HOSTILE, csrf
-from tests.serve.test_service import begin, ended
+from tests.serve.test_desk import begin, ended
 from whet.store import schedules, sessions
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply

@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,11 @@ class Search:
     def __init__(self, engine: str | None) -> None:
         self.engine = engine
 
-    def __call__(self, folder: Path, pattern: str, *, home: Path | None = None, **arguments: object) -> str:
+    def __call__(self, folder: Path, pattern: str, *, home: Path | None = None, **arguments: Any) -> str:
         desk = Desk(folder, ripgrep=self.engine, home=home)
         return desk.text("search_files", pattern=pattern, **arguments)
 
-    def names(self, folder: Path, pattern: str, **arguments: object) -> str:
+    def names(self, folder: Path, pattern: str, **arguments: Any) -> str:
         return self(folder, pattern, target="names", **arguments)
 
 
@@ -151,7 +152,7 @@ def test_rules_of_the_folders_above_hold(workspace: Path, search: Search) -> Non
     ],
 )
 def test_both_engines_give_the_same(
-    workspace: Path, search: Search, pattern: str, arguments: dict[str, str], expected: str | None
+    workspace: Path, search: Search, pattern: str, arguments: dict[str, Any], expected: str | None
 ) -> None:
     text = search(workspace, pattern, **arguments)
     assert text == (expected or walk_search(workspace, pattern, **arguments))
@@ -265,7 +266,7 @@ def test_a_huge_file_is_searched_or_named(tmp_path: Path, search: Search, path: 
     ],
 )
 def test_refusals(
-    workspace: Path, search: Search, pattern: str, arguments: dict[str, str], error: type, words: str
+    workspace: Path, search: Search, pattern: str, arguments: dict[str, Any], error: type, words: str
 ) -> None:
     with pytest.raises(error, match=words):
         search(workspace, pattern, **arguments)
