@@ -30,7 +30,7 @@ def test_what_was_changed_after_the_read_is_not_written_over(tmp_path: Path, is_
 
 
 def test_a_file_that_changed_while_a_command_ran_is_edited_in_part_but_not_replaced(tmp_path: Path) -> None:
-    desk, commands = Desk(tmp_path), Commands(tmp_path, session_id="session")
+    desk, commands = Desk(tmp_path), Commands(tmp_path)
     for name in ("a.txt", "b.txt", "c.txt"):
         (tmp_path / name).write_text("one\n")
         desk.call("read_file", path=name)
