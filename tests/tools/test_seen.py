@@ -55,7 +55,7 @@ def test_a_command_runs_though_a_file_that_was_read_cannot_be_looked_at_any_more
         work.chmod(0o755)
         (work / "private").mkdir(0o700)
         (work / "private" / "a.txt").write_text("one\n")
-        desk, commands = Desk(work), Commands(work, session_id="session")
+        desk, commands = Desk(work), Commands(work)
         desk.call("read_file", path="private/a.txt")
         os.seteuid(65_534)
         try:
