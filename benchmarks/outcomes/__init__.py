@@ -2,11 +2,11 @@
 
 Each line of `cases.jsonl` is a session of a few steps: what the person said, commands with their output and
 exit code, edits and written files. `at` is the call that its kind is about (-1: nothing of it happened).
-`strangers.jsonl` is by somebody who knew only the format and the kinds. `unseen.jsonl` was written from
-public transcripts and tools' own messages before its writer read the judge, `fresh.jsonl` after it was
-built. A call that the person objected to and that was then taken back counts for both kinds. The program
-alone judges by records (exit codes, JSON fields, contents of files), which most cases lack; `*.replies.jsonl`
-are replies of reviews to the prompts that `replies.py` writes.
+`strangers.jsonl` and `outsiders.jsonl` are by people who knew only the format and the kinds. `unseen.jsonl`
+was written from public transcripts and tools' own messages before its writer read the judge, `fresh.jsonl`
+after it was built. A call that the person objected to and that was then taken back counts for both kinds. The
+program alone judges by records (exit codes, JSON fields, contents of files), which most cases lack;
+`*.replies.jsonl` are replies of reviews to the prompts that `replies.py` writes.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ UNSEEN = "unseen"
 HALVES = ("cases", UNSEEN)
 STRANGERS = "strangers"
 FRESH = "fresh"
+OUTSIDERS = "outsiders"
 _NOTES = {
     "unseen": ", written before their writer read the judge, which was mended on them since",
     "strangers": ", by a writer who knew only the format, partly mended on since",
     "fresh": ", from messages in public threads, partly mended on since",
+    "outsiders": ", by a writer who knew only the format, not mended on",
 }
 _REPLIES_BY = {
     "unseen": "a model's, who read 160 prompts drawn by lot without the labels",
     "strangers": "a model's, who read the prompts without the labels",
     "fresh": "the writer's of the cases, so they show what can be verified",
+    "outsiders": "a model's, who read the prompts without the labels",
 }
 _TOOLS = frozenset(("terminal", "patch", "write_file", "read_file"))
 
@@ -183,8 +186,8 @@ def run_all(half: str = "cases", *, reviewed: bool = False) -> OutcomeTally:
 
 def run(runs: int, full: bool) -> list[Row]:
     """The corpus is fixed, so one run is enough."""
-    alone = [_row(half, reviewed=False) for half in (*HALVES, STRANGERS, FRESH)]
-    return [*alone, *(_row(half, reviewed=True) for half in (UNSEEN, STRANGERS, FRESH))]
+    alone = [_row(half, reviewed=False) for half in (*HALVES, STRANGERS, FRESH, OUTSIDERS)]
+    return [*alone, *(_row(half, reviewed=True) for half in (UNSEEN, STRANGERS, FRESH, OUTSIDERS))]
 
 
 def _row(half: str, *, reviewed: bool) -> Row:
