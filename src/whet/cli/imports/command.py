@@ -164,10 +164,13 @@ def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over opencode's sessions: the folder of its database, or that file."""
     folder = path.expanduser()
     with open_copy(opencode.database(folder)) as theirs:
+        source = opencode.OpencodeDatabase(theirs)
         check_tables(theirs, ("session", "message", "part"))
-        sessions = opencode.sessions(theirs)
-        counts = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
-    _show({"source": str(folder), "dry_run": dry, "sessions": counts}, as_json)
+        counts = _import_sessions(home, opencode.ORIGIN, source.sessions(), source.count(), dry)
+    report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": counts}
+    if notice := source.notice():
+        report["notice"] = notice
+    _show(report, as_json)
 
 
 @importing.command("openclaw")
