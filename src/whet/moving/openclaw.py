@@ -8,7 +8,6 @@ and 2026.9.6.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from whet.moving.lines import JsonLines
 from whet.moving.notes import Note
 from whet.moving.pairing import text_in
 from whet.moving.tables import ForeignTable, check_columns
-from whet.searchpath import find_trusted_program
+from whet.moving.zstd import find_command
 from whet.store.bulk import PastSession
 from whet.store.sessions import NewSession
 
@@ -207,13 +206,12 @@ def _session_tables(connection: apsw.Connection) -> tuple[ForeignTable, ForeignT
 def _unpack(packed: list[tuple[Any, Any]]) -> list[bytes | None]:
     """Return the events in zstd frames (frame, size of the event), or None for each without zstd."""
     failed: list[bytes | None] = [None] * len(packed)
-    program = find_trusted_program("zstd", os.getcwd())
-    if not packed or program is None or not all(_is_frame(frame, size) for frame, size in packed):
+    command = find_command()
+    if not packed or command is None or not all(_is_frame(frame, size) for frame, size in packed):
         return failed
     sizes: list[int] = [size for _, size in packed]
     frames = b"".join(frame for frame, _ in packed)
     try:
-        command = [program, "-dc", "--memory=128MB"]
         process = subprocess.run(
             command, input=frames, capture_output=True, timeout=_UNPACK_TIMEOUT_S, check=False
         )
