@@ -16,9 +16,17 @@ from typing import Any
 import apsw
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage
+from whet.contract.messages import ImagePart, Message, Part, ToolCall, Usage
 from whet.contract.texts import NOT_JSON, from_foreign_json, from_values, plural
-from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, parse_image_url, text_in
+from whet.moving.pairing import (
+    TranscriptBuilder,
+    build_result,
+    build_usage,
+    dicts_in,
+    join_images,
+    parse_image_url,
+    text_in,
+)
 from whet.moving.tables import ForeignTable, check_columns
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
@@ -134,14 +142,14 @@ def _read_user_content(parts: list[dict[str, Any]]) -> str | tuple[Part, ...]:
         for part in parts
         if part.get("type") == "text" and not part.get("synthetic") and text_in(part.get("text"))
     ]
-    images = [
-        image
-        for part in parts
-        if part.get("type") == "file" and (image := parse_image_url(part.get("url"))) is not None
-    ]
+    images = _read_images(parts)
     text = "\n".join(texts)
-    image_parts: list[ImagePart] = [image for image in images if image.media_type.startswith("image/")]
-    return (TextPart(text), *image_parts) if image_parts else text
+    return join_images(text, images)
+
+
+def _read_images(parts: list[dict[str, Any]]) -> list[ImagePart]:
+    files = (part for part in parts if part.get("type") == "file")
+    return [image for part in files if (image := parse_image_url(part.get("url"))) is not None]
 
 
 def _read_answer(message: dict[str, Any], parts: list[dict[str, Any]], at_ms: int) -> list[PastMessage]:
@@ -171,7 +179,8 @@ def _read_result(part: dict[str, Any], at_ms: int) -> PastMessage:
     state = part["state"]
     is_error = state.get("status") == "error"
     text = text_in(state.get("error" if is_error else "output"))
-    result = Message(role="tool", content=text, tool_call_id=text_in(part.get("callID")))
+    content = join_images(text, _read_images(dicts_in(state.get("attachments"))))
+    result = Message(role="tool", content=content, tool_call_id=text_in(part.get("callID")))
     past = build_result(result, at_ms, is_error=is_error)
     metadata = state.get("metadata")
     code = metadata.get("exit") if isinstance(metadata, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
