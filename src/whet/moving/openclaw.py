@@ -9,7 +9,6 @@ and 2026.9.6.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +25,7 @@ from whet.moving.lines import JsonLines
 from whet.moving.notes import Note
 from whet.moving.pairing import text_in
 from whet.moving.tables import ForeignTable, check_columns
-from whet.moving.zstd import find_command
+from whet.moving.zstd import unpack_bytes
 from whet.store.bulk import PastSession
 from whet.store.sessions import NewSession
 
@@ -37,7 +36,6 @@ _REQUIRED_COLUMNS = {
     "transcript_events": ("session_id", "seq", "event_json"),
 }
 _MAX_EVENT_BYTES = 4_194_304
-_UNPACK_TIMEOUT_S = 60
 _SUPERSEDED = re.compile(r"<!--[^>]*\bsuperseded\b[^>]*-->\s*^- .*$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _PLACEHOLDER = re.compile(r"^- .*\.\.\.\s*$", re.MULTILINE)
@@ -206,22 +204,15 @@ def _session_tables(connection: apsw.Connection) -> tuple[ForeignTable, ForeignT
 def _unpack(packed: list[tuple[Any, Any]]) -> list[bytes | None]:
     """Return the events in zstd frames (frame, size of the event), or None for each without zstd."""
     failed: list[bytes | None] = [None] * len(packed)
-    command = find_command()
-    if not packed or command is None or not all(_is_frame(frame, size) for frame, size in packed):
+    if not packed or not all(_is_frame(frame, size) for frame, size in packed):
         return failed
     sizes: list[int] = [size for _, size in packed]
-    frames = b"".join(frame for frame, _ in packed)
-    try:
-        process = subprocess.run(
-            command, input=frames, capture_output=True, timeout=_UNPACK_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return failed
-    if process.returncode or len(process.stdout) != sum(sizes):
+    unpacked = unpack_bytes(b"".join(frame for frame, _ in packed))
+    if unpacked is None or len(unpacked) != sum(sizes):
         return failed
     events, start = list[bytes | None](), 0
     for size in sizes:
-        events.append(process.stdout[start : start + size])
+        events.append(unpacked[start : start + size])
         start += size
     return events
 
