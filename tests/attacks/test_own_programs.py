@@ -38,7 +38,7 @@ OUTSIDE = {
     "whet/tools/document_process.py": "our own reader of documents, with limits",
     "whet/tools/guardian.py": "a shell with a fixed text that ends processes",
     "whet/foreign_regex.py": "our own matcher of patterns, with limits",
-    "whet/moving/openclaw.py": "zstd, from outside the current folder, which reads and writes pipes only",
+    "whet/moving/zstd.py": "zstd, from outside the current folder, which reads and writes pipes only",
     "whet/app/helpers/repository_git.py": "git, with every setting that runs something overridden",
     "whet/approval/repository.py": "git config --list, which runs nothing",
     "whet/goals/roles.py": "git, with the same settings overridden",

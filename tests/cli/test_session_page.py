@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import flags, run
+from tests.cli.running import flags, invoke, run
+from tests.moving.test_transcripts import PIXEL, lines, said
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -28,6 +29,30 @@ x = 1 < 2
 | 1 | 2 |
 """
 PIXELS = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pictures"),
+    [
+        ("html", [f'<img src="data:image/png;base64,{PIXEL}" alt="Image 1 of message {seq}">'
+                  for seq in (1, 3)]),
+        ("md", [f"![image/png][image {number} of s-1]\n\n" for number in (1, 2)]
+         + [f"[image {number} of s-1]: data:image/png;base64,{PIXEL}\n" for number in (1, 2)]),
+    ],
+)  # fmt: skip
+def test_pictures_of_the_person_and_of_tools_are_exported(
+    tmp_path: Path, kind: str, pictures: list[str]
+) -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.png"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [picture]}
+    rows = [("user", [{"type": "text", "text": "look"}, picture]), ("assistant", [call]), ("user", [result])]
+    path = lines(tmp_path / "s-1.jsonl", *(said(role, content) for role, content in rows))
+    assert invoke("import", "claude-code", str(path)).exit_code == 0
+    done = invoke("sessions", "export", "s-1", "--format", kind)
+    assert done.exit_code == 0, done.output
+    positions = [done.output.index(text) for text in pictures]
+    assert positions == sorted(positions) and "```\n\n```" not in done.output
 
 
 @pytest.mark.slow

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.running import invoke
-from tests.moving.test_transcripts import lines
+from tests.moving.test_transcripts import PIXEL, lines
+from whet.contract.messages import ImagePart, TextPart
 from whet.moving import gemini
 
 _AT = "2026-11-29T09:30:05.457Z"
@@ -119,6 +120,30 @@ def test_helpers_failures_and_odd_lines(tmp_path: Path) -> None:
     assert (past.messages[2].message.text, past.messages[2].error_kind != "") == ("no such file", True)
     helper = {"sessionId": "h", "kind": "subagent"}
     assert gemini.read(write_chat(tmp_path / "other", helper, *first_run()))[0] is None
+
+
+def test_a_chat_of_an_earlier_version_is_one_object(tmp_path: Path) -> None:
+    picture = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+    call = {"id": "sh_0", "name": "run_shell_command", "args": _ARGS, "status": "success"}
+    rows: list[Any] = [
+        user("u1", {"text": "boil the kettle"}, picture),
+        7,
+        answer("a1", "on it", toolCalls=[{**call, "result": [{"functionResponse": _RESPONSE}]}]),
+    ]
+    header = {"sessionId": "old-1", "projectHash": "13a1", "startTime": _AT}
+    folder = tmp_path / "tmp" / "work" / "chats"
+    folder.mkdir(parents=True)
+    path, torn, resumed_path = (folder / f"session-{name}.json" for name in ("1", "2", "3"))
+    path.write_text(json.dumps({**header, "messages": rows}, indent=2))
+    torn.write_text('{"sessionId": "x", "messages": [')
+    resumed_path.write_text(json.dumps(header))
+    later = lines(resumed_path.with_suffix(".jsonl"), header)
+    assert gemini.files(tmp_path) == [path, torn, later]
+    past, bad = gemini.read(path)
+    assert past is not None and (past.header.id, bad) == ("old-1", 1)
+    assert [row.message.text for row in past.messages] == ["boil the kettle", "on it", "Output: kettle"]
+    assert past.messages[0].message.content == (TextPart("boil the kettle"), ImagePart("image/png", PIXEL))
+    assert gemini.read(torn) == (None, 1)
 
 
 def test_the_command_takes_the_chats_over(tmp_path: Path, home: Path) -> None:

@@ -168,6 +168,25 @@ def test_a_compressed_event_is_read_and_without_zstd_told(
     assert past.messages[2].error_kind == "interrupted" and "1 compressed" in home.unread.notice()
 
 
+@pytest.mark.parametrize(
+    ("change", "notice"),
+    [
+        ("session_nodes DROP COLUMN label", "the database has no session_nodes.label"),
+        ("session_windows DROP COLUMN created_at", "the database has no session_windows.created_at"),
+        ("session_nodes RENAME TO gone", "the database has no session_nodes.session_key, "
+         "session_nodes.label, session_nodes.display_name, session_nodes.spawned_by"),
+        ("transcript_events DROP COLUMN event_zstd", ""),
+    ],
+)  # fmt: skip
+def test_an_optional_column_may_be_missing(tmp_path: Path, change: str, notice: str) -> None:
+    home = make_home(tmp_path, {"s-1": run_log()})
+    with closing(sqlite3.connect(home.databases[0])) as connection:
+        connection.execute(f"ALTER TABLE {change}")
+        connection.commit()
+    assert home.count() == 1 and [past.header.id for past in home.sessions()] == ["s-1"]
+    assert home.unread.notice() == notice
+
+
 def test_resets_branches_and_archives(tmp_path: Path) -> None:
     fork = [
         *run_log(),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.running import invoke
 from tests.moving.test_transcripts import lines
+from whet.contract.errors import ConfigError
 from whet.moving import opencode, pi
 from whet.moving.copies import open_copy
+from whet.moving.pairing import MISSING
 
 _AT = "2026-11-23T07:31:27.733Z"
 _SCHEMA = """
@@ -73,7 +78,8 @@ def test_pis_newest_branch_is_read_with_what_its_calls_came_to(tmp_path: Path) -
     assert past.live is not None and len(past.live) < len(past.messages)
 
 
-def opened(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:
+def opened(folder: Path, rows: dict[str, list[tuple[Any, ...]]], drop: Sequence[str] = ()) -> Path:
+    """Write a database; `drop` are the columns that its version lacks."""
     folder.mkdir()
     with closing(sqlite3.connect(folder / "opencode.db")) as connection:
         connection.executescript(_SCHEMA)
@@ -81,6 +87,9 @@ def opened(folder: Path, rows: dict[str, list[tuple[Any, ...]]]) -> Path:
             for value in values:
                 marks = ", ".join("?" * len(value))
                 connection.execute(f"INSERT INTO {table} VALUES ({marks})", value)
+        for column in drop:
+            table, _, name = column.partition(".")
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
         connection.commit()
     return folder
 
@@ -126,7 +135,7 @@ def test_opencodes_sessions_come_with_their_calls_and_without_what_was_reverted(
         },
     )
     with open_copy(opencode.database(folder)) as connection:
-        first, child = list(opencode.sessions(connection))
+        first, child = list(opencode.OpencodeDatabase(connection).sessions())
     assert [row.message.role for row in first.messages] == ["user", "assistant", "tool", "tool"]
     assert first.messages[0].message.text == "why does it fail?"
     assert [(row.error_kind, row.exit_code) for row in first.messages[2:]] == [("exit", 2), ("failed", None)]
@@ -152,3 +161,58 @@ def test_both_are_taken_over_by_their_commands(tmp_path: Path) -> None:
         for state in ("1 new", "1 here already"):
             done = invoke("import", program, str(folder))
             assert done.exit_code == 0 and state in done.output, done.output
+
+
+def test_opencodes_unfinished_calls_unseen_texts_and_broken_rows(tmp_path: Path) -> None:
+    def part(number: int, message: str, **data: Any) -> tuple[Any, ...]:
+        return (f"p{number}", message, "s1", json.dumps(data))
+
+    def tool(name: str, status: str) -> dict[str, Any]:
+        return {"type": "tool", "callID": name, "tool": "bash", "state": {"status": status, "input": {}}}
+
+    folder = opened(
+        tmp_path / "opencode",
+        {
+            "session": [("s1", None, "/w", "Mend it", "{broken", None, 1)],
+            "message": [
+                ("m1", "s1", 1, json.dumps({"role": "user"})),
+                ("m2", "s1", "odd", b"\xff{"),
+                ("m3", "s1", 3, json.dumps({"role": "assistant"})),
+            ],
+            "part": [
+                part(1, "m1", type="text", text="why?"),
+                part(2, "m1", type="text", text="not for the model", ignored=True),
+                part(3, "m3", **tool("c1", "running")),
+                part(4, "m3", **tool("c2", "pending")),
+                part(5, "m3", **tool("c3", "completed")),
+            ],
+        },
+    )
+    with open_copy(opencode.database(folder)) as connection:
+        source = opencode.OpencodeDatabase(connection)
+        [session] = list(source.sessions())
+    assert [row.message.text for row in session.messages] == ["why?", "", MISSING, MISSING, ""]
+    assert [row.message.is_error for row in session.messages[2:]] == [True, True, False]
+    assert source.notice() == "left out: 1 unreadable message, 1 unreadable model"
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["session.parent_id", "session.directory", "session.title", "session.model", "session.revert",
+     "session.time_created", "message.time_created"],
+)  # fmt: skip
+def test_opencodes_database_is_read_without_each_optional_column(tmp_path: Path, column: str) -> None:
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "session": [("s1", None, "/w", "Mend it", None, None, 1)],
+        "message": [("m1", "s1", 1000, json.dumps({"role": "user"}))],
+        "part": [("p1", "m1", "s1", json.dumps({"type": "text", "text": "hello"}))],
+    }
+    done = invoke("import", "opencode", str(opened(tmp_path / "opencode", rows, (column,))))
+    assert done.exit_code == 0 and "1 new" in done.output and f"has no {column}" in done.output, done.output
+
+
+def test_a_database_of_another_program_is_named(tmp_path: Path) -> None:
+    folder = opened(tmp_path / "opencode", {}, ("part.data",))
+    error = invoke("import", "opencode", str(folder)).exception
+    assert isinstance(error, ConfigError)
+    assert str(error) == "it is not a database of opencode: part has no data"

@@ -17,6 +17,7 @@ from whet.moving.lines import JsonLines
 from whet.moving.pairing import Ending, parse_ending
 
 KEY = "sk-" + "ant0123456789abcdefghijklmnopqrstuvwxyz"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def lines(path: Path, *rows: Any) -> Path:

@@ -114,6 +114,12 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
         return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The message's images, in order."""
+        parts = () if isinstance(self.content, str) else self.content
+        return tuple(part for part in parts if isinstance(part, ImagePart))
+
+    @property
     def is_final(self) -> bool:
         """Whether this is an assistant message that asks for no tool."""
         return self.role == "assistant" and not self.tool_calls

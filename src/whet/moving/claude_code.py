@@ -1,14 +1,16 @@
 """Read Claude Code's transcripts, `~/.claude/projects/<folder>/<session>.jsonl`.
 
 Each line is a JSON object. `user` and `assistant` lines contain the vendor's content blocks; tool results are
-in user lines. Lines with the same message id are one answer, and are joined. Three things are skipped:
-helpers' sidechains, lines that the program added (`isMeta`), and its reminders in a person's text or at a
-result's end. All messages are imported once, although after a compaction (`isCompactSummary`) the model saw
-only the summary and later ones. Source: transcripts of version 2.
+in user lines. Lines with the same message id are one answer, and are joined. Helpers' sidechains are skipped,
+and all that the program added: lines (`isMeta`, failures of the API, notes of an interruption, local commands
+and their output), and its reminders in a person's text or at a result's end. A slash command counts as the
+person's words if the model answered it. All messages are imported once, although after a compaction
+(`isCompactSummary`) the model saw only the summary and later ones. Source: transcripts of version 2.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -25,7 +27,13 @@ from whet.store.sessions import NewSession
 ORIGIN = "claude-code"
 
 
-_COMMAND_TAGS = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>")
+_LOCAL_TAGS = (
+    *("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>"),
+    *("<bash-input>", "<bash-stdout>", "<bash-stderr>"),
+)
+_INTERRUPTED = re.compile(r"\s*\[Request interrupted by user[^\]\n]*\]\s*")
+_COMMAND = re.compile(r"\s*(?:<command-(?:name|message|args|contents)>.*?</command-\w+>\s*)+", re.DOTALL)
+_COMMAND_FIELD = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
 _REMINDER, _REMINDER_END = "<system-reminder>", "</system-reminder>"
 
 
@@ -57,7 +65,10 @@ class _Line(msgspec.Struct):
     is_sidechain: Any = msgspec.field(default=False, name="isSidechain")
     is_meta: Any = msgspec.field(default=False, name="isMeta")
     is_compact_summary: Any = msgspec.field(default=False, name="isCompactSummary")
+    is_api_error: Any = msgspec.field(default=False, name="isApiErrorMessage")
     summary: Any = None
+    ai_title: Any = msgspec.field(default=None, name="aiTitle")
+    custom_title: Any = msgspec.field(default=None, name="customTitle")
     uuid: Any = None
     parent: Any = msgspec.field(default=None, name="parentUuid")
 
@@ -125,8 +136,7 @@ def _is_prompt(line: _Line) -> bool:
         return False
     content = line.message.content
     if isinstance(content, str):
-        typed = _find_typed(content)
-        return bool(typed) and not typed.lstrip().startswith(("<command-name>", "[Request interrupted"))
+        return bool(_find_typed(content))
     blocks = dicts_in(content)
     return any(map(_typed_part, blocks)) and all(block.get("type") != "tool_result" for block in blocks)
 
@@ -134,23 +144,32 @@ def _is_prompt(line: _Line) -> bool:
 class _Transcript(TranscriptBuilder):
     def __init__(self) -> None:
         super().__init__()
-        self._title = ""
+        self._title = self._own_title = ""
+        self._command: PastMessage | None = None
         self._workspace = ""
         self._last_id = ""
 
     def add(self, line: _Line) -> None:
         if line.type == "summary":
             self._title = self._title or text_in(line.summary)
-        if line.message is None or line.is_sidechain or line.is_meta:
+        self._title = text_in(line.ai_title) or self._title
+        self._own_title = text_in(line.custom_title) or self._own_title
+        if line.message is None or line.is_sidechain or line.is_meta or line.is_api_error:
             return
         if line.type == "assistant":
+            if self._command is not None:
+                self.messages.append(self._command)
+                self._command = None
             joined = bool(line.message.id) and text_in(line.message.id) == self._last_id
             _add_answer(self.messages, line, line.message, joined=joined)
             self._last_id = text_in(line.message.id)
         elif line.type == "user":
             if line.is_compact_summary:
                 self.mark_summary()
-            self.messages.extend(_read_user(line.message, parse_ms(line.timestamp)))
+            at_ms = parse_ms(line.timestamp)
+            self.messages.extend(_read_user(line.message, at_ms))
+            command = _find_command(line.message.content)
+            self._command = PastMessage(Message(role="user", content=command), at_ms) if command else None
             self._last_id = ""
         else:
             return
@@ -164,7 +183,7 @@ class _Transcript(TranscriptBuilder):
             provider="anthropic",
             model=next((row.model for row in self.messages if row.model), ""),
             workspace=self._workspace,
-            title=self._title,
+            title=self._own_title or self._title,
         )
         return self.build_session(new_session)
 
@@ -228,7 +247,19 @@ def _find_typed(text: str) -> str:
         _, end, after = piece.partition(_REMINDER_END)
         pieces.append(after if end else _REMINDER + piece)
     typed = "".join(pieces).strip() if others else text
-    return "" if not typed.strip() or typed.lstrip().startswith(_COMMAND_TAGS) else typed
+    if not typed.strip() or typed.lstrip().startswith(_LOCAL_TAGS):
+        return ""
+    return "" if _INTERRUPTED.fullmatch(typed) or _COMMAND.fullmatch(typed) else typed
+
+
+def _find_command(content: Any) -> str:
+    """Return the slash command in a user line as the person typed it, or ""."""
+    blocks = [text_in(block.get("text")) for block in dicts_in(content)]
+    text = "\n".join([content] if isinstance(content, str) else blocks)
+    if not _COMMAND.fullmatch(text):
+        return ""
+    fields = {name: value.strip() for name, value in _COMMAND_FIELD.findall(text)}
+    return f"{fields.get('name', '')} {fields.get('args', '')}".strip()
 
 
 def _drop_last_reminders(text: str) -> str:

@@ -1,10 +1,11 @@
-"""Read Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
+"""Read Codex's transcripts, `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`, compressed (`.zst`) and archived
+ones (`archived_sessions`) too.
 
 Each line is a JSON object: first `session_meta` (a fork repeats its parent's later), then `response_item`
 with messages, calls and their outputs. Other lines are skipped, and so are messages that the program added
-(environment, instructions). All messages are imported, although after a compaction (`compacted`) the model
-saw only the summary and later ones. Source: rollout files of version 0.40 and later, and older ones, whose
-lines are the items themselves.
+(environment, instructions) and turns that were rolled back. All messages are imported, although after a
+compaction (`compacted`) the model saw only the summary and later ones. Source: rollout files of version 0.40
+and later, and older ones, whose lines are the items themselves.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall
+from whet.contract.messages import NO_IMAGE, ImagePart, Message, Part, TextPart, ToolCall
 from whet.contract.texts import shared_decoder
-from whet.moving.lines import JsonLines
-from whet.moving.pairing import TranscriptBuilder, build_result, dicts_in, parse_image_url, parse_ms, text_in
+from whet.moving.lines import PACKED_SUFFIX, JsonLines
+from whet.moving.pairing import (
+    TranscriptBuilder,
+    build_result,
+    dicts_in,
+    join_images,
+    parse_image_url,
+    parse_ms,
+    text_in,
+)
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -48,6 +57,7 @@ class _Payload(msgspec.Struct):
     call_id: str | None = None
     output: Any = None
     message: Any = None
+    num_turns: Any = None
 
 
 class _Line(_Payload):
@@ -65,13 +75,18 @@ def files(folder: Path) -> list[Path]:
     """Return the transcripts below `folder`, or the file itself; sorted."""
     if folder.is_file():
         return [folder]
-    root = folder / "sessions" if (folder / "sessions").is_dir() else folder
-    return sorted(root.rglob("rollout-*.jsonl"))
+    roots = [root for name in ("sessions", "archived_sessions") if (root := folder / name).is_dir()]
+    paths = {path for root in roots or [folder] for path in root.rglob("rollout-*.jsonl")}
+    packed = {path for root in roots or [folder] for path in root.rglob(f"rollout-*.jsonl{PACKED_SUFFIX}")}
+    return sorted(paths | {path for path in packed if path.with_suffix("") not in paths})
 
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a transcript and count its unreadable lines. The session is None if it has no user message."""
-    transcript, lines = _Transcript(path.stem.removeprefix("rollout-")), JsonLines(path, _lines)
+    transcript, lines = (
+        _Transcript(path.name.partition(".")[0].removeprefix("rollout-")),
+        JsonLines(path, _lines),
+    )
     at_ms = 0
     for line in lines:
         at_ms = parse_ms(line.timestamp) or at_ms
@@ -99,6 +114,8 @@ class _Transcript(TranscriptBuilder):
             self._workspace = self._workspace or text_in(payload.cwd)
         elif kind == "response_item":
             _add_item(self.messages, payload, at_ms, self._model)
+        elif kind == "event_msg" and payload.type == "thread_rolled_back":
+            self.remove_turns(payload.num_turns if isinstance(payload.num_turns, int) else 0)
         elif kind == "compacted" and (summary := text_in(payload.message).strip()):
             self.mark_summary()
             self.messages.append(PastMessage(Message(role="user", content=summary), at_ms))
@@ -135,8 +152,8 @@ def _add_message(messages: list[PastMessage], item: _Payload, at_ms: int, model:
     if item.role == "user":
         text = "\n".join(filter(None, map(_find_typed, texts)))
         if text.strip() or images:
-            content = (TextPart(text), *images) if images else text
-            messages.append(PastMessage(Message(role="user", content=content), at_ms))
+            message = Message(role="user", content=join_images(text, images))
+            messages.append(PastMessage(message, at_ms))
     elif (text := "\n".join(texts)).strip():
         messages.append(PastMessage(Message(role="assistant", content=text), at_ms, model=model))
 
@@ -167,11 +184,23 @@ def _add_call(
 
 
 def _read_result(item: _Payload, at_ms: int) -> PastMessage:
-    output = item.output
-    text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
-    return build_result(Message(role="tool", content=text, tool_call_id=item.call_id or ""), at_ms)
+    """Return a result, whose output is a text, blocks, or an object with either and `success`."""
+    output, is_error = item.output, False
+    for fields in dicts_in([output]):
+        is_error = fields.get("success") is False
+        output = fields.get("content_items") or fields.get("content") or output
+    parts = [part for block in dicts_in(output) if (part := _read_part(block))]
+    if isinstance(output, str) or not parts:
+        content = output if isinstance(output, str) else msgspec.json.encode(output).decode()
+    else:
+        texts = [part.text for part in parts if isinstance(part, TextPart)]
+        content = join_images("\n".join(texts), [part for part in parts if isinstance(part, ImagePart)])
+    message = Message(role="tool", content=content, tool_call_id=item.call_id or "")
+    return build_result(message, at_ms, is_error=is_error)
 
 
 def _read_part(block: dict[str, Any]) -> Part | None:
+    if text_in(block.get("image_url")):
+        return parse_image_url(block["image_url"]) or NO_IMAGE
     text = block.get("text")
-    return parse_image_url(block.get("image_url")) or (TextPart(text) if isinstance(text, str) else None)
+    return TextPart(text) if isinstance(text, str) else None

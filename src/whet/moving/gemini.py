@@ -1,21 +1,31 @@
-"""Read Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`.
+"""Read Gemini CLI's chats, `~/.gemini/tmp/<project>/chats/session-*.jsonl`, and `.json` of earlier versions.
 
 Each line is a JSON object: a header, a message (which replaces an earlier one of the same id), `$set` with a
 new list of messages, or `$rewindTo` with the id of the first message to remove. A resumed chat has its
-results twice, in the API's form and in its own; each is read once. Source: files of version 0.61.
+results twice, in the API's form and in its own; each is read once. An earlier version's file is one object,
+the header with the list of messages. Source: files of version 0.61.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from whet.contract.messages import Message, ToolCall, Usage
+from whet.contract.messages import ImagePart, Message, ToolCall, Usage, image_in
 from whet.contract.texts import from_values, shared_decoder
-from whet.moving.lines import JsonLines
-from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, dicts_in, parse_ms, text_in
+from whet.moving.lines import JsonLines, read_json_file
+from whet.moving.pairing import (
+    TranscriptBuilder,
+    build_result,
+    build_usage,
+    dicts_in,
+    join_images,
+    parse_ms,
+    text_in,
+)
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -36,6 +46,7 @@ class _Line(msgspec.Struct):
     calls: Any = msgspec.field(default=None, name="toolCalls")
     session_id: Any = msgspec.field(default=None, name="sessionId")
     kind: Any = None
+    all_messages: Any = msgspec.field(default=None, name="messages")
     changes: Any = msgspec.field(default=None, name="$set")
     rewound_to: Any = msgspec.field(default=None, name="$rewindTo")
 
@@ -54,12 +65,14 @@ def files(folder: Path) -> list[Path]:
     """Return the chats below `folder`, or the file itself; sorted. Chats of helpers are left out."""
     if folder.is_file():
         return [folder]
-    return sorted(folder.rglob("chats/session-*.jsonl"))
+    paths = set(folder.rglob("chats/session-*.jsonl"))
+    earlier = folder.rglob("chats/session-*.json")  # a resumed one goes on as .jsonl
+    return sorted(paths | {path for path in earlier if path.with_suffix(".jsonl") not in paths})
 
 
 def read(path: Path) -> tuple[PastSession | None, int]:
     """Read a chat and count its unreadable lines. The session is None if it has no user message."""
-    lines = JsonLines(path, _lines)
+    lines = _WholeChat(path) if path.suffix == ".json" else JsonLines(path, _lines)
     messages: dict[str, _Line] = {}
     session_id = path.stem
     is_helper = False
@@ -81,6 +94,28 @@ def read(path: Path) -> tuple[PastSession | None, int]:
     return transcript.session(
         NewSession(id=session_id, source=ORIGIN, workspace=_read_workspace(path))
     ), lines.bad
+
+
+class _WholeChat:
+    """The header and the messages of an earlier version's file, as lines. `bad` counts unreadable ones."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.bad: int = 0
+
+    def __iter__(self) -> Iterator[_Line]:
+        chat = read_json_file(self._path, _lines)
+        if chat is None:
+            self.bad += 1
+            return
+        yield chat
+        values: object = chat.all_messages
+        rows = cast("list[Any]", values) if isinstance(values, list) else []
+        for row in rows:
+            try:
+                yield from_values(row, _Line)
+            except msgspec.ValidationError:
+                self.bad += 1
 
 
 def _rewind(messages: dict[str, _Line], message_id: str) -> None:
@@ -120,8 +155,10 @@ class _Transcript(TranscriptBuilder):
         at_ms, parts = parse_ms(line.timestamp), _read_parts(line.content)
         text = "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
         if line.type == "user":
-            if text and not text.startswith(_CONTEXT_PREFIX):
-                self.messages.append(PastMessage(Message(role="user", content=text), at_ms))
+            images = _read_images(parts)
+            if (text or images) and not text.startswith(_CONTEXT_PREFIX):
+                message = Message(role="user", content=join_images(text, images))
+                self.messages.append(PastMessage(message, at_ms))
             self._add_results([{"result": parts}], at_ms)
         elif line.type == "gemini":
             self._model = text_in(line.model) or self._model
@@ -163,6 +200,11 @@ class _Transcript(TranscriptBuilder):
 
 def _read_parts(content: Any) -> list[dict[str, Any]]:
     return [{"text": content}] if isinstance(content, str) and content else dicts_in(content)
+
+
+def _read_images(parts: list[dict[str, Any]]) -> list[ImagePart]:
+    files = dicts_in([part.get("inlineData") for part in parts])
+    return [image for file in files if (image := image_in(text_in(file.get("data")))) is not None]
 
 
 def _read_call(call: dict[str, Any]) -> ToolCall:

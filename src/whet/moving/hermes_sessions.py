@@ -14,10 +14,10 @@ from typing import Any, cast
 import apsw
 import msgspec
 
-from whet.contract.errors import ConfigError
 from whet.contract.messages import Message, Part, TextPart, ToolCall
 from whet.contract.texts import NOT_JSON, from_json, shared_decoder
 from whet.moving.pairing import build_usage, pair, parse_ending, parse_image_url
+from whet.moving.tables import ForeignTable, check_columns
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession, SessionKind, make_title
 
@@ -29,6 +29,10 @@ _REQUIRED_COLUMNS = {
     "sessions": ("id", "source", "started_at"),
     "messages": ("id", "session_id", "role", "content", "tool_calls", "tool_call_id", "timestamp"),
 }
+_MESSAGE_COLUMNS = (
+    *("role", "content", "tool_calls", "tool_call_id", "timestamp"),
+    *("tool_name", "reasoning", "reasoning_content", "active", "compacted"),
+)
 _ENDINGS = {
     "cli_close": "user_exit",
     "new_session": "user_exit",
@@ -59,7 +63,7 @@ class _Row(msgspec.Struct):
     """A row of `sessions`. Missing columns have their defaults."""
 
     id: str
-    source: str = ""
+    source: str | None = None
     model: str | None = None
     parent_session_id: str | None = None
     started_at: float | None = None
@@ -106,22 +110,17 @@ class HermesSessions:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
-        columns = {table: _list_columns(connection, table) for table in _REQUIRED_COLUMNS}
-        for table, required in _REQUIRED_COLUMNS.items():
-            if missing := [column for column in required if column not in columns[table]]:
-                raise ConfigError(
-                    f"this state.db is not one of Hermes Agent: {table} has no {', '.join(missing)}",
-                    hint="name the folder that Hermes Agent uses, ~/.hermes by default",
-                )
-        self._session_columns = [name for name in _Row.__struct_fields__ if name in columns["sessions"]]
-        optional = ("tool_name", "finish_reason", "reasoning", "reasoning_content", "active", "compacted")
-        self._message_columns = [name for name in optional if name in columns["messages"]]
+        check_columns(
+            connection,
+            "this state.db is not one of Hermes Agent",
+            _REQUIRED_COLUMNS,
+            hint="name the folder that Hermes Agent uses, ~/.hermes by default",
+        )
+        self._sessions = ForeignTable(connection, "sessions", _Row.__struct_fields__)
+        self._message_rows = ForeignTable(connection, "messages", _MESSAGE_COLUMNS)
         self._endings: dict[Any, Any] = {}
-        if "end_reason" in columns["sessions"]:
-            cells = ("id", "end_reason")
-            self._endings = {
-                row["id"]: row["end_reason"] for row in _read_rows(connection, "sessions", cells)
-            }
+        if "sessions.end_reason" not in self._sessions.missing:
+            self._endings = {row["id"]: row["end_reason"] for row in self._sessions.rows()}
 
     @property
     def schema(self) -> int:
@@ -143,7 +142,7 @@ class HermesSessions:
         """Yield every session that has messages, one at a time, parents first."""
         yielded: set[str] = set()
         # A child usually starts after its parent. Rows that come before their parent wait for another round.
-        pending = list(_read_rows(self._db, "sessions", self._session_columns, "ORDER BY started_at, id"))
+        pending = list(self._sessions.rows("ORDER BY started_at, id"))
         while pending:
             later: list[dict[str, Any]] = []
             for cells in pending:
@@ -174,7 +173,7 @@ class HermesSessions:
             id=row.id,
             parent_session_id=row.parent_session_id or "",
             kind=self._kind(row),
-            source=row.source,
+            source=row.source or "",
             provider=row.billing_provider or "",
             model=row.model or "",
             workspace=row.cwd or "",
@@ -200,9 +199,8 @@ class HermesSessions:
 
         A message that a compaction has written again is returned once.
         """
-        names = ["role", "content", "tool_calls", "tool_call_id", "timestamp", *self._message_columns]
         messages, live_indices, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
-        for row in _read_rows(self._db, "messages", names, "WHERE session_id = ? ORDER BY id", (session_id,)):
+        for row in self._message_rows.rows("WHERE session_id = ? ORDER BY id", (session_id,)):
             is_active = row.get("active") in (None, 1)
             if row["role"] not in ("user", "assistant", "tool") or not (is_active or row.get("compacted")):
                 continue
@@ -217,18 +215,6 @@ class HermesSessions:
                 archived[key] = len(messages)
             messages.append(message)
         return messages, live_indices
-
-
-def _read_rows(
-    connection: apsw.Connection, table: str, names: Sequence[str], which: str = "", values: Sequence[str] = ()
-) -> Iterator[dict[str, Any]]:
-    """Yield rows as dicts by column. Text is read as bytes, because apsw fails on invalid UTF-8."""
-    columns = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
-    for cells in connection.execute(f"SELECT {', '.join(columns)} FROM {table} {which}", values):
-        yield {
-            name: value.decode("utf-8", "replace") if type(value) is bytes else value
-            for name, value in zip(names, cells, strict=True)
-        }
 
 
 def _convert_row(cells: dict[str, Any]) -> _Row:
@@ -334,10 +320,6 @@ def _complete_pairs(live: Sequence[int], messages: Sequence[PastMessage]) -> tup
 
 def _first_words(messages: Sequence[PastMessage]) -> str:
     return next((past.message.text for past in messages if past.message.role == "user"), "")
-
-
-def _list_columns(connection: apsw.Connection, table: str) -> set[str]:
-    return {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
 def _to_ms(seconds: Any) -> int:

@@ -10,21 +10,24 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import IO, Generic, TypeVar
 
 import msgspec
 
 from whet.contract.texts import NOT_JSON, replace_escaped_surrogates
+from whet.moving.zstd import unpack_file
 
 T = TypeVar("T")
 MAX_BYTES = 64_000_000
+PACKED_SUFFIX = ".zst"
 
 
 class JsonLines(Generic[T]):
-    """The readable lines of a file as values. `bad` counts the others."""
+    """The readable lines of a file as values, unpacked if its name ends with `PACKED_SUFFIX`. `bad` counts
+    the others."""
 
     def __init__(self, path: Path, decoder: msgspec.json.Decoder[T], max_bytes: int = MAX_BYTES) -> None:
         self._path = path
@@ -33,7 +36,7 @@ class JsonLines(Generic[T]):
         self.bad: int = 0
 
     def __iter__(self) -> Iterator[T]:
-        with open(self._path, "rb", opener=_open_regular) as file:
+        with _open(self._path) as file:
             while raw := file.readline(self._max_bytes):
                 if len(raw) == self._max_bytes and not raw.endswith(b"\n"):
                     self.bad += 1
@@ -55,10 +58,36 @@ class JsonLines(Generic[T]):
                 yield self._decode(part)
 
     def _decode(self, raw: bytes) -> T:
-        try:
-            return self._decoder.decode(raw)
-        except msgspec.DecodeError:
-            return self._decoder.decode(replace_escaped_surrogates(raw))
+        return _decode(raw, self._decoder)
+
+
+def _decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(raw)
+    except msgspec.DecodeError:
+        return decoder.decode(replace_escaped_surrogates(raw))
+
+
+def read_json_file(path: Path, decoder: msgspec.json.Decoder[T], max_bytes: int = MAX_BYTES) -> T | None:
+    """Return the value of a file that is one JSON text, or None if it is not, or too long."""
+    with _open(path) as file:
+        raw = file.read(max_bytes + 1)
+    if len(raw) > max_bytes:
+        return None
+    try:
+        return _decode(raw, decoder)
+    except NOT_JSON:
+        return None
+
+
+@contextmanager
+def _open(path: Path) -> Generator[IO[bytes]]:
+    with open(path, "rb", opener=_open_regular) as file:
+        if path.suffix != PACKED_SUFFIX:
+            yield file
+            return
+        with unpack_file(file) as unpacked:
+            yield unpacked
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -8,9 +8,7 @@ and 2026.9.6.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -25,13 +23,19 @@ from whet.moving.copies import check_tables, open_copy
 from whet.moving.importing import ImportOutcome
 from whet.moving.lines import JsonLines
 from whet.moving.notes import Note
-from whet.searchpath import find_trusted_program
+from whet.moving.pairing import text_in
+from whet.moving.tables import ForeignTable, check_columns
+from whet.moving.zstd import unpack_bytes
 from whet.store.bulk import PastSession
 from whet.store.sessions import NewSession
 
 ORIGIN = "openclaw"
+_HINT = "it has an openclaw.json; ~/.openclaw by default"
+_REQUIRED_COLUMNS = {
+    "session_windows": ("session_id",),
+    "transcript_events": ("session_id", "seq", "event_json"),
+}
 _MAX_EVENT_BYTES = 4_194_304
-_UNPACK_TIMEOUT_S = 60
 _SUPERSEDED = re.compile(r"<!--[^>]*\bsuperseded\b[^>]*-->\s*^- .*$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _PLACEHOLDER = re.compile(r"^- .*\.\.\.\s*$", re.MULTILINE)
@@ -44,11 +48,13 @@ _DIRECTIVES = "## Directives"
 
 
 class Unread(msgspec.Struct):
-    """Counts of unreadable lines and events, of compressed events, and of sessions in archives."""
+    """Counts of unreadable lines and events, of compressed events and of sessions in archives, and the
+    columns that a database lacks."""
 
     events: int = 0
     compressed: int = 0
     archived: int = 0
+    missing_columns: tuple[str, ...] = ()
 
     def notice(self) -> str:
         """Return a line for the person, or "" if all was read."""
@@ -59,7 +65,9 @@ class Unread(msgspec.Struct):
             parts.append(f"{self.compressed} compressed events (install zstd, then import again)")
         if self.archived:
             parts.append(f"{self.archived} sessions in archives (open them in OpenClaw, then import again)")
-        return f"left out: {', '.join(parts)}" if parts else ""
+        notices = [f"left out: {', '.join(parts)}"] if parts else []
+        notices += [f"the database has no {', '.join(self.missing_columns)}"] if self.missing_columns else []
+        return "; ".join(notices)
 
 
 class OpenClawHome:
@@ -79,7 +87,7 @@ class OpenClawHome:
         if not (self.databases or self.transcripts or (root / "openclaw.json").is_file()):
             raise ConfigError(
                 f"{root} is not a state folder of OpenClaw",
-                hint="it has an openclaw.json; ~/.openclaw by default",
+                hint=_HINT,
             )
 
     def count(self) -> int:
@@ -87,7 +95,8 @@ class OpenClawHome:
         total = len(self.transcripts)
         for path in self.databases:
             with open_copy(path) as connection:
-                check_tables(connection, ("session_windows", "transcript_events"))
+                check_columns(connection, f"{path} is not OpenClaw's", _REQUIRED_COLUMNS, hint=_HINT)
+                check_tables(connection, tuple(_REQUIRED_COLUMNS))
                 total += len(_session_rows(connection))
         return total
 
@@ -104,6 +113,8 @@ class OpenClawHome:
                 yield from self._sessions_in(connection)
 
     def _sessions_in(self, connection: apsw.Connection) -> Iterator[PastSession]:
+        nodes, windows = _session_tables(connection)
+        self.unread.missing_columns += (*nodes.missing, *windows.missing)
         for session_id, title, is_archived in _session_rows(connection):
             if is_archived:
                 self.unread.archived += 1
@@ -114,16 +125,17 @@ class OpenClawHome:
                 yield past
 
     def _entries(self, connection: apsw.Connection, session_id: str) -> list[pi.Entry]:
-        rows = connection.execute(
-            "SELECT event_json, event_zstd, event_utf8_bytes FROM transcript_events WHERE session_id = ?"
-            " ORDER BY seq",
-            (session_id,),
-        ).fetchall()
+        columns = ("event_json", "event_zstd", "event_utf8_bytes")
+        events = ForeignTable(connection, "transcript_events", columns, binary=("event_zstd",))
+        rows = [
+            tuple(row[column] for column in columns)
+            for row in events.rows("WHERE session_id = ? ORDER BY seq", (session_id,))
+        ]
         packed = [(frame, size) for text, frame, size in rows if text is None]
         unpacked = iter(_unpack(packed))
         entries = list[pi.Entry]()
         for text, _, _ in rows:
-            event = text if text is not None else next(unpacked)
+            event = str(text) if text is not None else next(unpacked)
             if event is None:
                 self.unread.compressed += 1
                 continue
@@ -157,36 +169,56 @@ class OpenClawHome:
 
 def _session_rows(connection: apsw.Connection) -> list[tuple[str, str, bool]]:
     """Return the id and the title of each session that is not a helper's, and whether it is in an archive."""
-    return connection.execute(
-        "SELECT w.session_id, coalesce(n.label, n.display_name, w.display_name, ''),"
-        " NOT EXISTS (SELECT 1 FROM transcript_events e WHERE e.session_id = w.session_id)"
-        " FROM session_windows w LEFT JOIN session_nodes n ON n.session_key = w.session_key"
-        " WHERE coalesce(w.spawned_by, n.spawned_by, '') = '' ORDER BY w.created_at, w.session_id"
-    ).fetchall()
+    node_rows, window_rows = _session_tables(connection)
+    nodes: dict[Any, dict[str, Any]] = {
+        row["session_key"]: row for row in node_rows.rows() if row["session_key"] is not None
+    }
+    with_events = {
+        row[0] for row in connection.execute("SELECT DISTINCT session_id FROM transcript_events").fetchall()
+    }
+    windows = [
+        {**row, "created_at": row["created_at"] if isinstance(row["created_at"], int) else 0}
+        for row in window_rows.rows()
+    ]
+    sessions = list[tuple[str, str, bool]]()
+    for window in sorted(windows, key=lambda row: (row["created_at"], str(row["session_id"]))):
+        node = nodes.get(window["session_key"]) or {}
+        if window["spawned_by"] or node.get("spawned_by"):
+            continue
+        titles = (node.get("label"), node.get("display_name"), window["display_name"])
+        title = next((text for text in map(text_in, titles) if text), "")
+        session_id = str(window["session_id"])
+        sessions.append((session_id, title, session_id not in with_events))
+    return sessions
 
 
-def _unpack(packed: list[tuple[bytes, int]]) -> list[bytes | None]:
+def _session_tables(connection: apsw.Connection) -> tuple[ForeignTable, ForeignTable]:
+    nodes = ("session_key", "label", "display_name", "spawned_by")
+    windows = ("session_id", "session_key", "display_name", "spawned_by", "created_at")
+    return (
+        ForeignTable(connection, "session_nodes", nodes),
+        ForeignTable(connection, "session_windows", windows),
+    )
+
+
+def _unpack(packed: list[tuple[Any, Any]]) -> list[bytes | None]:
     """Return the events in zstd frames (frame, size of the event), or None for each without zstd."""
     failed: list[bytes | None] = [None] * len(packed)
-    program = find_trusted_program("zstd", os.getcwd())
-    sizes = [size for _, size in packed]
-    if not packed or program is None or any(not 0 < size <= _MAX_EVENT_BYTES for size in sizes):
+    if not packed or not all(_is_frame(frame, size) for frame, size in packed):
         return failed
-    frames = b"".join(frame for frame, _ in packed)
-    try:
-        command = [program, "-dc", "--memory=128MB"]
-        process = subprocess.run(
-            command, input=frames, capture_output=True, timeout=_UNPACK_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return failed
-    if process.returncode or len(process.stdout) != sum(sizes):
+    sizes: list[int] = [size for _, size in packed]
+    unpacked = unpack_bytes(b"".join(frame for frame, _ in packed))
+    if unpacked is None or len(unpacked) != sum(sizes):
         return failed
     events, start = list[bytes | None](), 0
     for size in sizes:
-        events.append(process.stdout[start : start + size])
+        events.append(unpacked[start : start + size])
         start += size
     return events
+
+
+def _is_frame(frame: object, size: object) -> bool:
+    return isinstance(frame, bytes) and isinstance(size, int) and 0 < size <= _MAX_EVENT_BYTES
 
 
 def _without_form(name: str, text: str) -> str:

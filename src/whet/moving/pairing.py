@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.messages import ImagePart, Message, ToolCall, Usage, image_in
+from whet.contract.messages import ImagePart, Message, Part, TextPart, ToolCall, Usage, image_in
 from whet.contract.protocols import ModelInfo
 from whet.contract.texts import NOT_JSON
 from whet.store.bulk import PastMessage, PastSession
@@ -81,7 +81,7 @@ class TranscriptBuilder:
     def __init__(self) -> None:
         self.messages: list[PastMessage] = []
         self._summaries: set[int] = set()
-        self._seen_from = 0
+        self._views: list[tuple[int, int]] = []  # (next message, first message that the model saw from it on)
 
     def mark_summary(self, seen_from: int | None = None) -> None:
         """Mark the next message as a summary. The model saw messages from it or from index `seen_from` on."""
@@ -90,7 +90,22 @@ class TranscriptBuilder:
 
     def forget(self, seen_from: int | None = None) -> None:
         """Record that the model saw messages from the next one or from index `seen_from` on."""
-        self._seen_from = len(self.messages) if seen_from is None else seen_from
+        position = len(self.messages)
+        self._views.append((position, position if seen_from is None else seen_from))
+
+    def remove_turns(self, count: int) -> None:
+        """Remove the last turns, which the person took back. A turn begins with a message of the person."""
+        starts = [
+            index
+            for index, past in enumerate(self.messages)
+            if past.message.role == "user" and index not in self._summaries
+        ]
+        removed = starts[-count:] if count > 0 else []
+        if not removed:
+            return
+        del self.messages[removed[0] :]
+        self._summaries = {index for index in self._summaries if index < removed[0]}
+        self._views = [view for view in self._views if view[0] <= removed[0]]
 
     def _tag_summary(self, index: int, past: PastMessage) -> PastMessage:
         """Put a summary with the user's role into tags: no lesson may quote it as the person's words."""
@@ -117,7 +132,7 @@ class TranscriptBuilder:
             new_session, title=make_title(new_session.title or next(user_texts, ""))
         )
         times = [row.at_ms for row in rows if row.at_ms] or [0]
-        live = find_live(self._seen_from, paired)
+        live = find_live(self._views[-1][1] if self._views else 0, paired)
         return PastSession(new_session, rows, min(times), max(times), "completed", live)
 
 
@@ -144,6 +159,11 @@ def parse_image_url(url: object) -> ImagePart | None:
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
     return image_in(url.partition(";base64,")[2])
+
+
+def join_images(text: str, images: Sequence[ImagePart]) -> str | tuple[Part, ...]:
+    """Return the content of a message with these images, which is the text alone if there are none."""
+    return (TextPart(text), *images) if images else text
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:

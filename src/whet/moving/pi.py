@@ -14,10 +14,18 @@ from typing import Any
 
 import msgspec
 
-from whet.contract.messages import NO_IMAGE, Message, Part, TextPart, ToolCall, Usage, image_in
+from whet.contract.messages import NO_IMAGE, ImagePart, Message, Part, TextPart, ToolCall, Usage, image_in
 from whet.contract.texts import from_values, shared_decoder
 from whet.moving.lines import JsonLines
-from whet.moving.pairing import TranscriptBuilder, build_result, build_usage, dicts_in, parse_ms, text_in
+from whet.moving.pairing import (
+    TranscriptBuilder,
+    build_result,
+    build_usage,
+    dicts_in,
+    join_images,
+    parse_ms,
+    text_in,
+)
 from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 
@@ -149,9 +157,11 @@ class _Transcript(TranscriptBuilder):
 
 
 def _read_result(body: dict[str, Any], at_ms: int) -> PastMessage:
-    text = "\n".join(part.text for part in _read_parts(body.get("content")) if isinstance(part, TextPart))
+    parts = _read_parts(body.get("content"))
+    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    content = join_images(text, [part for part in parts if isinstance(part, ImagePart)])
     call_id, name, is_error = body.get("toolCallId"), body.get("toolName"), body.get("isError") is True
-    message = Message(role="tool", content=text, tool_call_id=text_in(call_id), tool_name=text_in(name))
+    message = Message(role="tool", content=content, tool_call_id=text_in(call_id), tool_name=text_in(name))
     past = build_result(message, at_ms, is_error=is_error)
     if is_error and (match := _EXITED.search(text)):
         return msgspec.structs.replace(past, error_kind="exit", exit_code=int(match[1]))

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import count, groupby
 from operator import itemgetter
 from typing import Any
 
 import apsw
 import msgspec
 
-from whet.contract.messages import Message, to_dict
+from whet.contract.messages import ImagePart, Message, to_dict
 from whet.contract.texts import map_texts, to_json
 from whet.log import mask
 from whet.store import rows, sessions
-from whet.store.parts import AnswerPart, ConversationPart, PersonPart, list_parts
+from whet.store.parts import AnswerPart, CallPart, ConversationPart, PersonPart, list_parts
 
 _BACKTICKS = re.compile("`+")
+_NO_LABEL = re.compile(r"[^\w.-]")
 _FENCE_LINE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 
 
@@ -37,7 +38,8 @@ def as_jsonl(connection: apsw.Connection, session_id: str) -> Iterator[str]:
 
 
 def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
-    """Yield the transcript in blocks that end in a blank line. Raises NotFound."""
+    """Yield the transcript in blocks that end in a blank line, then its images as data URLs. Raises
+    NotFound."""
     session = sessions.get(connection, session_id)
     yield mask(f"# {session.title or 'Session ' + session.id}\n\n")
     facts = (
@@ -48,15 +50,37 @@ def as_markdown(connection: apsw.Connection, session_id: str) -> Iterator[str]:
         ("Turns", str(session.turns)),
     )
     yield mask("\n".join(f"- {name}: {value}" for name, value in facts if value) + "\n\n")
+    labels = _label_images(session.id)
+    for part in _iter_parts(connection, session_id):
+        yield from map(mask, _render_part(part))
+        yield from (f"![{image.media_type}][{next(labels)}]\n\n" for image in _images_of(part))
+    labels = _label_images(session.id)
+    for part in _iter_parts(connection, session_id):
+        for image in _images_of(part):
+            yield f"[{next(labels)}]: data:{image.media_type};base64,{image.data_base64}\n\n"
+
+
+def _iter_parts(connection: apsw.Connection, session_id: str) -> Iterator[ConversationPart]:
     for _, turn in groupby(iter_with_turns(connection, session_id), key=itemgetter(0)):
-        for part in list_parts([message for _, message in turn]):
-            yield from map(mask, _render_part(part))
+        yield from list_parts([message for _, message in turn])
+
+
+def _images_of(part: ConversationPart) -> tuple[ImagePart, ...]:
+    if isinstance(part, PersonPart):
+        return part.images
+    return part.result.images if isinstance(part, CallPart) and part.result is not None else ()
+
+
+def _label_images(session_id: str) -> Iterator[str]:
+    """Yield the link labels of the images in a session, which differ between the sessions in one file."""
+    name = _NO_LABEL.sub("-", session_id)
+    return (f"image {number} of {name}" for number in count(1))
 
 
 def _render_part(part: ConversationPart) -> Iterator[str]:
+    """Yield the blocks of a part, without its images."""
     if isinstance(part, PersonPart):
         yield f"## You\n\n{_close_fence(part.text())}\n\n"
-        yield from (f"[{image.media_type}]\n\n" for image in part.images)
         if part.attached:
             yield f"Sent with it:\n\n{_fence(part.attached)}"
     elif isinstance(part, AnswerPart):
@@ -66,7 +90,9 @@ def _render_part(part: ConversationPart) -> Iterator[str]:
         yield f"Call of `{part.call.name}`:\n\n{_fence(part.call.arguments, 'json')}"
         if part.result is not None:
             failed = " (failed)" if part.state == "failed" else ""
-            yield f"Result of `{part.call.name}`{failed}:\n\n{_fence(part.result.text)}"
+            text = part.result.text
+            fence = _fence(text) if text or not part.result.images else ""
+            yield f"Result of `{part.call.name}`{failed}:\n\n{fence}"
 
 
 def _close_fence(text: str) -> str:

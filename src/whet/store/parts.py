@@ -112,9 +112,7 @@ def list_calls(parts: Iterable[ConversationPart]) -> list[CallPart]:
 def read_person(message: Message) -> PersonPart:
     """Return a message of the person as a part."""
     typed = typed_text(message.text)
-    content = () if isinstance(message.content, str) else message.content
-    images = tuple(part for part in content if isinstance(part, ImagePart))
-    return PersonPart(typed, message.text[len(typed) :].strip(), images)
+    return PersonPart(typed, message.text[len(typed) :].strip(), message.images)
 
 
 def typed_text(text: str) -> str:

@@ -5,6 +5,7 @@ The source is only read. A second run adds only new data. `--dry-run` reports th
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -48,6 +49,13 @@ _NOUNS = {
 _COLOURS = {"left": "dim", "quarantined": "yellow"}
 _DONE = ("set", "copied", "saved", "installed", "let in", "added, paused", "quarantined")
 
+
+def _locate(variable: str, default: str, below: str = "") -> Callable[[], Path]:
+    """Return a function that returns a program's folder: `below` the one that its variable names, or the
+    default."""
+    return lambda: Path(os.environ[variable]) / below if os.environ.get(variable) else Path(default)
+
+
 _dry = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done; write nothing.")
 
 
@@ -59,7 +67,7 @@ importing: click.Group = click.Group(
 @importing.command(
     "hermes", epilog="Examples: whet import hermes --dry-run  ·  whet import hermes ~/.hermes --only sessions"
 )
-@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.hermes"))
+@click.argument("path", type=click.Path(path_type=Path), default=_locate("HERMES_HOME", "~/.hermes"))
 @click.option("--only", type=click.Choice(_PARTS), multiple=True, help="Take this part; may be repeated.")
 @click.option("--yes", is_flag=True, help="Take its plugins' code, persona and notes without asking.")
 @_dry
@@ -156,22 +164,32 @@ def _import_skills(home: Home, root: Path, source: str, dry: bool) -> list[Impor
         line.finish()
 
 
+_find_opencode = _locate("XDG_DATA_HOME", "~/.local/share/opencode", "opencode")
+
+
 @importing.command("opencode")
-@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.local/share/opencode"))
+@click.argument(
+    "path",
+    type=click.Path(path_type=Path),
+    default=_find_opencode,
+)
 @_dry
 @home_and_json
 def from_opencode(home: Home, path: Path, dry: bool, as_json: bool) -> None:
     """Take over opencode's sessions: the folder of its database, or that file."""
     folder = path.expanduser()
     with open_copy(opencode.database(folder)) as theirs:
+        source = opencode.OpencodeDatabase(theirs)
         check_tables(theirs, ("session", "message", "part"))
-        sessions = opencode.sessions(theirs)
-        counts = _import_sessions(home, opencode.ORIGIN, sessions, opencode.count(theirs), dry)
-    _show({"source": str(folder), "dry_run": dry, "sessions": counts}, as_json)
+        counts = _import_sessions(home, opencode.ORIGIN, source.sessions(), source.count(), dry)
+    report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": counts}
+    if notice := source.notice():
+        report["notice"] = notice
+    _show(report, as_json)
 
 
 @importing.command("openclaw")
-@click.argument("path", type=click.Path(path_type=Path), default=Path("~/.openclaw"))
+@click.argument("path", type=click.Path(path_type=Path), default=_locate("OPENCLAW_STATE_DIR", "~/.openclaw"))
 @click.option("--only", type=click.Choice(("memory", "sessions")), help="Take only this part.")
 @click.option("--yes", is_flag=True, help="Take its notes without asking.")
 @_dry
@@ -211,8 +229,10 @@ def _import_transcripts(home: Home, path: Path, form: _Format, dry: bool, as_jso
     if not files:
         raise NotFound(f"there are no transcripts of {form.origin} in {folder}")
     unreadable_lines, unreadable_files = dict[str, int](), dict[str, str]()
+    without_person = 0
 
     def sessions() -> Iterator[PastSession]:
+        nonlocal without_person
         for file in files:
             try:
                 past, lines = form.read_file(file)
@@ -225,18 +245,22 @@ def _import_transcripts(home: Home, path: Path, form: _Format, dry: bool, as_jso
                 unreadable_lines[str(file)] = lines
             if past is not None:
                 yield past
+            else:
+                without_person += 1
 
     counts = _import_sessions(home, form.origin, sessions(), len(files), dry)
     report: dict[str, Any] = {"source": str(folder), "dry_run": dry, "sessions": counts}
+    if without_person:
+        report["notice"] = f"left out: {plural(without_person, 'file')} without a message of a person"
     problems = {"unreadable_lines": unreadable_lines, "unreadable_files": unreadable_files}
     _show(report | {name: paths for name, paths in problems.items() if paths}, as_json)
 
 
-def _add_transcripts(name: str, program: str, form: _Format) -> None:
+def _add_transcripts(name: str, program: str, locate: Callable[[], Path], form: _Format) -> None:
     """Add the command that imports a program's transcripts."""
 
     @importing.command(name, help=f"Take over {program}'s transcripts: a folder of them, or one file.")
-    @click.argument("path", type=click.Path(path_type=Path), default=Path(f"~/.{name.removesuffix('-code')}"))
+    @click.argument("path", type=click.Path(path_type=Path), default=locate)
     @_dry
     @home_and_json
     def take(home: Home, path: Path, dry: bool, as_json: bool) -> None:
@@ -244,11 +268,21 @@ def _add_transcripts(name: str, program: str, form: _Format) -> None:
 
 
 _add_transcripts(
-    "claude-code", "Claude Code", _Format(claude_code.ORIGIN, claude_code.files, claude_code.read)
+    "claude-code",
+    "Claude Code",
+    _locate("CLAUDE_CONFIG_DIR", "~/.claude"),
+    _Format(claude_code.ORIGIN, claude_code.files, claude_code.read),
 )
-_add_transcripts("codex", "Codex", _Format(codex.ORIGIN, codex.files, codex.read))
-_add_transcripts("gemini", "Gemini CLI", _Format(gemini.ORIGIN, gemini.files, gemini.read))
-_add_transcripts("pi", "pi", _Format(pi.ORIGIN, pi.files, pi.read))
+_add_transcripts(
+    "codex", "Codex", _locate("CODEX_HOME", "~/.codex"), _Format(codex.ORIGIN, codex.files, codex.read)
+)
+_add_transcripts(
+    "gemini",
+    "Gemini CLI",
+    _locate("GEMINI_CLI_HOME", "~/.gemini", ".gemini"),
+    _Format(gemini.ORIGIN, gemini.files, gemini.read),
+)
+_add_transcripts("pi", "pi", _locate("PI_CODING_AGENT_DIR", "~/.pi"), _Format(pi.ORIGIN, pi.files, pi.read))
 
 
 def _import_sessions(
@@ -273,9 +307,20 @@ def _import_sessions(
 
 
 def _show(report: dict[str, Any], as_json: bool) -> None:
+    """Print the report. Raises NotFound if the source held nothing to import."""
     if as_json:
         emit_json(report)
-        return
+    else:
+        _print_report(report)
+    counts: ImportCounts | None = report.get("sessions")
+    if not (counts and counts.sessions) and not any(report.get(part) for part in _NOUNS):
+        raise NotFound(
+            f"nothing to import was found in {printable(report['source'])}",
+            hint="name a file or folder of that program; whet import --help lists the programs",
+        )
+
+
+def _print_report(report: dict[str, Any]) -> None:
     would = "would be " if report["dry_run"] else ""
     click.echo(f"{'Looked at' if report['dry_run'] else 'Moved in from'} {report['source']}")
     for part, noun in _NOUNS.items():

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from whet.beneath import open_beneath, open_folder
-from whet.contract.messages import ImagePart, image_type
+from whet.contract.messages import image_type
 from whet.serve.board import shown
 from whet.serve.board.frame import Frame
 from whet.serve.board.marked import CodeRun, mark_file
@@ -52,9 +52,7 @@ class FilePages:
         entries = await self._frame.services.database.read(
             lambda db: replay.list_entries(db, session_id, seq, 1)
         )
-        content = entries[0].message.content if entries and entries[0].seq == seq else ""
-        parts = () if isinstance(content, str) else content
-        images = [part for part in parts if isinstance(part, ImagePart)]
+        images = entries[0].message.images if entries and entries[0].seq == seq else ()
         if number >= len(images):
             raise ApiError(404, "There is no such image.")
         data = base64.b64decode(images[number].data_base64)
