@@ -247,9 +247,11 @@ def test_a_placeholder_is_one_character_and_typed_text_is_none(
 
 
 @pytest.mark.slow
-def test_a_paste_comes_back_from_the_history_and_from_an_editor(folder: Path) -> None:
+def test_a_paste_comes_back_from_the_history_and_is_edited_in_an_editor(folder: Path) -> None:
+    """The editor saves other line ends and a byte that is not UTF-8."""
     editor = folder / "editor"
-    editor.write_text("#!/bin/sh\nprintf ' edited' >> \"$1\"\n")
+    change = "s/line 7$/caf\\xe9/; s/$/\\r/; $s/\\r$/ edited/"
+    editor.write_text(f"#!/bin/sh\nLC_ALL=C sed -i '{change}' \"$1\"\n")
     editor.chmod(0o700)
     text = "\r".join(f"line {number}" for number in range(30))
     script = [ScriptedReply("One."), ScriptedReply("Two.")]
@@ -261,7 +263,7 @@ def test_a_paste_comes_back_from_the_history_and_from_an_editor(folder: Path) ->
         tty.type("\r", "Two.")
         users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
         tty.leave("\x04")
-    pasted = text.replace("\r", "\n")
+    pasted = text.replace("\r", "\n").replace("line 7", "café")
     assert users[-1]["content"].startswith(f"see <pasted>{pasted}</pasted> edited")
 
 

@@ -59,27 +59,29 @@ class Pastes:
         return unwrap_pastes(_MARKS.sub("�", text), self.take)
 
     def to_entry(self, line: str) -> str:
-        """Return a line for the history file: each mark as its text in a tag. Of a very long text, only the
-        name is kept."""
-        return _MARKS.sub(lambda match: self._to_tag(match[0]), line)
+        """Return a line for the history file, as `to_tags` does. Of a very long text, only the name is
+        kept."""
 
-    def _to_tag(self, mark: str) -> str:
-        if (text := self._texts.get(mark)) is None:
-            return mark
-        if len(text) > _KEPT_CHARS:
-            return f"{self._names[mark][:-1]}, too long for the history]"
-        return wrap_in_tag("pasted", text)
+        def shorten(mark: str) -> str:
+            is_long = len(self._texts.get(mark, "")) > _KEPT_CHARS
+            return f"{self._names[mark][:-1]}, too long for the history]" if is_long else mark
 
-    def from_entry(self, entry: str) -> str:
-        """Return a line of the history file with marks for its pasted texts."""
+        return self.to_tags(_MARKS.sub(lambda match: shorten(match[0]), line))
+
+    def to_tags(self, line: str) -> str:
+        """Return a line with the text of each paste in a tag, in place of its mark."""
+
+        def wrap(mark: str) -> str:
+            return wrap_in_tag("pasted", self._texts[mark]) if mark in self._texts else mark
+
+        return _MARKS.sub(lambda match: wrap(match[0]), line)
+
+    def from_tags(self, text: str) -> str:
+        """Return a text of `to_entry` or `to_tags` as a line with marks for its pasted texts."""
         unsent, self._unsent = self._unsent, {}
-        line = self.take_back(entry)
+        line = self.take_back(text)
         self._unsent = unsent
         return line
-
-    def has_marks(self, line: str) -> bool:
-        """Return whether a line contains the mark of a paste."""
-        return any(mark in self._texts for mark in _MARKS.findall(line))
 
     def show(self, line: str) -> str:
         """Return a line as a person sees it: the name of each paste in place of its mark."""
@@ -88,17 +90,6 @@ class Pastes:
     def fill(self, line: str) -> str:
         """Return a line with the texts in place of the marks."""
         return _MARKS.sub(lambda match: self._texts.get(match[0], match[0]), line)
-
-    def annotate(self, line: str) -> str:
-        """Return a line for an external editor: the name of each paste before its mark."""
-        return _MARKS.sub(lambda match: self._names.get(match[0], "") + match[0], line)
-
-    def read_annotated(self, line: str) -> str:
-        """Return a line from an external editor with the marks alone. If a mark was deleted there, the name
-        is text; if the name was changed, the paste follows it."""
-        for mark, name in self._names.items():
-            line = line.replace(name + mark, mark)
-        return line
 
     def expand(self, line: str) -> tuple[str, str]:
         """Replace the marks of a line that is sent with their texts.

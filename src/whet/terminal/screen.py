@@ -33,6 +33,7 @@ class PromptSignal(Enum):
     UNFOLD = auto()
     BACKGROUND = auto()
     IMAGE = auto()
+    EDITOR = auto()
     PLAN = auto()
     RESTED = auto()
 
@@ -110,6 +111,10 @@ class Screen(Protocol):
     def put_in(self, text: str, *, is_sent: bool = False) -> None:
         """Insert text into the input line at the cursor. With `is_sent`, the text was sent before, and is
         inserted before the present text."""
+        ...
+
+    async def edit_input(self) -> None:
+        """Let the person edit the input line in their editor. Raises ConfigError if it can't be run."""
         ...
 
     def wake(self, signal: PromptSignal) -> None:
@@ -214,6 +219,9 @@ class LineScreen:
     def put_in(self, text: str, *, is_sent: bool = False) -> None:
         """Print the text for the person to type: this terminal's input can't be filled."""
         self.write(f"not sent: {fold_pastes(text)}\n" if is_sent else f"{text}\n")
+
+    async def edit_input(self) -> None:
+        """Do nothing: no key of this terminal opens an editor."""
 
     def wake(self, signal: PromptSignal) -> None:
         """Make `read` return `signal` now."""

@@ -52,6 +52,7 @@ from whet.terminal.screen import LiveLines, PromptSignal, StatusLine, Typed, pic
 from whet.terminal.signs import Fragment, Marks
 from whet.terminal.themes import Theme
 from whet.terminal.wrapping import wrap_lines
+from whet.tools.encoding import decode
 
 _TICK_S = 0.12
 _ESCAPE_S = 0.3
@@ -128,7 +129,6 @@ class Terminal:
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
             style=DynamicStyle(_ThemeStyle(painter).get),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            tempfile_suffix=".md",
             prompt_continuation="  ",
             erase_when_done=True,
             reserve_space_for_menu=0,
@@ -146,6 +146,7 @@ class Terminal:
         add_frame(self._app.layout, lambda: self._drawn, lambda: self._app.is_done)
         self._tasks: list[asyncio.Task[None]] = []
         self._full_input = lambda: self._keys.pastes.fill(self._prompt.default_buffer.text)
+        self._draft = ""  # the input line while a question has its place
         self._drawn_rows: list[list[Fragment]] = []
         self._drawn = FrameText()
 
@@ -158,7 +159,7 @@ class Terminal:
 
         `live` returns the lines above the input, `status` the line below it.
         """
-        self._keys.live, self._status, self._keys.hold = live, status, self._while_lent
+        self._keys.live, self._status = live, status
         if self._frame:
             self._frame.hand_over()
         ready = asyncio.Event()
@@ -238,7 +239,7 @@ class Terminal:
         """Show a question in place of the input line, one at a time, and return its answer. A half-typed
         message is put back afterwards."""
         async with self._asking:
-            buffer, draft = self._prompt.default_buffer, self._prompt.default_buffer.text
+            buffer, self._draft = self._prompt.default_buffer, self._prompt.default_buffer.text
             buffer.reset()
             if question.typed is not None:
                 question.typed.is_followed = partial(_has_input, self._app)
@@ -251,7 +252,7 @@ class Terminal:
                 self._keys.question = None
                 if question.typed is not None:
                     question.typed.close()
-                draft, self._keys.typed_ahead = draft + self._keys.typed_ahead, ""
+                draft, self._keys.typed_ahead = self._draft + self._keys.typed_ahead, ""
                 buffer.reset(Document(draft))
                 self._redraws.draw_now()
 
@@ -267,12 +268,28 @@ class Terminal:
         answer = await self.ask(question)
         return picked_choice(question.line, choices) if answer is None else int(answer)
 
+    async def edit_input(self) -> None:
+        """Let the person edit the input line in their editor, pastes with their texts. A question that is
+        asked meanwhile keeps its place. Raises ConfigError if the editor can't be run."""
+        from whet.terminal.editor import edit_bytes  # noqa: PLC0415 - few inputs are edited elsewhere
+
+        pastes, buffer = self._keys.pastes, self._prompt.default_buffer
+        content = pastes.to_tags(buffer.text).encode("utf-8", "replace")
+        saved = await self.lend_terminal(lambda: edit_bytes(content, ".md", os.environ))
+        if saved.removesuffix(b"\n") == content.removesuffix(b"\n"):
+            return
+        decoded = decode(saved)
+        text = decoded[0] if decoded else saved.decode("utf-8", "replace")
+        line = pastes.from_tags(text.replace("\r\n", "\n").removesuffix("\n"))
+        if self._keys.question is None:
+            buffer.document = Document(line)
+        else:
+            self._draft = line
+
     async def lend_terminal(self, function: Callable[[], T]) -> T:
         """Release the terminal to another program while `function` runs on a thread. Text that is written
         meanwhile is shown afterwards. If this is cancelled, it still waits for `function`."""
-        return await self._while_lent(asyncio.ensure_future(run_in_terminal(function, in_executor=True)))
-
-    async def _while_lent(self, running: asyncio.Future[T]) -> T:
+        running = asyncio.ensure_future(run_in_terminal(function, in_executor=True))
         self._keys.is_lent = True
         try:
             return await asyncio.shield(running)

@@ -188,7 +188,7 @@ class TerminalChat:
         self._view.show_reasoning = services.settings.ui.show_reasoning
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
         self._board = StatusBoard(services, plain=state.marks.plain)
-        self._key_actions = KeyActions(self, screen.decide, screen.put_in)
+        self._key_actions = KeyActions(self, screen)
         self._news = _ReviewNews(state, screen, self.say, services.database)
         self._waiting: list[Typed] = []
         services.reviews.get().listeners += [self._board.record_event, self._news.add]
