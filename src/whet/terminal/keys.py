@@ -186,8 +186,10 @@ class InputKeys:
         if self.question:
             self.question.give(self.pastes.fill(line))
             return
+        is_pasted = self.pastes.begin(line.strip())
         text, marked = self.pastes.expand(line)
-        self.inputs.put_nowait(Typed(self.pastes.show(line).strip(), text.strip(), marked.strip()))
+        shown = self.pastes.show(line).strip()
+        self.inputs.put_nowait(Typed(shown, text.strip(), marked.strip(), is_pasted))
 
     def note_typing(self, _: object) -> None:
         """Note that the person types, so that a word that is being typed does not answer a question."""

@@ -42,8 +42,7 @@ class Pastes:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = _count_lines(text)
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS and not _MARKS.search(text):
-            if len(text.split()) >= _MIN_MARKED_WORDS or not text.isascii():
-                self._inserted.append(text)
+            self._inserted.append(text)
             return text
         name, number = f"[pasted {_size(text)}]", 2
         while name in self._unsent:
@@ -83,6 +82,11 @@ class Pastes:
         self._unsent = unsent
         return line
 
+    def begin(self, line: str) -> bool:
+        """Return whether a line that was not sent yet begins with a pasted text."""
+        starts = (text.strip() for text in self._inserted)
+        return line[:1] in self._texts or any(text and line.startswith(text) for text in starts)
+
     def show(self, line: str) -> str:
         """Return a line as a person sees it: the name of each paste in place of its mark."""
         return _MARKS.sub(lambda match: self._names.get(match[0], match[0]), line)
@@ -97,13 +101,18 @@ class Pastes:
         Returns the line twice: as it is, and with the pasted texts in tags. Pasted text is not the
         person's own words, and nothing is learned from it as if it were. Names begin anew with the next line.
         """
-        texts = self._texts | {text: text for text in self._inserted}
+        texts = self._texts | {text: text for text in self._inserted if _is_marked(text)}
         self._inserted, self._unsent = [], {}
         if not texts:
             return line, line
         pattern = re.compile("|".join(re.escape(name) for name in sorted(texts, key=len, reverse=True)))
         plain = pattern.sub(lambda match: texts[match[0]], line)
         return plain, pattern.sub(lambda match: wrap_in_tag("pasted", texts[match[0]]), line)
+
+
+def _is_marked(text: str) -> bool:
+    """Return whether a short pasted text is marked in the message: the same few words may be typed too."""
+    return len(text.split()) >= _MIN_MARKED_WORDS or not text.isascii()
 
 
 def _count_lines(text: str) -> int:

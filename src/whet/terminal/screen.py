@@ -41,11 +41,24 @@ class PromptSignal(Enum):
 @dataclass(frozen=True, slots=True)
 class Typed:
     """A sent line: `line` as in the input, `text` with placeholders of pastes expanded, `marked` also with
-    tags around the pasted text."""
+    tags around the pasted text. `is_pasted`: it begins with a pasted text."""
 
     line: str
     text: str
     marked: str
+    is_pasted: bool = False
+
+    @property
+    def sign(self) -> str:
+        """The sign that makes this a shell command (`!`) or a note (`#`), or an empty string.
+
+        Only a single line that was typed begins with one: a pasted script starts nothing. A note has a blank
+        after its sign, as `#42` is a part of a message.
+        """
+        if self.is_pasted or "\n" in self.line:
+            return ""
+        is_note = self.line == "#" or self.line.startswith("# ")
+        return "#" if is_note else "!" if self.line.startswith("!") else ""
 
 
 T = TypeVar("T")

@@ -20,6 +20,7 @@ from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
+from whet.contract.terminal_escapes import clean
 from whet.contract.texts import plural
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, editor_files
@@ -32,7 +33,7 @@ from whet.tools.encoding import (
     may_be_document,
     sniff,
 )
-from whet.tools.output import clean, size
+from whet.tools.output import size
 from whet.tools.pages import LinePage, format_numbered, read_page
 from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, printable, resolve, system_error
 from whet.tools.preview import change_of, read_current, require_approved

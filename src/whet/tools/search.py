@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
+from whet.contract.terminal_escapes import clean
 from whet.contract.texts import plural
 from whet.searchpath import find_trusted_program
 from whet.tools.globs import Glob, GlobError, parse_path_glob
 from whet.tools.ignore_files import wait_for_pipe
-from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
 from whet.tools.search_output import (
     Rows,
