@@ -390,3 +390,21 @@ def test_a_turn_looks_the_same_while_it_runs_when_it_is_opened_and_when_it_is_sh
     assert "    1 | +one" in live and any("exit 3" in row for row in live)
     assert opened == live
     assert listed == [row.replace(" • ", "- ") for row in live], "no terminal: Markdown stays as it is"
+
+
+@pytest.mark.slow
+def test_a_chat_whose_session_was_deleted_meanwhile_keeps_the_message_and_opens_another(folder: Path) -> None:
+    script = [ScriptedReply(f"Answer {number}.") for number in range(4)]
+    with chatting(folder, script) as (server, tty):
+        assert run(["chat", "-q", "other", *flags(server)], folder)[0] == 0
+        tty.type("first\r", "Answer 1.")
+        rows = json.loads(run(["sessions", "list", "--json"], folder)[1])["sessions"]
+        (session_id,) = [row["id"] for row in rows if row["title"] == "first"]
+        assert run(["sessions", "delete", session_id, "--yes"], folder)[0] == 0
+        tty.type("second words\r", "there is no session", "second words")
+        tty.type("\x03")
+        tty.type("/resume\r", "Open a session")
+        tty.type("\x1b", "/resume ID opens one")
+        tty.type("/new\r", "new session")
+        tty.type("third\r", "Answer 2.")
+        assert tty.leave("\x04") == 0

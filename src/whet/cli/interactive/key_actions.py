@@ -16,7 +16,7 @@ from whet.agent.session import InboxEntry
 from whet.app import modes, planning
 from whet.cli.interactive import full_calls, jobs, mode, selection_lists
 from whet.cli.interactive.shell_line import run_here, shell_tool
-from whet.contract.errors import NotFound, StoreBusy, WhetError
+from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit, TurnEnd
 from whet.contract.messages import ImagePart, Message
 from whet.contract.origin import Origin
@@ -74,12 +74,15 @@ class KeyActions:
             self._start_inbox_turn(chat.session.inbox.take())
 
     async def run_turn(self, message: Message | None, emit: Emit, on_stored: TransactionWork) -> TurnEnd:
-        """Run a turn and return its end. If another program uses the session, puts the message back into the
-        input and raises StoreBusy."""
+        """Run a turn and return its end. If the message can't be stored, because another program uses or has
+        deleted the session for example, puts it back into the input and raises WhetError."""
+        log = self._chat.session.log
+        count = len(log.messages)
         try:
             return await run_turn(self._chat.session, message, emit, on_stored=on_stored)
-        except StoreBusy:
-            if message is not None:
+        except WhetError:
+            is_stored = any(later.role == "user" for later in log.messages[count:])
+            if message is not None and not is_stored:
                 self._chat.put_back(message.text)
             raise
 
