@@ -34,7 +34,7 @@ from whet.tools.encoding import (
     sniff,
 )
 from whet.tools.output import size
-from whet.tools.pages import LinePage, format_numbered, read_page
+from whet.tools.pages import LINE_CHARS, PAGE_CHARS, LinePage, format_numbered, read_page
 from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, printable, resolve, system_error
 from whet.tools.preview import change_of, read_current, require_approved
 from whet.tools.seen import READ_VERSIONS, state_of
@@ -173,6 +173,9 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
         notes.append(f"{len(body) - len(cleaned)} control characters not shown")
     if "\ufffd" in body:
         notes.append("unreadable bytes are shown as \ufffd")
+    if page.cut_line:
+        rest = f"sed -n {page.cut_line}p FILE | cut -c{LINE_CHARS + 1}-{PAGE_CHARS}"
+        notes.append(f"a command shows more of a long line: {rest}")
     last = page.next_line - 1
     if page.ends_open and last == page.total:
         notes.append("no newline at the end")
