@@ -166,7 +166,11 @@ def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) ->
 
 @pytest.mark.slow
 def test_a_session_goes_on(folder: Path, echo: PracticeServer) -> None:
-    first = json.loads(run(["chat", "-q", "one", "--json", *flags(echo)], folder)[1])
+    (folder.parent / "beside").mkdir()
+    above = ["--workspace", f"../{folder.name}"]
+    first = json.loads(
+        run(["chat", "-q", "one", "--json", *above, *flags(echo)], folder.parent / "beside")[1]
+    )
     by_id = ["chat", "-q", "two", "--json", "--session", first["session_id"], *flags(echo)]
     second = json.loads(run(by_id, folder)[1])
     third = json.loads(run(["--continue", "-q", "three", "--json", *flags(echo)], folder)[1])

@@ -163,6 +163,14 @@ def test_a_linked_file_stays_a_link_and_keeps_its_mode(home: Path, tmp_path: Pat
     assert real.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_read_only_file_is_not_replaced(home: Path) -> None:
+    place = written(home, MINE)
+    place.config.chmod(0o400)
+    with pytest.raises(ConfigError, match="is read-only \\(mode 0400\\)"):
+        set_value(place, "model.model", "m")
+    assert place.config.read_text() == MINE
+
+
 @pytest.mark.parametrize("value", ["~", "null", "No", "- a", "a: b", "#x", ""])
 def test_text_that_yaml_reads_as_something_else_stays_text(home: Path, value: str) -> None:
     place = written(home, MINE)

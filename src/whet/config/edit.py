@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -131,8 +132,18 @@ def _write_table(
     else:
         new = _edit_text(home, old, key, text)
     _require_only_change(home, new, key, before, text)
+    _write_file(home, new)
+
+
+def _write_file(home: Home, text: str) -> None:
+    """Replace config.yaml. Raises ConfigError if the person has made it read-only."""
+    mode = paths.read_mode(home.config)
+    if mode is not None and not mode & stat.S_IWUSR:
+        raise ConfigError(
+            f"{home.config} is read-only (mode {mode:04o})", hint=f"chmod u+w {home.config} allows the change"
+        )
     home.ensure()
-    paths.replace_file(home.config, new, mode=paths.read_mode(home.config) or _MODE)
+    paths.replace_file(home.config, text, mode=mode or _MODE)
 
 
 def _find_entry(home: Home, text: str, key: str) -> tuple[SectionNode | None, YamlEntry | None]:
@@ -194,8 +205,7 @@ def _apply(home: Home, key: str, value: Value | None) -> SettingChange:
     if change.before == value and (value is not None or new == old):
         return change
     _require_only_change(home, new, key, before, value)
-    home.ensure()
-    paths.replace_file(home.config, new, mode=paths.read_mode(home.config) or _MODE)
+    _write_file(home, new)
     return change
 
 
