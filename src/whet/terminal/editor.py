@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from whet.contract.errors import ConfigError
+from whet.tools.encoding import decode
 
 _EDITORS = ("sensible-editor", "nano", "vi", "vim")
 
@@ -33,6 +34,18 @@ def edit_bytes(content: bytes, suffix: str, environ: Mapping[str, str]) -> bytes
             raise ConfigError(
                 f"{command[0]} can't be started: {error.strerror}", hint="set EDITOR"
             ) from error
+
+
+def edit_text(text: str, suffix: str, environ: Mapping[str, str]) -> str:
+    """Return `text` as the editor saved it, in any encoding, without the newline that editors add. Raises as
+    edit_bytes does."""
+    content = text.encode("utf-8", "replace")
+    saved = edit_bytes(content, suffix, environ)
+    if saved.removesuffix(b"\n") == content.removesuffix(b"\n"):
+        return text
+    decoded = decode(saved)
+    edited = decoded[0] if decoded else saved.decode("utf-8", "replace")
+    return edited.replace("\r\n", "\n").removesuffix("\n")
 
 
 def _find_editor(environ: Mapping[str, str]) -> list[str]:

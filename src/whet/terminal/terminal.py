@@ -52,7 +52,6 @@ from whet.terminal.screen import LiveLines, PromptSignal, StatusLine, Typed, pic
 from whet.terminal.signs import Fragment, Marks
 from whet.terminal.themes import Theme
 from whet.terminal.wrapping import wrap_lines
-from whet.tools.encoding import decode
 
 _TICK_S = 0.12
 _ESCAPE_S = 0.3
@@ -136,9 +135,10 @@ class Terminal:
             output=Vt100_Output(sys.stdout, _read_size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._keys.note_typing
-        self._prompt.default_buffer.on_completions_changed += self._make_room
+        self._prompt.default_buffer.on_completions_changed += partial(_make_room, self._prompt)
         self._app = self._prompt.app
         self._redraws = Redraws(self._app.invalidate)
+        self.refresh: Callable[[], None] = self._redraws.request
         self._app.before_render += self._note_drawing
         self._app.after_render += self._redraws.note_end
         self._app.ttimeoutlen, self._app.timeoutlen = KEY_PAUSE_S, _ESCAPE_S
@@ -162,12 +162,7 @@ class Terminal:
         self._keys.live, self._status = live, status
         if self._frame:
             self._frame.hand_over()
-        ready = asyncio.Event()
-
-        def note_render(app: Application[str]) -> None:
-            ready.set()
-
-        self._app.after_render += note_render
+        ready = _watch_render(self._app)
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
         first_render = asyncio.ensure_future(ready.wait())
         await asyncio.wait({self._tasks[0], first_render}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,10 +188,6 @@ class Terminal:
         self._app.invalidate()
 
     echo = write
-
-    def refresh(self) -> None:
-        """Redraw the live area: at once if it was quiet, otherwise soon, together with later requests."""
-        self._redraws.request()
 
     def width(self) -> int:
         """Return the terminal's current width in columns."""
@@ -269,22 +260,18 @@ class Terminal:
         return picked_choice(question.line, choices) if answer is None else int(answer)
 
     async def edit_input(self) -> None:
-        """Let the person edit the input line in their editor, pastes with their texts. A question that is
-        asked meanwhile keeps its place. Raises ConfigError if the editor can't be run."""
-        from whet.terminal.editor import edit_bytes  # noqa: PLC0415 - few inputs are edited elsewhere
+        """Let the person edit the input line in their editor, pastes with their texts. Raises ConfigError."""
+        from whet.terminal.editor import edit_text  # noqa: PLC0415 - few inputs are edited elsewhere
 
         pastes, buffer = self._keys.pastes, self._prompt.default_buffer
-        content = pastes.to_tags(buffer.text).encode("utf-8", "replace")
-        saved = await self.lend_terminal(lambda: edit_bytes(content, ".md", os.environ))
-        if saved.removesuffix(b"\n") == content.removesuffix(b"\n"):
+        text = pastes.to_tags(buffer.text)
+        edited = await self.lend_terminal(lambda: edit_text(text, ".md", os.environ))
+        if edited == text:
             return
-        decoded = decode(saved)
-        text = decoded[0] if decoded else saved.decode("utf-8", "replace")
-        line = pastes.from_tags(text.replace("\r\n", "\n").removesuffix("\n"))
         if self._keys.question is None:
-            buffer.document = Document(line)
-        else:
-            self._draft = line
+            buffer.document = Document(pastes.from_tags(edited))
+        else:  # it was asked meanwhile, and has the place of the input line
+            self._draft = pastes.from_tags(edited)
 
     async def lend_terminal(self, function: Callable[[], T]) -> T:
         """Release the terminal to another program while `function` runs on a thread. Text that is written
@@ -359,10 +346,22 @@ class Terminal:
             return FrameText(above, [("class:ask", keys)], rule, status, size.columns)
         return FrameText(above, [("class:sign", self._marks.prompt)], rule, status, size.columns)
 
-    def _make_room(self, buffer: Buffer) -> None:
-        """Reserve lines below the input only while there are completions."""
-        count = len(buffer.complete_state.completions) if buffer.complete_state else 0
-        self._prompt.reserve_space_for_menu = min(count + 1, 8) if count else 0
+
+def _watch_render(app: Application[str]) -> asyncio.Event:
+    """Return an event that is set after the next render."""
+    event = asyncio.Event()
+
+    def note_render(_: object) -> None:
+        event.set()
+
+    app.after_render += note_render
+    return event
+
+
+def _make_room(prompt: PromptSession[str], buffer: Buffer) -> None:
+    """Reserve lines below the input only while there are completions."""
+    count = len(buffer.complete_state.completions) if buffer.complete_state else 0
+    prompt.reserve_space_for_menu = min(count + 1, 8) if count else 0
 
 
 def _room_above(question: TerminalQuestion, width: int, height: int) -> int:
