@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.cli import question_input
+from whet.cli import oneshot
 from whet.contract.errors import ConfigError, NotFound
 from whet.terminal import attach
 
@@ -90,9 +90,9 @@ def test_an_idle_pipe_is_not_waited_for() -> None:
 
 def test_what_counts_as_piped(tmp_path: Path) -> None:
     read, write = os.pipe()
-    assert question_input.is_piped(read)
+    assert oneshot.is_piped(read)
     null = os.open(os.devnull, os.O_RDONLY)
-    assert not question_input.is_piped(null)
+    assert not oneshot.is_piped(null)
     for fd in (read, write, null):
         os.close(fd)
 

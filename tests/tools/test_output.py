@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.contract.terminal_escapes import clean
+from whet.contract.texts import clean
 from whet.contract.tools import clip
 from whet.tools.output import size
 

@@ -11,10 +11,12 @@ import asyncio
 import errno
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,10 +26,9 @@ from whet.agent.session import Session, receipt_of
 from whet.app.conversations.sessions import SessionOpener
 from whet.cli.launch import ChatOptions, Output, load_settings, open_session, start_app, workspace_of
 from whet.cli.main import ENDING_SIGNALS, run_on_loop, write_output
-from whet.cli.question_input import find_mentioned, load_images, read_question
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import WhetError
+from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from whet.terminal.person import LinePerson
 
 _DIFF_ROWS = 16
+_SHORT_CHARS = 10_000  # a question of this length is never cut
 _EMPTY_HINT = 'whet chat --continue -q "go on"'
 
 
@@ -102,10 +104,19 @@ def _run_question(options: ChatOptions, progress: _Progress) -> int:
     settings = load_settings(options, _ask if is_interactive else None)
     folder = workspace_of(settings)
     typed_question = options.question or ""
-    mentioned, notices = find_mentioned(typed_question, folder) if "@" in typed_question else ((), [])
+    mentioned: Sequence[Path] = ()
+    notices: list[str] = []
+    if "@" in typed_question:
+        from whet.cli.question_input import find_mentioned  # noqa: PLC0415 - few questions name files
+
+        mentioned, notices = find_mentioned(typed_question, folder)
     paths = (*options.images, *mentioned)
-    question = read_question(options, folder, notices)
-    images = load_images(paths, folder, settings.approval.deny) if paths else []
+    question = _read_question(options, folder, notices)
+    images: list[ImagePart] = []
+    if paths:
+        from whet.cli.question_input import load_images  # noqa: PLC0415 - few questions have images
+
+        images = load_images(paths, folder, settings.approval.deny)
     try:
         return run_on_loop(_run(options, settings, question, images, notices, progress))
     finally:
@@ -113,6 +124,32 @@ def _run_question(options: ChatOptions, progress: _Progress) -> int:
             from whet.cli.successor import continue_as_worker  # noqa: PLC0415 - few questions are reviewed
 
             continue_as_worker(progress.home)
+
+
+def _read_question(options: ChatOptions, workspace: Path, notices: list[str]) -> str:
+    """Return the message, which includes standard input. Adds a line to `notices` for each omitted part."""
+    question = options.question or ""
+    if question.startswith("/"):
+        from whet.cli.question_input import expand_command  # noqa: PLC0415 - few questions are commands
+
+        question = expand_command(question, options.home.root, workspace)
+    only_stdin = question in ("", "-")
+    has_pipe = is_piped()
+    if only_stdin or len(question) > _SHORT_CHARS or has_pipe:
+        from whet.cli.question_input import add_standard_input  # noqa: PLC0415 - as above
+
+        question = add_standard_input("" if only_stdin else question, has_pipe, notices)
+    if not question.strip():
+        raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
+    return question
+
+
+def is_piped(fd: int = 0) -> bool:
+    """Return whether `fd` is a pipe, a socket or a file, so that it may hold input."""
+    with suppress(OSError):
+        mode = os.fstat(fd).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+    return False
 
 
 async def _run(

@@ -1,24 +1,21 @@
 """Read the message of a one-shot: the question, the images that it names, and standard input.
 
-It imports only what a question needs, because the start-up time of a one-shot is limited by a test.
+A plain question does not import it.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from whet.cli.launch import ChatOptions
-from whet.contract.errors import ConfigError, NotFound
+from whet.contract.errors import NotFound
 from whet.contract.messages import ImagePart
 from whet.contract.texts import plural
 
 _STDIN_WAIT_S = 3.0
-_SHORT_CHARS = 10_000  # a question of this length is never cut
 
 
 def find_mentioned(question: str, folder: Path) -> tuple[Sequence[Path], list[str]]:
@@ -37,20 +34,7 @@ def load_images(paths: Sequence[Path], folder: Path, deny: Sequence[str]) -> lis
     return [load_image(path, folder, deny) for path in paths]
 
 
-def read_question(options: ChatOptions, workspace: Path, notices: list[str]) -> str:
-    """Return the message, which includes standard input. Adds a line to `notices` for each omitted part."""
-    question = options.question or ""
-    if question.startswith("/"):
-        question = _expand_command(question, options.home.root, workspace)
-    only_stdin = question in ("", "-")
-    if only_stdin or len(question) > _SHORT_CHARS or is_piped():
-        question = _add_standard_input("" if only_stdin else question, notices)
-    if not question.strip():
-        raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
-    return question
-
-
-def _expand_command(question: str, root: Path, workspace: Path) -> str:
+def expand_command(question: str, root: Path, workspace: Path) -> str:
     """Return the text of the prompt file that a question calls, or the question itself, in which `//` stands
     for `/`. Raises NotFound if it calls a command that does not exist here."""
     from whet.app.conversations import own_commands, slash  # noqa: PLC0415 - few questions are commands
@@ -68,13 +52,13 @@ def _expand_command(question: str, root: Path, workspace: Path) -> str:
     return slash.unescape(text)
 
 
-def _add_standard_input(question: str, notices: list[str]) -> str:
+def add_standard_input(question: str, is_piped: bool, notices: list[str]) -> str:
     """Return the question with the piped text. Adds a line to `notices` for each omitted part. Without a
     question, waits for the whole input."""
     from whet.terminal import attach  # noqa: PLC0415 - a short question without input needs none of it
 
     piped = ""
-    if not question or is_piped():
+    if not question or is_piped:
         stdin_text = attach.read_pipe(
             wait_s=_STDIN_WAIT_S if question else None, slow_s=_STDIN_WAIT_S, report_slow=_report_slow_input
         )
@@ -93,11 +77,3 @@ def _report_slow_input(count_bytes: int) -> None:
     with suppress(OSError):  # a terminal that was closed
         sys.stderr.write(f"waiting for the end of standard input ({plural(count_bytes, 'byte')} so far)\n")
         sys.stderr.flush()
-
-
-def is_piped(fd: int = 0) -> bool:
-    """Return whether `fd` is a pipe, a socket or a file, so that it may hold input."""
-    with suppress(OSError):
-        mode = os.fstat(fd).st_mode
-        return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-    return False

@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.terminal_escapes import clean
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.lsp.positions import split_lines, to_column
 from whet.tools.paths import printable
 

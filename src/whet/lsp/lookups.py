@@ -13,8 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.terminal_escapes import clean
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.lsp.checks import EditChecks
 from whet.lsp.errors import one_line
 from whet.lsp.loading import ask_until_loaded

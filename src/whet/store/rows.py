@@ -15,8 +15,7 @@ import msgspec
 
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Message, Part, Role, TextPart, ToolCall, Usage, VendorReplay
-from whet.contract.terminal_escapes import clean
-from whet.contract.texts import from_values, map_texts, replace_surrogates, shared_decoder
+from whet.contract.texts import clean, from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
 
 SEQ_BITS = 22

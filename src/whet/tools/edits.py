@@ -17,7 +17,7 @@ from itertools import accumulate
 import msgspec
 
 from whet.contract.errors import BadInput
-from whet.contract.terminal_escapes import clean
+from whet.contract.texts import clean
 from whet.tools.encoding import fit_lines, line_ending
 
 Fold = Callable[[str], str]

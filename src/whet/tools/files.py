@@ -20,8 +20,7 @@ from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
-from whet.contract.terminal_escapes import clean
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, editor_files
 from whet.tools.encoding import (

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from whet.contract.terminal_escapes import ESCAPES, SUSPECT
-from whet.contract.texts import plural
+from whet.contract.texts import ESCAPES, SUSPECT, plural
 from whet.late import late_pattern
 from whet.tools.printed_screen import has_moves, render
 

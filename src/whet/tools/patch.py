@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
-from whet.contract.terminal_escapes import clean
+from whet.contract.texts import clean
 from whet.contract.tools import Buffers, ToolContext, ToolOutput, clip
 from whet.tools import atomic, diffs, editor_files, edits
 from whet.tools.encoding import Encoding, decode, encode, keep_last_newline

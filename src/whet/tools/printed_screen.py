@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from whet.contract.terminal_escapes import CONTROL_SEQUENCE, OTHER_ESCAPE
+from whet.contract.texts import CONTROL_SEQUENCE, OTHER_ESCAPE
 from whet.late import late_pattern
 
 ROWS = 40

@@ -21,8 +21,7 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.terminal_escapes import clean
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.searchpath import find_trusted_program
 from whet.tools.globs import Glob, GlobError, parse_path_glob
 from whet.tools.ignore_files import wait_for_pipe

@@ -20,7 +20,7 @@ from whet.clock import Clock, iso
 from whet.contract.answers import find_json_mismatch
 from whet.contract.events import Emit, EndReason, Event, Notice, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import Message
-from whet.contract.terminal_escapes import clean
+from whet.contract.texts import clean
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.foreign_regex import RegexTooSlow, regex_matches
 from whet.log import mask
