@@ -46,7 +46,7 @@ OUTSIDE = {
     "whet/app/learning/reviews.py": "whet worker itself",
     "whet/cli/successor.py": "a fork of this process, which runs nothing else",
     "whet/terminal/clipboard.py": "the desktop's clipboard, for the person's own key",
-    "whet/terminal/rewriting.py": "the person's own EDITOR",
+    "whet/terminal/editor.py": "the person's own EDITOR",
     "whet/cli/mcp_servers/browser.py": "npm, when a person adds a browser",
     "whet/plugins/install.py": "git clone, when a person installs a plugin or a skill",
     "whet/plugins/probe.py": "a plugin that a person installed, tried in a process of its own",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,24 @@ def test_a_mentioned_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
         'not a@b.c, @types/node, @property, @app.get("/") or @a.png'
     )
     assert attach.find_missing(text, tmp_path) == ["no.txt", "no such.md", "src/x"]
+
+
+def test_a_slow_input_is_reported_once_with_its_size_so_far() -> None:
+    read, write = os.pipe()
+    os.write(write, b"begun")
+    reports: list[int] = []
+
+    def end_input(count_bytes: int) -> None:
+        reports.append(count_bytes)
+        os.close(write)
+
+    assert attach.read_pipe(read, slow_s=0.05, report_slow=end_input) == "begun"
+    assert reports == [5]
+    os.close(read)
+
+
+def test_an_input_that_never_ends_is_read_up_to_a_limit() -> None:
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        assert endless.stdout is not None
+        text = attach.read_pipe(endless.stdout.fileno())
+    assert text is not None and text.startswith("y\ny\n") and "the input went on after this" in text

@@ -124,6 +124,25 @@ def test_secrets_go_to_env_and_are_never_printed(home: Path) -> None:
     assert not (home / "config.yaml").exists()
 
 
+def test_a_secret_is_removed(home: Path) -> None:
+    run(home, "set", "Q_KEY", "first-secret")
+    run(home, "set", "OTHER_KEY", "second-secret")
+    assert run(home, "unset", "Q_KEY").output == f"Q_KEY is removed from {home}/.env\n"
+    assert (home / ".env").read_text() == "OTHER_KEY=second-secret\n"
+    assert as_json(home, "unset", "Q_KEY") == {"key": "Q_KEY", "was_set": False, "path": f"{home}/.env"}
+    assert "is still set in the environment" in run(home, "unset", "OTHER_KEY", env={"OTHER_KEY": "x"}).stderr
+
+
+def test_a_repaired_file_names_its_next_fault(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("agent:\n  max_steps: abc\n  bogus: 1\ntools:\n  disabled: 5\n")
+    assert "agent.bogus is not a setting" in run(home, "set", "agent.max_steps", "5").stderr
+    unset = run(home, "unset", "agent.bogus")
+    assert "agent.bogus is not a setting; it is removed" in unset.stdout and "tools.disabled" in unset.stderr
+    assert run(home, "set", "tools.disabled", "web_fetch").stderr == ""
+    assert isinstance(run(home, "unset", "agent.nothing").exception, ConfigError)
+
+
 def test_edit_opens_the_editor_and_checks_the_file(home: Path, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nprintf \'ui:\\n  markdown: %s\\n\' "$ANSWER" > "$1"\n')

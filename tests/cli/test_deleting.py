@@ -106,13 +106,20 @@ def test_the_traces_that_it_left_elsewhere_go_too(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "line"),
+    [
+        (("",), "Deleted 1 session and 1 session that it began.\n"),
+        (("", "", "child"), "Deleted 2 sessions.\n"),
+    ],
+)
 def test_a_session_named_twice_or_with_its_child_goes_once(
-    home: Path, database: StateDatabase, session: str
+    home: Path, database: StateDatabase, session: str, names: tuple[str, ...], line: str
 ) -> None:
     child = store_sessions.NewSession(id="child", parent_session_id=session, kind="child")
     database.write_now(lambda db: store_sessions.create(db, child, "2026-11-21T09:00:00.000Z"))
-    done = run(home, "delete", session, session, "child", "--yes")
-    assert (done.exception, done.output) == (None, "Deleted 2 sessions.\n")
+    done = run(home, "delete", *(name or session for name in names), "--yes")
+    assert (done.exception, done.output) == (None, line)
     assert left(home) == []
 
 

@@ -299,3 +299,26 @@ def test_learned_shows_a_note_whole_in_a_narrow_terminal(whet: Any, home: Path, 
         shown = " ".join(tty.wait_for("/learned NUMBER").split())
         tty.leave("\x04")
     assert "learned memory: We deploy the shop on Tuesdays after the standup" in shown
+
+
+@pytest.mark.parametrize(
+    "edit, exit_code, expected",
+    [
+        (r'printf "caf\xe9\n" >> "$1"', 1, "is not UTF-8"),
+        ('echo "- from the editor" >> "$1"', 0, "from the editor"),
+        ("true", 0, "Nothing was changed."),
+    ],
+    ids=["broken", "changed", "unchanged"],
+)
+def test_memory_edit_reports_what_became_of_the_file(
+    whet: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edit: str, exit_code: int, expected: str
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!/bin/bash\n{edit}\n")
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    whet("memory add hello")
+    result = whet("memory edit")
+    text = f"{result.output}{result.exception or ''}"
+    assert result.exit_code == exit_code and expected in text
+    assert ("Nothing was changed." in text) == (edit == "true")

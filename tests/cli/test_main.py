@@ -179,17 +179,29 @@ def test_an_unwritable_home_shows_the_bugs_stack_instead(tmp_path: Path) -> None
     assert "ZeroDivisionError" in result.stderr
 
 
-def test_a_file_that_the_system_refuses_is_one_line_also_without_a_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "error", "hint"),
+    [
+        ("ENOENT", "No such file or directory", "check its owner, its rights and the free space"),
+        ("EMFILE", "Too many open files", "close some programs, or raise the limit: ulimit -n"),
+    ],
+)
+def test_a_file_that_the_system_refuses_is_one_line_also_without_a_log(
+    tmp_path: Path, number: str, error: str, hint: str
+) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("")
     code = (
-        PROBE + "from whet.cli import group\ngroup.whet.callback = lambda **_: open('/nowhere/here')\nmain()"
+        f"{PROBE}import errno, os\nfrom whet.cli import group\n"
+        "def refuse(**_):\n"
+        f"  raise OSError(errno.{number}, os.strerror(errno.{number}), '/nowhere/here')\n"
+        "group.whet.callback = refuse\nmain()"
     )
     result = start("config", "path", code=code, WHET_HOME=str(blocker / "home"))
     assert result.returncode == 1
     assert result.stderr.splitlines() == [
-        "error: /nowhere/here: No such file or directory",
-        "hint: check its owner, its rights and the free space",
+        f"error: /nowhere/here: {error}",
+        f"hint: {hint}",
     ]
 
 

@@ -106,6 +106,31 @@ def test_an_error_before_the_turn_is_the_object(folder: Path, flag: str, kind: d
     assert code == 1 and f"error: {row['error']}\nhint: {row['hint']}" in err and "zzz" in row["error"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_turn_is_the_object(
+    folder: Path, echo: PracticeServer, number: int, expected: int
+) -> None:
+    process = start(["chat", "-q", "x", "--json", *flags(echo)], folder, subprocess.PIPE)
+    assert process.stdin is not None and process.stderr is not None
+    process.stdin.write(b"begun")
+    process.stdin.flush()
+    assert b"waiting for the end of standard input (5 bytes so far)" in process.stderr.readline()
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == expected
+    assert json.loads(out)["end_reason"] == "cancelled" and "signal" in json.loads(out)["error"]
+
+
+@pytest.mark.parametrize("flag", ["--json", ""])
+def test_an_empty_answer_is_an_error_with_a_hint(folder: Path, flag: str) -> None:
+    with PracticeServer(script=[ScriptedReply(), ScriptedReply()]) as server:
+        code, out, err = run(["chat", "-q", "x", *filter(None, [flag]), *flags(server)], folder)
+    assert code == 1 and err.count("error: the model gave no answer\nhint: whet chat --continue") == 1
+    row = json.loads(out) if flag else {"error": "the model gave no answer", "hint": "whet chat --continue"}
+    assert row["error"] in err and row["hint"] in err
+
+
 def test_stream_json_prints_each_event_and_the_object_last(folder: Path) -> None:
     script = [ScriptedReply("hm", tool_calls=(write("a.txt"),)), ScriptedReply("all done", pieces=3)]
     with PracticeServer(script=script) as server:
@@ -141,7 +166,11 @@ def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) ->
 
 @pytest.mark.slow
 def test_a_session_goes_on(folder: Path, echo: PracticeServer) -> None:
-    first = json.loads(run(["chat", "-q", "one", "--json", *flags(echo)], folder)[1])
+    (folder.parent / "beside").mkdir()
+    above = ["--workspace", f"../{folder.name}"]
+    first = json.loads(
+        run(["chat", "-q", "one", "--json", *above, *flags(echo)], folder.parent / "beside")[1]
+    )
     by_id = ["chat", "-q", "two", "--json", "--session", first["session_id"], *flags(echo)]
     second = json.loads(run(by_id, folder)[1])
     third = json.loads(run(["--continue", "-q", "three", "--json", *flags(echo)], folder)[1])

@@ -54,6 +54,26 @@ def test_escape_sequences_of_an_answer_do_not_reach_the_terminal() -> None:
     assert "\x1b]" not in rendered(COLOUR, 60, "a\x1b]0;owned\x07b \x1b[2Jc\n")
 
 
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        ("| IRS rule | fits `x|y` and more |", "IRS rule  fits x|y and more"),
+        (r"| IRS rule | fits `x\|y` and more |", "IRS rule  fits x|y and more"),
+        ("a | b | c | d", "a         b | c | d"),
+        ("| `a | b` |", "`a        b`"),
+        ("| a | b |", "a         b"),
+        ("| `a | b` | c | d |", "a | b     c | d"),
+    ],
+)
+def test_a_table_loses_no_text(row: str, cells: str) -> None:
+    table = f"| rule     | what                    |\n|---|---|\n{row}\n| xxxxxxxx | end |\n"
+    assert cells in rendered({"TERM": "dumb"}, 60, table)
+
+
+def test_what_looks_like_a_table_in_a_fence_stays() -> None:
+    assert "| a | `b|c` |" in rendered({"TERM": "dumb"}, 60, "```\n| a |\n|---|\n| a | `b|c` |\n```\n")
+
+
 def test_markdown_can_be_switched_off() -> None:
     painter = Painter(COLOUR, markdown=False)
     (block,) = cut("**as it is**", 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,28 @@ def test_esc_at_a_question_is_a_no(folder: Path) -> None:
         tty.type("\x1b", "you said no", "Then not.")
         assert tty.leave("\x04") == 0
     assert not (folder / "a.txt").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "\x1b[200~!touch begun\rfoo\x1b[201~",
+        "\x1b[200~!touch begun\x1b[201~",
+        "\x1b[200~# an old note\x1b[201~",
+        "\x1b[200~#!/bin/bash\x1b[201~ why?",
+        "\x1b[200~/title begun\rfoo\x1b[201~",
+        "#42 why is this broken",
+        "!touch begun\x1b\rfoo",
+    ],
+)
+def test_only_a_typed_line_begins_a_command_or_a_note(folder: Path, keys: str) -> None:
+    with chatting(folder, [ScriptedReply("I see.")]) as (server, tty):
+        tty.type(f"{keys}\r", "I see.")
+        assert tty.leave("\x04") == 0
+    sent = re.sub("\x1b\\[20[01]~|\x1b", "", keys).replace("\r", "\n")
+    assert re.sub("</?pasted>", "", said(server)[0]).startswith(sent)
+    assert not (folder / "begun").exists()
 
 
 @pytest.mark.slow

@@ -81,3 +81,14 @@ def test_the_model_that_a_chat_switched_to_is_kept_and_inherited(folder: Path, h
         assert tty.leave("\x04") == 0
         ask(folder, "--continue")
     assert models(server) == ["practice-steps-3", "practice-steps-3", "practice-echo"]
+
+
+@pytest.mark.slow
+def test_the_list_of_models_marks_the_chat_s(folder: Path, home: Path) -> None:
+    with PracticeServer() as server:
+        configure(home, server)
+        with Tty(["chat"], folder) as tty:
+            tty.wait_for("Ctrl-D")
+            tty.type("/model practice-steps-3\r", "chosen for this conversation")
+            tty.type("/model list\r", "* practice-steps-3")
+            assert tty.leave("\x04") == 0

@@ -247,9 +247,11 @@ def test_a_placeholder_is_one_character_and_typed_text_is_none(
 
 
 @pytest.mark.slow
-def test_a_paste_comes_back_from_the_history_and_from_an_editor(folder: Path) -> None:
+def test_a_paste_comes_back_from_the_history_and_is_edited_in_an_editor(folder: Path) -> None:
+    """The editor saves other line ends and a byte that is not UTF-8."""
     editor = folder / "editor"
-    editor.write_text("#!/bin/sh\nprintf ' edited' >> \"$1\"\n")
+    change = "s/line 7$/caf\\xe9/; s/$/\\r/; $s/\\r$/ edited/"
+    editor.write_text(f"#!/bin/sh\nLC_ALL=C sed -i '{change}' \"$1\"\n")
     editor.chmod(0o700)
     text = "\r".join(f"line {number}" for number in range(30))
     script = [ScriptedReply("One."), ScriptedReply("Two.")]
@@ -261,7 +263,7 @@ def test_a_paste_comes_back_from_the_history_and_from_an_editor(folder: Path) ->
         tty.type("\r", "Two.")
         users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
         tty.leave("\x04")
-    pasted = text.replace("\r", "\n")
+    pasted = text.replace("\r", "\n").replace("line 7", "café")
     assert users[-1]["content"].startswith(f"see <pasted>{pasted}</pasted> edited")
 
 
@@ -388,3 +390,21 @@ def test_a_turn_looks_the_same_while_it_runs_when_it_is_opened_and_when_it_is_sh
     assert "    1 | +one" in live and any("exit 3" in row for row in live)
     assert opened == live
     assert listed == [row.replace(" • ", "- ") for row in live], "no terminal: Markdown stays as it is"
+
+
+@pytest.mark.slow
+def test_a_chat_whose_session_was_deleted_meanwhile_keeps_the_message_and_opens_another(folder: Path) -> None:
+    script = [ScriptedReply(f"Answer {number}.") for number in range(4)]
+    with chatting(folder, script) as (server, tty):
+        assert run(["chat", "-q", "other", *flags(server)], folder)[0] == 0
+        tty.type("first\r", "Answer 1.")
+        rows = json.loads(run(["sessions", "list", "--json"], folder)[1])["sessions"]
+        (session_id,) = [row["id"] for row in rows if row["title"] == "first"]
+        assert run(["sessions", "delete", session_id, "--yes"], folder)[0] == 0
+        tty.type("second words\r", "there is no session", "second words")
+        tty.type("\x03")
+        tty.type("/resume\r", "Open a session")
+        tty.type("\x1b", "/resume ID opens one")
+        tty.type("/new\r", "new session")
+        tty.type("third\r", "Answer 2.")
+        assert tty.leave("\x04") == 0

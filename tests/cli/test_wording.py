@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whet.contract.events import Notice, Retry, ToolFinished, TurnEnd
+from whet.contract.events import Compaction, Notice, Retry, ToolFinished, TurnEnd
 from whet.contract.messages import Usage
 from whet.terminal import wording
 
@@ -89,3 +89,15 @@ def test_asides_footer_and_ending() -> None:
     unpriced = TurnEnd("s", "t", "failed", "", 1, Usage(cost_usd=None), 1, error="no key")
     assert wording.footer(unpriced) == "1 step · 0 tokens · 1.0 s"
     assert wording.ending(unpriced) == "no key"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (9_000, 4_400, "context made smaller by x: 9.0k to 4.4k tokens, 9 to 1 message"),
+        (4_449, 4_401, "context made smaller by x: 4,449 to 4,401 tokens, 9 to 1 message"),
+        (4_400, 4_400, "context rewritten by x: 4,400 to 4,400 tokens, 9 to 1 message"),
+    ],
+)
+def test_a_compaction_s_numbers_show_what_it_saved(before: int, after: int, line: str) -> None:
+    assert wording.aside(Compaction("x", 9, 1, before, after)) == line

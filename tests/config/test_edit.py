@@ -73,7 +73,11 @@ def test_unset_takes_the_lines_out(home: Path) -> None:
         ("tools:\n  toolsets:\n    - file\n    # c\n    - web\n    # after\n\n  workspace: x\n",
          "tools.toolsets", "a",
          "tools:\n  toolsets:\n    - a\n    # c\n    # after\n\n  workspace: x\n"),
-        ("tools:\n  toolsets:\n  - file\n  - web\nui:\n", "tools.toolsets", None, "tools:\nui:\n"),
+        ("tools:\n  toolsets:\n  - file\n  - web\nui:\n", "tools.toolsets", None, "ui:\n"),
+        ("ui:\n  markdown: no\n", "ui.markdown", None, ""),
+        ("a: {}\n\nui:\n  markdown: no\n", "ui.markdown", None, "a: {}\n"),
+        ("ui:\n  markdown: no\n  # a thought\n", "ui.markdown", None, "ui:\n  # a thought\n"),
+        ("ui: # mine\n  markdown: no\n", "ui.markdown", None, "ui: # mine\n"),
         ("ui: {markdown: true}\n", "ui.show_reasoning", "yes",
          "ui: {markdown: true, show_reasoning: true}\n"),
         ("ui: {markdown: true, show_reasoning: true}\n", "ui.markdown", None, "ui: {show_reasoning: true}\n"),
@@ -100,6 +104,28 @@ def test_shapes_that_people_write(home: Path, text: str, key: str, value: str | 
     else:
         set_value(place, key, value)
     assert place.config.read_bytes().decode() == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value", "wanted"),
+    [
+        ("agent:\n  max_steps: abc # x\n", "agent.max_steps", "5", "agent:\n  max_steps: 5 # x\n"),
+        ("agent:\n  max_steps: abc\n", "agent.max_steps", None, ""),
+        ("agent: {bogus: 1}\n", "agent.max_steps", "5", "agent: {bogus: 1, max_steps: 5}\n"),
+        ("agent: {bogus: 1}\n", "agent.bogus", None, "agent: {}\n"),
+        ("bogus:\n  x: [1, 2]\nui:\n  markdown: a\n", "bogus.x", None, "ui:\n  markdown: a\n"),
+        ("agent:\n  max_steps: {a: 1}\n", "agent.max_steps", "5", "agent:\n  max_steps: 5\n"),
+        ("agent:\n  max_steps:\n    - [1]\n", "agent.max_steps", None, ""),
+        ("mcp:\n  servers: 5\nui:\n  keys: vim\n", "ui.keys", "vi", "mcp:\n  servers: 5\nui:\n  keys: vi\n"),
+        ("mcp:\n  servers: 5\n", "mcp.servers", None, ""),
+    ],
+)  # fmt: skip
+def test_a_setting_is_repaired_whatever_else_is_wrong(
+    home: Path, text: str, key: str, value: str | None, wanted: str
+) -> None:
+    place = written(home, text)
+    set_value(place, key, value) if value else unset_value(place, key)
+    assert place.config.read_text() == wanted
 
 
 def test_nothing_is_written_when_the_value_is_not_allowed(home: Path) -> None:
@@ -135,6 +161,14 @@ def test_a_linked_file_stays_a_link_and_keeps_its_mode(home: Path, tmp_path: Pat
     assert (home / "config.yaml").is_symlink()
     assert "model: m " in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_read_only_file_is_not_replaced(home: Path) -> None:
+    place = written(home, MINE)
+    place.config.chmod(0o400)
+    with pytest.raises(ConfigError, match="is read-only \\(mode 0400\\)"):
+        set_value(place, "model.model", "m")
+    assert place.config.read_text() == MINE
 
 
 @pytest.mark.parametrize("value", ["~", "null", "No", "- a", "a: b", "#x", ""])

@@ -37,6 +37,9 @@ class Ring(KeyringBackend):
             raise KeyringLocked("it is locked")
         self.kept[service, username] = password
 
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
 
 @pytest.fixture
 def ring() -> Ring:
@@ -62,6 +65,11 @@ def test_a_key_is_kept_in_the_keyring_and_read_from_there(tmp_path: Path, ring: 
         with pytest.raises(ConfigError, match="did not take"):
             secrets.store_secret(home, "OTHER_API_KEY", KEY)
         assert "OTHER" not in home.env.read_text()
+        with pytest.raises(ConfigError, match="did not delete"):
+            secrets.remove_secret(home, "OPENROUTER_API_KEY")
+        ring.is_locked = False
+        assert secrets.remove_secret(home, "OPENROUTER_API_KEY") and not ring.kept
+        assert home.env.read_text() == "" and not secrets.remove_secret(home, "OPENROUTER_API_KEY")
     finally:
         keyring.set_keyring(before)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage, VendorReplay
@@ -40,3 +42,16 @@ def test_a_message_with_every_field_set_keeps_each_of_them() -> None:
 def test_text_that_no_encoding_holds_is_replaced_in_the_note_too() -> None:
     message = rows.to_storable(Message("user", "hi", note="in /tmp/\udcff"))
     assert "\udcff" not in message.note
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+def test_no_message_is_stored_with_characters_that_a_server_refuses(role: Any) -> None:
+    raw, image = "a\0b \x1b[31mred\x1b[0m\r\ntab\t", ImagePart("image/png", "AA==")
+    assert rows.to_storable(Message(role, raw)).content == "ab red\ntab\t"
+    parts = rows.to_storable(Message(role, (TextPart(raw), image))).content
+    assert parts == (TextPart("ab red\ntab\t"), image)
+
+
+def test_an_answer_of_the_model_is_stored_as_it_came() -> None:
+    answer = Message("assistant", "a\0b\r\n")
+    assert rows.to_storable(answer) is answer

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whet.contract.texts import clean
 from whet.contract.tools import clip
-from whet.tools.output import clean, size
+from whet.tools.output import size
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
+NOT_FOUND = "[no matches; not searched: .dot (hidden), .hidden (hidden)]"
 _BINARY = "binary files match too: bin.dat, late.dat"
 ALL = """.shown
 1|needle
@@ -141,13 +142,13 @@ def test_rules_of_the_folders_above_hold(workspace: Path, search: Search) -> Non
         ("needle", {"path": "src/skip.log"}, "src/skip.log\n1|needle\n[1 match in 1 file]"),
         ("needle", {"path": ".hidden"}, ".hidden/x\n1|needle\n[1 match in 1 file]"),
         ("needle(?=\\.)", {}, "src/deep/d.txt\n2|needle.*\n[1 match in 1 file]"),
-        ("nothing at all", {}, "[no matches]"),
+        ("nothing at all", {}, NOT_FOUND),
         ("f(", {}, "src/b.py\n1|def f():\n[1 match in 1 file; not a valid regex, so searched as plain text]"),
-        ("-needle", {}, "[no matches]"),
+        ("-needle", {}, NOT_FOUND),
         ("[[ne]eedle$", {"path": "latin.txt"}, "[no matches]"),
         ("*.py", {"target": "names"}, "a.py\nsrc/b.py\n[2 files]"),
         ("src/**/*.t*", {"target": "names"}, "src/c.ts\nsrc/deep/d.txt\nsrc/only/here.tmp\n[3 files]"),
-        ("deep", {"target": "names"}, "[no matches]"),
+        ("deep", {"target": "names"}, NOT_FOUND),
         ("b.p", {"target": "names", "path": "src"}, "src/b.py\n[1 file]"),
     ],
 )

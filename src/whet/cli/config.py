@@ -114,7 +114,7 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
         click.echo(printable(note), err=True)
     if fields()[key].variable in os.environ:
         click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
-    if key == "model.provider" and change.before != change.after:
+    if not _warn_of_faults(home) and key == "model.provider" and change.before != change.after:
         model_name = load(home, environ=os.environ).settings.model.model
         if model_name:
             click.echo(
@@ -137,13 +137,17 @@ def _note_replaced(change: SettingChange) -> str:
 def _refuse_unusable(home: Home, key: str, value: str) -> None:
     """Raise ConfigError for a missing workspace or an unknown tool: every chat would refuse it.
 
-    If plugins or MCP servers are configured, tool names are not checked: only a chat knows their tools.
+    If plugins or MCP servers are configured, or if the file has a fault, tool names are not checked: only a
+    chat knows all tools.
     """
     if key == "tools.workspace" and value and not Path(value).expanduser().is_dir():
         raise ConfigError(f"tools.workspace can't be {value!r}: it is not a folder")
     if key not in ("tools.toolsets", "tools.disabled"):
         return
-    settings = load(home, environ=os.environ).settings
+    try:
+        settings = load(home, environ=os.environ).settings
+    except ConfigError:
+        return  # the fault may be this setting's, and it is reported after the change
     if settings.plugins.enabled or settings.mcp.servers:
         return
     from whet.tools.registry import TOOLSETS  # noqa: PLC0415 - for this setting alone
@@ -167,15 +171,35 @@ def _secret_value(name: str, value: str | None) -> str:
 @_key
 @home_and_json
 def unset(home: Home, key: str, as_json: bool) -> None:
-    """Remove a setting from config.yaml, so that its default applies."""
+    """Remove a setting from config.yaml, so that its default applies, or a secret from .env."""
+    if key.isupper() and "." not in key:
+        was_set = secrets.remove_secret(home, key)
+        text = f"{key} is removed from {home.env}" if was_set else f"{key} was not in {home.env}"
+        _emit({"key": key, "was_set": was_set, "path": str(home.env)}, text, as_json)
+        if os.environ.get(key):
+            click.echo(f"warning: {key} is still set in the environment", err=True)
+        return
     change = unset_value(home, key)
-    default = format_value(fields()[key].default) or "(empty)"
-    text = (
-        f"{key} was not in {home.config}"
-        if change.before is None
-        else f"{key} is back to its default: {default}"
-    )
-    _emit({"key": key, "before": change.before, "default": fields()[key].default}, text, as_json)
+    field = fields().get(key)
+    default = field.default if field else None
+    if change.before is None:
+        text = f"{key} was not in {home.config}"
+    elif field is None:
+        text = f"{key} is not a setting; it is removed from {home.config}"
+    else:
+        text = f"{key} is back to its default: {format_value(field.default) or '(empty)'}"
+    _emit({"key": key, "before": change.before, "default": default}, text, as_json)
+    _warn_of_faults(home)
+
+
+def _warn_of_faults(home: Home) -> bool:
+    """Print what is still wrong with config.yaml, and return whether something is."""
+    try:
+        load(home, environ={})
+    except ConfigError as error:
+        click.echo(f"warning: {printable(error.message)}", err=True)
+        return True
+    return False
 
 
 @config.command("path")

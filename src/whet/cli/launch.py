@@ -94,8 +94,12 @@ class ChatOptions(msgspec.Struct, frozen=True):
 
 
 def workspace_of(settings: Settings) -> Path:
-    """Return the workspace folder of the settings, or the current folder if none is set."""
-    return Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
+    """Return the workspace folder of the settings, or the current folder if none is set.
+
+    A path with `..` is resolved, so that the folder's sessions are found again from inside it.
+    """
+    path = Path(settings.tools.workspace or os.getcwd()).expanduser().absolute()
+    return path.resolve() if ".." in path.parts else path
 
 
 async def start_app(

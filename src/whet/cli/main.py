@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _ECHO_S = 0.2  # `timeout` and others send one signal to the process, and again to its group
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals at which a program restores the terminal, ends what runs, and exits."""
+_FILE_ADVICE = "check its owner, its rights and the free space"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -323,9 +324,9 @@ def report_bug(kind: type[BaseException], error: BaseException, stack: Traceback
     log_hint = f"; details in {path}" if has_log else ""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         refused = log.mask(f"{error.filename}: {error.strerror}")
-        sys.stderr.write(
-            f"error: {refused}\nhint: check its owner, its rights and the free space{log_hint}\n"
-        )
+        is_out_of_files = error.errno in (errno.EMFILE, errno.ENFILE)
+        advice = "close some programs, or raise the limit: ulimit -n" if is_out_of_files else _FILE_ADVICE
+        sys.stderr.write(f"error: {refused}\nhint: {advice}{log_hint}\n")
         return
     sys.stderr.write(f"error: unexpected {kind.__name__}: {log.mask(lines[0])[:200]}{log_hint}\n")
     if not has_log:

@@ -28,7 +28,7 @@ from whet.cli.launch import ChatOptions, Output, load_settings, open_session, st
 from whet.cli.main import ENDING_SIGNALS, run_on_loop, write_output
 from whet.config.paths import Home
 from whet.config.schema import Settings
-from whet.contract.errors import ConfigError, NotFound, WhetError
+from whet.contract.errors import ConfigError, WhetError
 from whet.contract.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -53,9 +53,9 @@ from whet.terminal import wording
 if TYPE_CHECKING:
     from whet.terminal.person import LinePerson
 
-_STDIN_WAIT_S = 3.0
 _DIFF_ROWS = 16
 _SHORT_CHARS = 10_000  # a question of this length is never cut
+_EMPTY_HINT = 'whet chat --continue -q "go on"'
 
 
 def run(options: ChatOptions) -> int:
@@ -63,102 +63,85 @@ def run(options: ChatOptions) -> int:
 
     The code is 0 if the question was answered, 1 if the turn failed or ran out of steps or time, and 128 +
     the signal's number if a signal ended it. An error before the turn is raised, and with --json also printed
-    as an object.
+    as an object, as is a signal before the turn.
     """
+    progress = _Progress()
     try:
-        return _run_question(options)
+        return _run_question(options, progress)
     except WhetError as error:
-        if options.output != "text":
-            row = {"type": "result"} if options.output == "stream-json" else {}
-            row |= {"session_id": "", "text": "", "end_reason": "failed", "error": mask(error.message)}
-            line = msgspec.json.encode(row | {"hint": mask(error.hint)}).decode()
-            with suppress(WhetError):
-                write_output(line + "\n")
+        if not progress.has_turn:
+            _write_early_end(options.output, "failed", mask(error.message), mask(error.hint))
+        raise
+    except (KeyboardInterrupt, SystemExit):
+        if not progress.has_turn:
+            _write_early_end(options.output, "cancelled", "a signal ended the program before the turn", "")
         raise
 
 
-def _run_question(options: ChatOptions) -> int:
+class _Progress(msgspec.Struct):
+    """How far a run has come. `home` is set if a worker should run its reviews afterwards."""
+
+    has_turn: bool = False
+    home: Home | None = None
+
+    def note_home(self, home: Home) -> None:
+        """Note the home whose reviews a worker should run."""
+        self.home = home
+
+
+def _write_early_end(output: Output, end_reason: str, error: str, hint: str) -> None:
+    """Write the object of a run that ended before its turn, unless its output is text."""
+    if output == "text":
+        return
+    row = {"type": "result"} if output == "stream-json" else {}
+    row |= {"session_id": "", "text": "", "end_reason": end_reason, "error": error, "hint": hint}
+    with suppress(WhetError):
+        write_output(msgspec.json.encode(row).decode() + "\n")
+
+
+def _run_question(options: ChatOptions, progress: _Progress) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     settings = load_settings(options, _ask if is_interactive else None)
     folder = workspace_of(settings)
     typed_question = options.question or ""
-    mentioned, notices = _find_mentioned(typed_question, folder) if "@" in typed_question else ((), [])
+    mentioned: Sequence[Path] = ()
+    notices: list[str] = []
+    if "@" in typed_question:
+        from whet.cli.question_input import find_mentioned  # noqa: PLC0415 - few questions name files
+
+        mentioned, notices = find_mentioned(typed_question, folder)
     paths = (*options.images, *mentioned)
     question = _read_question(options, folder, notices)
-    images = _load_images(paths, folder, settings.approval.deny) if paths else []
-    homes: list[Home] = []  # holds the home if a worker should run its reviews
+    images: list[ImagePart] = []
+    if paths:
+        from whet.cli.question_input import load_images  # noqa: PLC0415 - few questions have images
+
+        images = load_images(paths, folder, settings.approval.deny)
     try:
-        return run_on_loop(_run(options, settings, question, images, notices, homes.append))
+        return run_on_loop(_run(options, settings, question, images, notices, progress))
     finally:
-        if homes:
+        if progress.home:
             from whet.cli.successor import continue_as_worker  # noqa: PLC0415 - few questions are reviewed
 
-            continue_as_worker(homes[0])
-
-
-def _find_mentioned(question: str, folder: Path) -> tuple[Sequence[Path], list[str]]:
-    """Return the images that a question names, and a line for each named file that does not exist."""
-    from whet.terminal import attach  # noqa: PLC0415 - few questions name files
-
-    mentioned, missing = attach.find_images(question, folder)
-    lines = [f"there is no image {name}; only its name is sent" for name in missing]
-    files = attach.find_missing(question, folder)
-    return mentioned, [*lines, *(f"there is no file {name}; only its name is sent" for name in files)]
-
-
-def _load_images(paths: Sequence[Path], folder: Path, deny: Sequence[str]) -> list[ImagePart]:
-    from whet.terminal.attach import load_image  # noqa: PLC0415 - few questions have images
-
-    return [load_image(path, folder, deny) for path in paths]
+            continue_as_worker(progress.home)
 
 
 def _read_question(options: ChatOptions, workspace: Path, notices: list[str]) -> str:
     """Return the message, which includes standard input. Adds a line to `notices` for each omitted part."""
     question = options.question or ""
     if question.startswith("/"):
-        question = _expand_command(question, options.home.root, workspace)
+        from whet.cli.question_input import expand_command  # noqa: PLC0415 - few questions are commands
+
+        question = expand_command(question, options.home.root, workspace)
     only_stdin = question in ("", "-")
-    if only_stdin or len(question) > _SHORT_CHARS or is_piped():
-        question = _add_standard_input("" if only_stdin else question, notices)
+    has_pipe = is_piped()
+    if only_stdin or len(question) > _SHORT_CHARS or has_pipe:
+        from whet.cli.question_input import add_standard_input  # noqa: PLC0415 - as above
+
+        question = add_standard_input("" if only_stdin else question, has_pipe, notices)
     if not question.strip():
         raise ConfigError("there is no question", hint='whet chat -q "..." or text on standard input')
     return question
-
-
-def _expand_command(question: str, root: Path, workspace: Path) -> str:
-    """Return the text of the prompt file that a question calls, or the question itself, in which `//` stands
-    for `/`. Raises NotFound if it calls a command that does not exist here."""
-    from whet.app.conversations import own_commands, slash  # noqa: PLC0415 - few questions are commands
-
-    typed = slash.parse(question.partition("\n")[0])
-    text = own_commands.expand_command(question, root, workspace)
-    if text != question and typed is not None:
-        from whet.cli.interactive.slash_commands import is_built_in  # noqa: PLC0415 - few questions are commands
-
-        if is_built_in(typed[0]):  # the chat, too, prefers its own command to a file
-            problem = f"/{typed[0]} is a command of the chat; a file of that name is not called"
-            raise NotFound(problem, hint=f"rename the file; `whet`, then /{typed[0]}; //{typed[0]} is text")
-    if text == question and typed is not None and not os.path.lexists(f"/{typed[0]}"):
-        own_commands.refuse_typo(typed[0], root, workspace, is_alone=question.strip() == f"/{typed[0]}")
-    return slash.unescape(text)
-
-
-def _add_standard_input(question: str, notices: list[str]) -> str:
-    """Return the question with the piped text. Adds a line to `notices` for each omitted part. Without a
-    question, waits for the whole input."""
-    from whet.terminal import attach  # noqa: PLC0415 - a short question without input needs none of it
-
-    piped = ""
-    if not question or is_piped():
-        stdin_text = attach.read_pipe(wait_s=_STDIN_WAIT_S if question else None)
-        if stdin_text is None:
-            notices.append(f"nothing came on standard input in {_STDIN_WAIT_S:.0f} s; going on without it")
-        piped = stdin_text or ""
-    text = question
-    if not question or piped or attach.is_cut(question):
-        text = attach.join_piped_text(question, piped)
-    notices += filter(None, [attach.shortening_notice(question, piped)])
-    return text
 
 
 def is_piped(fd: int = 0) -> bool:
@@ -175,7 +158,7 @@ async def _run(
     question: str,
     images: list[ImagePart],
     notices: Sequence[str],
-    start_worker: Callable[[Home], object],
+    progress: _Progress,
 ) -> int:
     is_interactive = options.output == "text" and sys.stdin.isatty() and sys.stderr.isatty()
     line_person = _make_line_person(settings.ui.theme) if is_interactive else None
@@ -192,8 +175,9 @@ async def _run(
         report = OneShotReport(session, options.output, app.sessions, settings.ui.theme)
         for notice in notices:
             report.emit(Notice(notice, must_show=True))
+        progress.has_turn = True
         code = await _answer(report, session.user_message(question, images), line_person)
-        await app.leave_reviews(start_worker)
+        await app.leave_reviews(progress.note_home)
         return code
 
 
@@ -317,10 +301,7 @@ class OneShotReport(msgspec.Struct):
 
     def finish(self, code: int) -> int:
         """Write the remaining output and return the exit code, which is `code` if that is not 0."""
-        end = self._end or self._build_cancelled_end()
-        if self.session.log.writer.db.is_file_lost:
-            lost = "the home's state.db was deleted or replaced during the run, so nothing of it is stored"
-            end = msgspec.structs.replace(end, reason="failed", error=lost, hint="")
+        end = self._complete_end()
         self._close_line()
         if self._unanswered:
             line = wording.unanswered(self._unanswered.values())
@@ -331,17 +312,22 @@ class OneShotReport(msgspec.Struct):
                 self._write(end.text if end.text.endswith("\n") else end.text + "\n")
         else:
             self._write(mask_keys(encode_output(self._build_object(end)).decode()) + "\n")
-        if end.reason in ("failed", "refused", "crashed"):
-            _say(f"error: {mask(wording.ending(end))}")
-        elif end.reason != "answered":
-            _say(wording.ending(end))
-        if end.hint:
-            _say(f"hint: {mask(wording.printable(end.hint))}")
+        _say_end(end)
         if self._shows_calls:
             if end.receipt is not None:
                 _say(wording.receipt(end.receipt, _count_columns()))
             _say(wording.footer(end))
         return code or int(end.reason != "answered" or not end.text.strip())
+
+    def _complete_end(self) -> TurnEnd:
+        """Return the turn's end, with an error if the answer is empty or nothing could be stored."""
+        end = self._end or self._build_cancelled_end()
+        if self.session.log.writer.db.is_file_lost:
+            lost = "the home's state.db was deleted or replaced during the run, so nothing of it is stored"
+            return msgspec.structs.replace(end, reason="failed", error=lost, hint="")
+        if end.reason == "answered" and not end.text.strip():
+            return msgspec.structs.replace(end, error="the model gave no answer", hint=_EMPTY_HINT)
+        return end
 
     def _build_object(self, end: TurnEnd) -> dict[str, Any]:
         usage = msgspec.to_builtins(end.usage) | {"cache_hit_ratio": round(end.usage.cache_hit_ratio, 4)}
@@ -428,6 +414,20 @@ def _say_edits(event: ToolFinished, width: int, theme_name: str) -> None:
             _say(f"  +{edit.added:,} −{edit.removed:,} {wording.printable(edit.path)}")
         for row in paint_edit(edit, theme, _DIFF_ROWS, width):
             _say(row.to_line())
+
+
+def _say_end(end: TurnEnd) -> None:
+    """Write why a turn ended, unless it ended with an answer."""
+    if end.reason == "answered":
+        line = f"error: {mask(end.error)}" if end.error else ""
+    elif end.reason in ("failed", "refused", "crashed"):
+        line = f"error: {mask(wording.ending(end))}"
+    else:
+        line = wording.ending(end)
+    if line:
+        _say(line)
+    if end.hint:
+        _say(f"hint: {mask(wording.printable(end.hint))}")
 
 
 def _count_columns() -> int:

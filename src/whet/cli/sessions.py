@@ -367,7 +367,9 @@ def delete(home: Home, names: tuple[str, ...], yes: bool, remains: bool, as_json
     elif remains:
         click.echo("Nothing that was deleted is left in the file.")
     else:
-        click.echo(f"Deleted {plural(deleted_count, 'session')}.")
+        children = deleted_count - len({row.id for row in rows})
+        more = f" and {plural(children, 'session')} that it began" if children > 0 and len(rows) == 1 else ""
+        click.echo(f"Deleted {plural(deleted_count - children * bool(more), 'session')}{more}.")
 
 
 def _delete_all(db: apsw.Connection, rows: list[SessionRow]) -> int:

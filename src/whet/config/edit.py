@@ -1,7 +1,8 @@
 """Change one setting in config.yaml and leave every other line, including comments, unchanged.
 
 The parsed file gives the value's position. The changed text is parsed again, and is written only if exactly
-that setting changed. Processes that edit at the same time wait for each other, so that no change is lost.
+that setting changed. Faults of other settings are left alone, so that each can be repaired. Processes that
+edit at the same time wait for each other, so that no change is lost.
 (ruamel.yaml's round trip changed other lines in 9 of 10 typical files: indentation, the columns of comments,
 line ends, `---`, `~`.) This module does not know the environment and the flags.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -17,7 +19,7 @@ import msgspec
 
 from whet.config import paths
 from whet.config.fields import Field, Value, format_value, read_text
-from whet.config.load import SettingOrigin, check_file, find_field, parse_file
+from whet.config.load import find_field, parse_file, read_entry
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError
 from whet.contract.texts import strip_credentials
@@ -41,7 +43,8 @@ class SettingChange(msgspec.Struct, frozen=True):
 
 
 def set_value(home: Home, key: str, text: str) -> SettingChange:
-    """Write a setting to config.yaml, creating the file if needed. Lists are comma-separated.
+    """Write a setting to config.yaml, creating the file if needed. Lists are comma-separated. It may replace
+    a value that is not allowed.
 
     On return the change is on disk. Raises ConfigError if the key is unknown, the value is not allowed, or
     the file is broken or can't be edited by line.
@@ -54,22 +57,25 @@ def set_value(home: Home, key: str, text: str) -> SettingChange:
             f"{key} can't be {strip_credentials(text)!r}; {error}", hint=f"whet config why {key}"
         ) from error
     with paths.lock_folder(home.root):
-        return _apply(home, field, value)
+        return _apply(home, key, value)
 
 
 def unset_value(home: Home, key: str) -> SettingChange:
-    """Remove a setting from config.yaml, so that its default applies. Raises as set_value does."""
+    """Remove a setting from config.yaml, so that its default applies. A key in the file that is no setting
+    is removed too. Raises as set_value does."""
     with paths.lock_folder(home.root):
-        return _apply(home, find_field(key), None)
+        if key not in _read_entries(home, paths.read_small(home.config) or ""):
+            find_field(key)
+        return _apply(home, key, None)
 
 
 def change_list(home: Home, key: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> SettingChange:
     """Add items to a list in the file and remove others. Raises as set_value does."""
     with paths.lock_folder(home.root):
-        setting = check_file(home, paths.read_small(home.config) or "").get(key)
-        before = setting.value if setting and isinstance(setting.value, tuple) else ()
-        remaining = [item for item in before if item not in remove]
-        return _apply(home, find_field(key), tuple(dict.fromkeys([*remaining, *add])))
+        entry = _read_entries(home, paths.read_small(home.config) or "").get(key)
+        before = read_entry(home, key, entry) if entry else ()
+        remaining = [item for item in before if item not in remove] if isinstance(before, tuple) else []
+        return _apply(home, key, tuple(dict.fromkeys([*remaining, *add])))
 
 
 def set_table_entry(home: Home, key: str, name: str, entry: Mapping[str, object]) -> bool:
@@ -99,13 +105,13 @@ def _remove_table_entry(home: Home, key: str, name: str) -> bool:
     if table:
         _write_table(home, key, table, (), name)
     else:
-        _apply(home, find_field(key), None)
+        _apply(home, key, None)
     return True
 
 
 def _read_table(home: Home, key: str) -> dict[str, object]:
-    setting = check_file(home, paths.read_small(home.config) or "").get(key)
-    return json.loads(str(setting.value)) if setting else {}
+    entry = _read_entries(home, paths.read_small(home.config) or "").get(key)
+    return json.loads(str(read_entry(home, key, entry))) if entry else {}
 
 
 def _write_table(
@@ -113,7 +119,7 @@ def _write_table(
 ) -> None:
     """Write a table. `added` are the lines of its new entry, or `removed` is the name of a removed one."""
     old = paths.read_small(home.config) or ""
-    before = check_file(home, old)
+    before = _read_entries(home, old)
     text = msgspec.json.encode(table).decode()
     section_name, _, field_name = key.partition(".")
     page = _Page(old)
@@ -124,10 +130,20 @@ def _write_table(
         block = "\n".join([f"{field_name}:", *(f"    {line}" for line in added)])
         new = page.insert(section, block) if section else page.append_section(section_name, block)
     else:
-        new = _edit_text(home, old, find_field(key), text)
+        new = _edit_text(home, old, key, text)
     _require_only_change(home, new, key, before, text)
+    _write_file(home, new)
+
+
+def _write_file(home: Home, text: str) -> None:
+    """Replace config.yaml. Raises ConfigError if the person has made it read-only."""
+    mode = paths.read_mode(home.config)
+    if mode is not None and not mode & stat.S_IWUSR:
+        raise ConfigError(
+            f"{home.config} is read-only (mode {mode:04o})", hint=f"chmod u+w {home.config} allows the change"
+        )
     home.ensure()
-    paths.replace_file(home.config, new, mode=paths.read_mode(home.config) or _MODE)
+    paths.replace_file(home.config, text, mode=mode or _MODE)
 
 
 def _find_entry(home: Home, text: str, key: str) -> tuple[SectionNode | None, YamlEntry | None]:
@@ -160,36 +176,56 @@ def _format_entry(value: object) -> str:
     return _quote(value) if isinstance(value, str) else str(_to_text_scalars(value))
 
 
-def _apply(home: Home, field: Field, value: Value | None) -> SettingChange:
+def _read_entries(home: Home, text: str) -> dict[str, YamlEntry]:
+    """Return the entries of a config.yaml that have a value, by key. Their values are not checked, and the
+    keys may be no settings. Raises ConfigError if the sections can't be read."""
+    return {
+        f"{section.name}.{entry.name}": entry
+        for section in parse_file(home, text)
+        for entry in section.entries
+        if entry.value is not None
+    }
+
+
+def _read_before(home: Home, key: str, entry: YamlEntry | None) -> Value | None:
+    """Return the value that an edit replaces. One that is not allowed is returned as it is written."""
+    if entry is None:
+        return None
+    try:
+        return read_entry(home, key, entry)
+    except ConfigError:
+        return entry.value
+
+
+def _apply(home: Home, key: str, value: Value | None) -> SettingChange:
     old = paths.read_small(home.config) or ""
-    before = check_file(home, old)
-    new = _edit_text(home, old, field, value)
-    change = SettingChange(field.key, before[field.key].value if field.key in before else None, value)
+    before = _read_entries(home, old)
+    new = _edit_text(home, old, key, value)
+    change = SettingChange(key, _read_before(home, key, before.get(key)), value)
     if change.before == value and (value is not None or new == old):
         return change
-    _require_only_change(home, new, field.key, before, value)
-    home.ensure()
-    paths.replace_file(home.config, new, mode=paths.read_mode(home.config) or _MODE)
+    _require_only_change(home, new, key, before, value)
+    _write_file(home, new)
     return change
 
 
 def _require_only_change(
-    home: Home, new: str, key: str, before: dict[str, SettingOrigin], value: Value | None
+    home: Home, new: str, key: str, before: Mapping[str, YamlEntry], value: Value | None
 ) -> None:
-    """Raise ConfigError unless the text `new` has the settings of `before` with this one change."""
-    expected = {
-        name: _normalize(find_field(name), origin.value) for name, origin in before.items() if name != key
-    }
-    if value is not None:
-        expected[key] = _normalize(find_field(key), value)
+    """Raise ConfigError unless the text `new` has the entries of `before` with this one change."""
+    expected = {name: entry.value for name, entry in before.items() if name != key}
     try:
-        parsed = {
-            name: _normalize(find_field(name), setting.value)
-            for name, setting in check_file(home, new).items()
-        }
+        entries = _read_entries(home, new)
+        changed = entries.pop(key, None)
+        parsed = {name: entry.value for name, entry in entries.items()}
+        after = read_entry(home, key, changed) if changed and value is not None else None
     except ConfigError:
         raise _manual_edit_error(home, key) from None
-    if parsed != expected:
+    if value is None or after is None:
+        is_done = value is None and changed is None
+    else:
+        is_done = _normalize(find_field(key), after) == _normalize(find_field(key), value)
+    if parsed != expected or not is_done:
         raise _manual_edit_error(home, key)
 
 
@@ -207,23 +243,23 @@ def _normalize(field: Field, value: Value) -> Value:
     return json.dumps(_to_text_scalars(json.loads(str(value))), sort_keys=True)
 
 
-def _edit_text(home: Home, old: str, field: Field, value: Value | None) -> str:
+def _edit_text(home: Home, old: str, key: str, value: Value | None) -> str:
     """Return the text `old` with the setting set to `value`, or without it if `value` is None."""
-    section_name, _, name = field.key.partition(".")
+    section_name, _, name = key.partition(".")
     page = _Page(old)
-    section, entry = _find_entry(home, old, field.key)
+    section, entry = _find_entry(home, old, key)
     if section and entry:
         if isinstance(value, tuple) and value and (new := page.replace_items(entry, value)):
             return new
         try:
             if value is None:
                 return page.remove(section, entry)
-            return page.replace_value(entry, _format_setting(field, value))
+            return page.replace_value(entry, _format_setting(find_field(key), value))
         except _NoColon:
-            raise _manual_edit_error(home, field.key) from None
+            raise _manual_edit_error(home, key) from None
     if value is None:
         return old
-    line = f"{name}: {_format_setting(field, value)}"
+    line = f"{name}: {_format_setting(find_field(key), value)}"
     return page.insert(section, line) if section else page.append_section(section_name, line)
 
 
@@ -310,14 +346,30 @@ class _Page:
         return "".join(self.lines)
 
     def remove(self, section: SectionNode, entry: YamlEntry) -> str:
-        """Remove an entry, with its whole lines unless the section is written as {a: b}."""
+        """Remove an entry, with its whole lines unless the section is written as {a: b}. A section without
+        another entry or comment is removed with it."""
         end_line, end_column = self._end(entry.span)
         if not section.is_flow:
             del self.lines[entry.key.line : max(end_line, entry.key.line) + 1]
+            if len(section.entries) == 1:
+                self._remove_empty_section(section)
             return "".join(self.lines)
         start = (entry.key.line, entry.key.column)
         text = self._splice(start, (end_line, end_column), "\0")
         return re.sub(r"\0\s*,\s*|,?\s*\0", "", text, count=1)
+
+    def _remove_empty_section(self, section: SectionNode) -> None:
+        """Remove the key of a section whose entries were removed, and the empty line that `append_section`
+        has put before it. If there is a comment at its key or below it, it stays."""
+        start = section.key.line
+        rest = [line for line in self.lines[start + 1 :] if line.strip()]
+        has_comment = bool(rest) and rest[0].startswith((" ", "\t"))
+        if has_comment or self.lines[start].strip() != f"{section.name}:":
+            return
+        is_last = not rest
+        del self.lines[start]
+        if is_last and start and not self.lines[start - 1].strip():
+            del self.lines[start - 1]
 
     def insert(self, section: SectionNode, line: str) -> str:
         """Add an entry at a section's end."""

@@ -19,6 +19,8 @@ class _Ring(Protocol):
 
     def set_password(self, service_name: str, username: str, password: str) -> None: ...
 
+    def delete_password(self, service_name: str, username: str) -> None: ...
+
 
 def is_available() -> bool:
     """Return whether the extra is installed and this system has a usable keyring."""
@@ -36,6 +38,17 @@ def store_key(home: Home, name: str, value: str) -> None:
         ring.set_password(_service_name(home), name, value)
     except exceptions as error:
         raise ConfigError(f"the keyring did not take {name}: {error}", hint="unlock it") from error
+
+
+def delete_key(home: Home, name: str) -> None:
+    """Delete a key of this home from the keyring, if it is there. Raises ConfigError."""
+    ring, exceptions = _open_ring()
+    try:
+        if ring.get_password(_service_name(home), name) is not None:
+            ring.delete_password(_service_name(home), name)
+    except exceptions as error:
+        problem = f"the keyring did not delete {name}: {error}"
+        raise ConfigError(problem, hint="unlock it") from error
 
 
 def read_key(home: Home, name: str) -> str:

@@ -20,7 +20,7 @@ from whet.contract.forms import FORMS
 from whet.contract.texts import from_values, strip_credentials
 
 if TYPE_CHECKING:
-    from whet.config.yaml_file import SectionNode
+    from whet.config.yaml_file import SectionNode, YamlEntry
 
 FLAGS = {"approval.mode": "--approvals", "tools.disabled": "--disable-tool"}
 """Flags whose name differs from the field's."""
@@ -221,7 +221,8 @@ def _resolve_aliases(settings: Settings) -> Settings:
 
 
 def parse_file(home: Home, text: str) -> tuple[SectionNode, ...]:
-    """Parse the text of config.yaml. Raises ConfigError, which names the line."""
+    """Parse the text of config.yaml, whose entries may have faults. Raises ConfigError, which names the
+    line."""
     from whet.config.yaml_file import parse  # noqa: PLC0415 - yaml costs 35 ms, many homes have no file
 
     tables = {key for key, spec in fields().items() if spec.kind == "table"}
@@ -237,13 +238,20 @@ def check_file(home: Home, text: str) -> dict[str, SettingOrigin]:
                 section.name, list(sections()), f"{home.config.name} line {section.key.line + 1}"
             )
         for entry in section.entries:
-            where = f"{home.config.name} line {entry.line}"
-            key = f"{section.name}.{entry.name}"
+            key, where = f"{section.name}.{entry.name}", f"{home.config.name} line {entry.line}"
             if key not in fields():
                 raise _unknown_key_error(key, list(fields()), where)
             if entry.value is not None:
-                settings[key] = SettingOrigin(_convert(fields()[key], entry.value, where), where)
+                settings[key] = SettingOrigin(read_entry(home, key, entry), where)
     return settings
+
+
+def read_entry(home: Home, key: str, entry: YamlEntry) -> Value:
+    """Return the value of a setting's entry in config.yaml. Raises ConfigError, which names the line."""
+    if entry.fault is not None:
+        raise entry.fault
+    text = "" if entry.value is None else entry.value
+    return _convert(find_field(key), text, f"{home.config.name} line {entry.line}")
 
 
 def _from_file(home: Home) -> Mapping[str, SettingOrigin]:

@@ -129,10 +129,31 @@ def set_secret(home: Home, name: str, value: str) -> None:
     quoted = re.sub(r'([\\"])', r"\\\1", value)
     line = f"{name}={value}" if re.fullmatch(r"[A-Za-z0-9._:/+=@-]*", value) else f'{name}="{quoted}"'
     with paths.lock_folder(home.root):
-        lines = (paths.read_small(home.env) or "").splitlines()
-        matches = [_LINE.fullmatch(old.strip()) for old in lines]
-        others = [old for old, match in zip(lines, matches, strict=True) if not match or match[1] != name]
-        paths.replace_file(home.env, "\n".join([*others, line]) + "\n", mode=0o600)
+        paths.replace_file(home.env, "\n".join([*_other_lines(home, name), line]) + "\n", mode=0o600)
+
+
+def remove_secret(home: Home, name: str) -> bool:
+    """Remove a key from .env and the system's keyring. Returns False if .env does not have it.
+
+    On return the key is off the disk. Raises ConfigError.
+    """
+    with paths.lock_folder(home.root):
+        value = read_env(home).values.get(name)
+        if value is None:
+            return False
+        if value == IN_KEYRING:
+            from whet.config.keychain import delete_key  # noqa: PLC0415 - as above
+
+            delete_key(home, name)
+        paths.replace_file(home.env, "".join(f"{line}\n" for line in _other_lines(home, name)), mode=0o600)
+    return True
+
+
+def _other_lines(home: Home, name: str) -> list[str]:
+    """Return the lines of .env that do not set `name`."""
+    lines = (paths.read_small(home.env) or "").splitlines()
+    matches = [_LINE.fullmatch(line.strip()) for line in lines]
+    return [line for line, match in zip(lines, matches, strict=True) if not match or match[1] != name]
 
 
 def store_secret(home: Home, name: str, value: str) -> str:

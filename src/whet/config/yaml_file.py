@@ -36,7 +36,8 @@ class YamlEntry(msgspec.Struct, frozen=True):
     """A key and its value: a text, texts, or None.
 
     The value of a table is the text of a JSON object, and `parts` are the table's entries. `is_flow` is True
-    if the table is written as {a: b}.
+    if the table is written as {a: b}. `fault` is set, and the value is a placeholder, if the entry can't be
+    read.
     """
 
     name: str
@@ -45,6 +46,7 @@ class YamlEntry(msgspec.Struct, frozen=True):
     span: Span
     parts: tuple[YamlEntry, ...] = ()
     is_flow: bool = False
+    fault: ConfigError | None = None
 
     @property
     def line(self) -> int:
@@ -65,10 +67,11 @@ class SectionNode(msgspec.Struct, frozen=True):
 def parse(
     text: str, where: str, tables: Collection[str] = (), typed: Collection[str] = ()
 ) -> tuple[SectionNode, ...]:
-    """Return the sections of `text`. Raises ConfigError, which names the line.
+    """Return the sections of `text`. An entry that can't be read has a `fault`.
 
     `where` names the file in errors. `tables` are the keys (section.name) of tables. `typed` are the tables
-    whose numbers, true and false are not read as texts.
+    whose numbers, true and false are not read as texts. Raises ConfigError, which names the line, if the
+    sections can't be read.
     """
     try:
         _refuse_advanced_yaml(text, where, _MAX_DEPTH)
@@ -119,10 +122,14 @@ def _read_section(key: Any, node: Any, where: str, typed_tables: Mapping[str, bo
     entries: list[YamlEntry] = []
     for entry_key, value in _pairs(node, where, f"{name}."):
         path = f"{name}.{entry_key.value}"
-        if path in typed_tables and isinstance(value, yaml.MappingNode):
-            entries.append(_read_table(entry_key, value, path, where, is_typed=typed_tables[path]))
-        else:
-            entries.append(_read_entry(entry_key, value, path, where))
+        try:
+            if path in typed_tables and isinstance(value, yaml.MappingNode):
+                entry = _read_table(entry_key, value, path, where, is_typed=typed_tables[path])
+            else:
+                entry = _read_entry(entry_key, value, path, where)
+        except ConfigError as fault:
+            entry = YamlEntry(str(entry_key.value), "{...}", _span(entry_key), _span(value), fault=fault)
+        entries.append(entry)
     return SectionNode(name, _span(key), _span(node), bool(node.flow_style), tuple(entries))
 
 

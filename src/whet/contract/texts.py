@@ -29,6 +29,19 @@ _PASTED = late_pattern(r"<pasted>(.*?)</pasted>", re.S)
 _ESCAPE = late_pattern(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
 )
+CONTROL_SEQUENCE = r"(?:\x1b\[|\x9b(?=[0-?]))([0-?]*+)[ -/]*+([@-~])"
+OTHER_ESCAPE = (
+    r"\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # OSC: titles, links
+    r"|\x1b[PX^_][^\x1b]*+(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x9d\d+;[^\x00-\x1f\x7f-\x9f]*+(?:\x07|\x1b\\|\x9c)"  # OSC that begins with a C1 character
+    r"|\x1b[ -/]*+[0-~]"  # two-character escapes
+)
+ESCAPES = late_pattern(rf"{CONTROL_SEQUENCE}|{OTHER_ESCAPE}")
+"""Terminal escapes. Of a control sequence, group 1 holds the parameters and group 2 the final character."""
+SUSPECT = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""The characters that `clean` removes or replaces, and those with which an escape begins."""
+_CONTROLS = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SURROGATES = late_pattern("[\ud800-\udfff]")
 _lock = threading.RLock()
 _decoders: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 
@@ -332,3 +345,14 @@ def strip_credentials(url: str) -> str:
     """Return a URL without its user name and password. The URL may be invalid."""
     scheme, mark, address = url.partition("://")
     return scheme + mark + address.rpartition("@")[2] if mark else url
+
+
+def clean(text: str) -> str:
+    """Return `text` without terminal escapes and control characters. Tab and newline stay.
+
+    CRLF and single carriage returns become newlines. Lone surrogates become U+FFFD.
+    """
+    if not SUSPECT.search(text):
+        return text
+    text = ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from whet.contract.errors import ToolError
-from whet.contract.texts import NOT_JSON, as_object
+from whet.contract.texts import NOT_JSON, as_object, clean
 from whet.lsp.errors import one_line
 from whet.rpc import METHOD_NOT_FOUND, read_message
-from whet.tools.output import clean
 
 if TYPE_CHECKING:
     from whet.sandbox.jail import Started

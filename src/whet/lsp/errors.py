@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.lsp.positions import split_lines, to_column
-from whet.tools.output import clean
 from whet.tools.paths import printable
 
 MAX_KEPT = 2_000

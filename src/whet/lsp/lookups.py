@@ -13,12 +13,11 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.lsp.checks import EditChecks
 from whet.lsp.errors import one_line
 from whet.lsp.loading import ask_until_loaded
 from whet.lsp.positions import replace_ranges, split_lines, to_path, to_units, to_uri
-from whet.tools.output import clean
 from whet.tools.paths import printable
 
 SymbolAction = Literal["definition", "references", "symbols", "rename"]

@@ -161,7 +161,9 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
         hint = f"Near: {', '.join(near)}." if near else "skills_list shows what there is."
         raise Refused(f"There is no skill {name!r}", hint=hint)
     if info.problem:
-        raise Refused(f"The skill {name} can't be used: {info.problem}", hint="Tell the person.")
+        raise Refused(
+            f"The skill {name} can't be used: {info.problem}", hint=f"A person must mend {info.folder}."
+        )
     try:
         skill_format.check_name(name)
         files = skill_format.read(info.folder)

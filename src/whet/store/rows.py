@@ -14,8 +14,8 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound, StoreError
-from whet.contract.messages import Message, Part, Role, ToolCall, Usage, VendorReplay
-from whet.contract.texts import from_values, map_texts, replace_surrogates, shared_decoder
+from whet.contract.messages import Message, Part, Role, TextPart, ToolCall, Usage, VendorReplay
+from whet.contract.texts import clean, from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
 
 SEQ_BITS = 22
@@ -222,7 +222,13 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
 
 
 def to_storable(message: Message) -> Message:
-    """Return the message, or a copy with � in place of lone surrogates, which can't be encoded."""
+    """Return the message, or a copy of it that can be encoded and that every server accepts.
+
+    A user's and a tool's text has no terminal escapes and control characters. In any message, lone surrogates
+    become �.
+    """
+    if message.role in ("user", "tool"):
+        message = _remove_controls(message)
     content = message.content
     if message.role == "user" and isinstance(content, str) and content.isascii() and message.note.isascii():
         return message
@@ -231,3 +237,12 @@ def to_storable(message: Message) -> Message:
     except UnicodeEncodeError:
         return from_values(map_texts(msgspec.to_builtins(message), replace_surrogates), Message)
     return message
+
+
+def _remove_controls(message: Message) -> Message:
+    content = message.content
+    if isinstance(content, str):
+        cleaned = clean(content)
+        return message if cleaned is content else msgspec.structs.replace(message, content=cleaned)
+    parts = tuple(TextPart(clean(part.text)) if isinstance(part, TextPart) else part for part in content)
+    return message if parts == content else msgspec.structs.replace(message, content=parts)

@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
 
+from whet.terminal.table_rows import keep_cells
+
 
 class _LeftHeading(Heading):
     """A heading at the left edge, bold, without a box."""
@@ -46,7 +48,10 @@ class _WrappedTable(TableElement):
 
 
 class AnswerMarkdown(Markdown):
-    """An answer's Markdown, or a block of it."""
+    """An answer's Markdown, or a block of it. No text of a table is lost."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__(keep_cells(markup), hyperlinks=False)
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,

@@ -6,10 +6,12 @@ At most `CAP_CHARS` characters of a text are sent: its beginning and its end, an
 from __future__ import annotations
 
 import base64
+import math
 import os
 import re
 import select
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from whet.contract.errors import ConfigError, NotFound
@@ -22,6 +24,7 @@ from whet.tools.encoding import sniff
 
 CAP_CHARS = 200_000
 IMAGE_CAP_BYTES = 20_000_000
+MAX_READ_BYTES = 1_000_000_000
 _CHUNK_BYTES = 1 << 20
 IMAGE_NAME = r"\.(?:png|jpe?g|gif|webp)"
 _MENTION = re.compile(r'(?:^|\s)@(?:"([^"\n]+)"|([^\s@"]+))')
@@ -131,18 +134,34 @@ def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:
     return ImagePart(media_type, base64.b64encode(data).decode("ascii"))
 
 
-def read_pipe(fd: int = 0, *, wait_s: float | None = None) -> str | None:
+def read_pipe(
+    fd: int = 0,
+    *,
+    wait_s: float | None = None,
+    slow_s: float = math.inf,
+    report_slow: Callable[[int], object] = bool,
+) -> str | None:
     """Read `fd` to its end as text, in UTF-8 or another encoding.
 
-    Returns None if nothing arrives within `wait_s` seconds (None waits forever). Of a long input, only the
-    first and last `4 * CAP_CHARS` bytes are kept; those between are counted. Raises ConfigError for binary
-    input.
+    Returns None if nothing arrives within `wait_s` seconds (None waits forever). If the input has not ended
+    after `slow_s`, `report_slow` gets the number of bytes so far, once. Of a long input, only the first and
+    last `4 * CAP_CHARS` bytes are kept; those between are counted. Reading ends after `MAX_READ_BYTES`, as an
+    input may never end. Raises ConfigError for binary input.
     """
     if wait_s is not None and not select.select([fd], [], [], wait_s)[0]:
         return None
     head, tail, dropped = bytearray(), bytearray(), 0
     keep = CAP_CHARS * 4
-    while chunk := os.read(fd, _CHUNK_BYTES):
+    total, began_s = 0, time.monotonic()
+    while True:
+        left_s = slow_s - (time.monotonic() - began_s)
+        if left_s != math.inf and not (left_s > 0 and select.select([fd], [], [], left_s)[0]):
+            report_slow(total)
+            slow_s = math.inf
+        chunk = os.read(fd, _CHUNK_BYTES) if total < MAX_READ_BYTES else b""
+        if not chunk:
+            break
+        total += len(chunk)
         room = keep - len(head)
         head += chunk[:room]
         tail += chunk[max(room, 0) :]
@@ -155,6 +174,7 @@ def read_pipe(fd: int = 0, *, wait_s: float | None = None) -> str | None:
     del head[: len(encoding.mark)]
     if not dropped:
         return (head + tail).decode(encoding.name, "replace")
-    note = f"\n[... {dropped:,} bytes left out here ...]\n"
+    rest = "; the input went on after this" if total >= MAX_READ_BYTES else ""
+    note = f"\n[... {dropped:,} bytes left out here{rest} ...]\n"
     tail = tail[len(tail) % 2 :] if encoding.name.startswith("utf-16") else tail
     return head.decode(encoding.name, "replace") + note + tail.decode(encoding.name, "replace")

@@ -22,7 +22,7 @@ class _File(FileHistory):
 
     def load_history_strings(self) -> Iterable[str]:
         """Yield the entries, the latest first."""
-        return map(self._pastes.from_entry, super().load_history_strings())
+        return map(self._pastes.from_tags, super().load_history_strings())
 
     def store_string(self, string: str) -> None:
         """Append one entry. Errors are ignored."""

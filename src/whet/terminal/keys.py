@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.document import Document
 from prompt_toolkit.filters import (
     Condition,
     emacs_insert_mode,
@@ -61,8 +60,7 @@ class InputKeys:
 
     `live` returns the live area's lines, which are empty if nothing runs. `inputs` is the queue of the
     person's inputs. `typed_ahead` holds keys that belong to the input line but were typed after a question
-    had replaced it. `is_lent` is set while another program has the terminal. `hold` waits for a program that
-    a key started; `lending` is its task.
+    had replaced it. `is_lent` is set while another program has the terminal.
     """
 
     def __init__(self) -> None:
@@ -72,32 +70,8 @@ class InputKeys:
         self.question: TerminalQuestion | None = None
         self.typed_ahead: str = ""
         self.is_lent: bool = False
-        self.hold: Callable[[asyncio.Future[None]], Coroutine[object, object, None]] | None = None
-        self.lending: asyncio.Future[None] | None = None
         self.typing: TypingGuard = TypingGuard()
         self._escaped_s = 0.0
-
-    def _open_editor(self, event: KeyPressEvent) -> None:
-        if self.hold is not None:
-            self.lending = asyncio.ensure_future(self.hold(self._edit_elsewhere(event.current_buffer)))
-
-    def _edit_elsewhere(self, buffer: Buffer) -> asyncio.Task[None]:
-        """Open the input in the person's editor, which sees the name of each paste beside its mark."""
-        if not self.pastes.has_marks(buffer.text):
-            return buffer.open_in_editor()
-        document = buffer.document
-        buffer.document = Document(self.pastes.annotate(document.text))
-        editing = buffer.open_in_editor()  # it has written the file when it returns
-        buffer.document = document
-
-        def read(_: Buffer) -> None:
-            text = self.pastes.read_annotated(buffer.text)
-            if text != buffer.text:
-                buffer.document = Document(text)
-
-        buffer.on_text_changed += read
-        editing.add_done_callback(lambda _: buffer.on_text_changed.remove_handler(read))
-        return editing
 
     def bindings(self, prompt: Callable[[], Buffer]) -> KeyBindings:
         """Return the key bindings. `prompt` returns the input line's buffer."""
@@ -169,9 +143,10 @@ class InputKeys:
             keys.add(key, filter=~has_question & ~has_completions, eager=True)(send_signal(signal))
         keys.add("c-b", filter=running & ~has_question, eager=True)(send_signal(PromptSignal.BACKGROUND))
         # prompt_toolkit's own keys for the editor would also send the text.
-        keys.add("c-g", filter=~has_question & ~is_searching)(self._open_editor)
-        keys.add("c-x", "c-e", filter=~has_question & emacs_insert_mode)(self._open_editor)
-        keys.add("v", filter=~has_question & vi_navigation_mode)(self._open_editor)
+        open_editor = send_signal(PromptSignal.EDITOR)
+        keys.add("c-g", filter=~has_question & ~is_searching)(open_editor)
+        keys.add("c-x", "c-e", filter=~has_question & emacs_insert_mode)(open_editor)
+        keys.add("v", filter=~has_question & vi_navigation_mode)(open_editor)
         keys.add("c-v", filter=~has_question & (emacs_insert_mode | vi_insert_mode))(
             send_signal(PromptSignal.IMAGE)
         )
@@ -211,8 +186,10 @@ class InputKeys:
         if self.question:
             self.question.give(self.pastes.fill(line))
             return
+        is_pasted = self.pastes.begin(line.strip())
         text, marked = self.pastes.expand(line)
-        self.inputs.put_nowait(Typed(self.pastes.show(line).strip(), text.strip(), marked.strip()))
+        shown = self.pastes.show(line).strip()
+        self.inputs.put_nowait(Typed(shown, text.strip(), marked.strip(), is_pasted))
 
     def note_typing(self, _: object) -> None:
         """Note that the person types, so that a word that is being typed does not answer a question."""

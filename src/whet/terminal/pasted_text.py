@@ -42,8 +42,7 @@ class Pastes:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = _count_lines(text)
         if lines <= PASTE_LINES and len(text) <= PASTE_CHARS and not _MARKS.search(text):
-            if len(text.split()) >= _MIN_MARKED_WORDS or not text.isascii():
-                self._inserted.append(text)
+            self._inserted.append(text)
             return text
         name, number = f"[pasted {_size(text)}]", 2
         while name in self._unsent:
@@ -59,27 +58,34 @@ class Pastes:
         return unwrap_pastes(_MARKS.sub("�", text), self.take)
 
     def to_entry(self, line: str) -> str:
-        """Return a line for the history file: each mark as its text in a tag. Of a very long text, only the
-        name is kept."""
-        return _MARKS.sub(lambda match: self._to_tag(match[0]), line)
+        """Return a line for the history file, as `to_tags` does. Of a very long text, only the name is
+        kept."""
 
-    def _to_tag(self, mark: str) -> str:
-        if (text := self._texts.get(mark)) is None:
-            return mark
-        if len(text) > _KEPT_CHARS:
-            return f"{self._names[mark][:-1]}, too long for the history]"
-        return wrap_in_tag("pasted", text)
+        def shorten(mark: str) -> str:
+            is_long = len(self._texts.get(mark, "")) > _KEPT_CHARS
+            return f"{self._names[mark][:-1]}, too long for the history]" if is_long else mark
 
-    def from_entry(self, entry: str) -> str:
-        """Return a line of the history file with marks for its pasted texts."""
+        return self.to_tags(_MARKS.sub(lambda match: shorten(match[0]), line))
+
+    def to_tags(self, line: str) -> str:
+        """Return a line with the text of each paste in a tag, in place of its mark."""
+
+        def wrap(mark: str) -> str:
+            return wrap_in_tag("pasted", self._texts[mark]) if mark in self._texts else mark
+
+        return _MARKS.sub(lambda match: wrap(match[0]), line)
+
+    def from_tags(self, text: str) -> str:
+        """Return a text of `to_entry` or `to_tags` as a line with marks for its pasted texts."""
         unsent, self._unsent = self._unsent, {}
-        line = self.take_back(entry)
+        line = self.take_back(text)
         self._unsent = unsent
         return line
 
-    def has_marks(self, line: str) -> bool:
-        """Return whether a line contains the mark of a paste."""
-        return any(mark in self._texts for mark in _MARKS.findall(line))
+    def begin(self, line: str) -> bool:
+        """Return whether a line that was not sent yet begins with a pasted text."""
+        starts = (text.strip() for text in self._inserted)
+        return line[:1] in self._texts or any(text and line.startswith(text) for text in starts)
 
     def show(self, line: str) -> str:
         """Return a line as a person sees it: the name of each paste in place of its mark."""
@@ -89,30 +95,24 @@ class Pastes:
         """Return a line with the texts in place of the marks."""
         return _MARKS.sub(lambda match: self._texts.get(match[0], match[0]), line)
 
-    def annotate(self, line: str) -> str:
-        """Return a line for an external editor: the name of each paste before its mark."""
-        return _MARKS.sub(lambda match: self._names.get(match[0], "") + match[0], line)
-
-    def read_annotated(self, line: str) -> str:
-        """Return a line from an external editor with the marks alone. If a mark was deleted there, the name
-        is text; if the name was changed, the paste follows it."""
-        for mark, name in self._names.items():
-            line = line.replace(name + mark, mark)
-        return line
-
     def expand(self, line: str) -> tuple[str, str]:
         """Replace the marks of a line that is sent with their texts.
 
         Returns the line twice: as it is, and with the pasted texts in tags. Pasted text is not the
         person's own words, and nothing is learned from it as if it were. Names begin anew with the next line.
         """
-        texts = self._texts | {text: text for text in self._inserted}
+        texts = self._texts | {text: text for text in self._inserted if _is_marked(text)}
         self._inserted, self._unsent = [], {}
         if not texts:
             return line, line
         pattern = re.compile("|".join(re.escape(name) for name in sorted(texts, key=len, reverse=True)))
         plain = pattern.sub(lambda match: texts[match[0]], line)
         return plain, pattern.sub(lambda match: wrap_in_tag("pasted", texts[match[0]]), line)
+
+
+def _is_marked(text: str) -> bool:
+    """Return whether a short pasted text is marked in the message: the same few words may be typed too."""
+    return len(text.split()) >= _MIN_MARKED_WORDS or not text.isascii()
 
 
 def _count_lines(text: str) -> int:

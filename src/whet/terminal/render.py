@@ -74,7 +74,7 @@ class Painter:
         if self._markdown:
             from whet.terminal.answer_markdown import AnswerMarkdown  # noqa: PLC0415 - as above
 
-            text = self._render(AnswerMarkdown(text, hyperlinks=False), width)
+            text = self._render(AnswerMarkdown(text), width)
         body = _EDGES.sub("", text).rstrip("\n")
         return f"{body}\n" if block.tight else f"\n{body}\n"
 

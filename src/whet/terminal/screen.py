@@ -33,6 +33,7 @@ class PromptSignal(Enum):
     UNFOLD = auto()
     BACKGROUND = auto()
     IMAGE = auto()
+    EDITOR = auto()
     PLAN = auto()
     RESTED = auto()
 
@@ -40,11 +41,24 @@ class PromptSignal(Enum):
 @dataclass(frozen=True, slots=True)
 class Typed:
     """A sent line: `line` as in the input, `text` with placeholders of pastes expanded, `marked` also with
-    tags around the pasted text."""
+    tags around the pasted text. `is_pasted`: it begins with a pasted text."""
 
     line: str
     text: str
     marked: str
+    is_pasted: bool = False
+
+    @property
+    def sign(self) -> str:
+        """The sign that makes this a shell command (`!`) or a note (`#`), or an empty string.
+
+        Only a single line that was typed begins with one: a pasted script starts nothing. A note has a blank
+        after its sign, as `#42` is a part of a message.
+        """
+        if self.is_pasted or "\n" in self.line:
+            return ""
+        is_note = self.line == "#" or self.line.startswith("# ")
+        return "#" if is_note else "!" if self.line.startswith("!") else ""
 
 
 T = TypeVar("T")
@@ -110,6 +124,10 @@ class Screen(Protocol):
     def put_in(self, text: str, *, is_sent: bool = False) -> None:
         """Insert text into the input line at the cursor. With `is_sent`, the text was sent before, and is
         inserted before the present text."""
+        ...
+
+    async def edit_input(self) -> None:
+        """Let the person edit the input line in their editor. Raises ConfigError if it can't be run."""
         ...
 
     def wake(self, signal: PromptSignal) -> None:
@@ -214,6 +232,9 @@ class LineScreen:
     def put_in(self, text: str, *, is_sent: bool = False) -> None:
         """Print the text for the person to type: this terminal's input can't be filled."""
         self.write(f"not sent: {fold_pastes(text)}\n" if is_sent else f"{text}\n")
+
+    async def edit_input(self) -> None:
+        """Do nothing: no key of this terminal opens an editor."""
 
     def wake(self, signal: PromptSignal) -> None:
         """Make `read` return `signal` now."""

@@ -128,7 +128,6 @@ class Terminal:
             key_bindings=self._keys.bindings(lambda: self._prompt.default_buffer),
             style=DynamicStyle(_ThemeStyle(painter).get),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
-            tempfile_suffix=".md",
             prompt_continuation="  ",
             erase_when_done=True,
             reserve_space_for_menu=0,
@@ -136,9 +135,10 @@ class Terminal:
             output=Vt100_Output(sys.stdout, _read_size, term=os.environ.get("TERM"), enable_cpr=False),
         )
         self._prompt.default_buffer.on_text_changed += self._keys.note_typing
-        self._prompt.default_buffer.on_completions_changed += self._make_room
+        self._prompt.default_buffer.on_completions_changed += partial(_make_room, self._prompt)
         self._app = self._prompt.app
         self._redraws = Redraws(self._app.invalidate)
+        self.refresh: Callable[[], None] = self._redraws.request
         self._app.before_render += self._note_drawing
         self._app.after_render += self._redraws.note_end
         self._app.ttimeoutlen, self._app.timeoutlen = KEY_PAUSE_S, _ESCAPE_S
@@ -146,6 +146,7 @@ class Terminal:
         add_frame(self._app.layout, lambda: self._drawn, lambda: self._app.is_done)
         self._tasks: list[asyncio.Task[None]] = []
         self._full_input = lambda: self._keys.pastes.fill(self._prompt.default_buffer.text)
+        self._draft = ""  # the input line while a question has its place
         self._drawn_rows: list[list[Fragment]] = []
         self._drawn = FrameText()
 
@@ -158,15 +159,10 @@ class Terminal:
 
         `live` returns the lines above the input, `status` the line below it.
         """
-        self._keys.live, self._status, self._keys.hold = live, status, self._while_lent
+        self._keys.live, self._status = live, status
         if self._frame:
             self._frame.hand_over()
-        ready = asyncio.Event()
-
-        def note_render(app: Application[str]) -> None:
-            ready.set()
-
-        self._app.after_render += note_render
+        ready = _watch_render(self._app)
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
         first_render = asyncio.ensure_future(ready.wait())
         await asyncio.wait({self._tasks[0], first_render}, return_when=asyncio.FIRST_COMPLETED)
@@ -192,10 +188,6 @@ class Terminal:
         self._app.invalidate()
 
     echo = write
-
-    def refresh(self) -> None:
-        """Redraw the live area: at once if it was quiet, otherwise soon, together with later requests."""
-        self._redraws.request()
 
     def width(self) -> int:
         """Return the terminal's current width in columns."""
@@ -238,7 +230,7 @@ class Terminal:
         """Show a question in place of the input line, one at a time, and return its answer. A half-typed
         message is put back afterwards."""
         async with self._asking:
-            buffer, draft = self._prompt.default_buffer, self._prompt.default_buffer.text
+            buffer, self._draft = self._prompt.default_buffer, self._prompt.default_buffer.text
             buffer.reset()
             if question.typed is not None:
                 question.typed.is_followed = partial(_has_input, self._app)
@@ -251,7 +243,7 @@ class Terminal:
                 self._keys.question = None
                 if question.typed is not None:
                     question.typed.close()
-                draft, self._keys.typed_ahead = draft + self._keys.typed_ahead, ""
+                draft, self._keys.typed_ahead = self._draft + self._keys.typed_ahead, ""
                 buffer.reset(Document(draft))
                 self._redraws.draw_now()
 
@@ -267,12 +259,24 @@ class Terminal:
         answer = await self.ask(question)
         return picked_choice(question.line, choices) if answer is None else int(answer)
 
+    async def edit_input(self) -> None:
+        """Let the person edit the input line in their editor, pastes with their texts. Raises ConfigError."""
+        from whet.terminal.editor import edit_text  # noqa: PLC0415 - few inputs are edited elsewhere
+
+        pastes, buffer = self._keys.pastes, self._prompt.default_buffer
+        text = pastes.to_tags(buffer.text)
+        edited = await self.lend_terminal(lambda: edit_text(text, ".md", os.environ))
+        if edited == text:
+            return
+        if self._keys.question is None:
+            buffer.document = Document(pastes.from_tags(edited))
+        else:  # it was asked meanwhile, and has the place of the input line
+            self._draft = pastes.from_tags(edited)
+
     async def lend_terminal(self, function: Callable[[], T]) -> T:
         """Release the terminal to another program while `function` runs on a thread. Text that is written
         meanwhile is shown afterwards. If this is cancelled, it still waits for `function`."""
-        return await self._while_lent(asyncio.ensure_future(run_in_terminal(function, in_executor=True)))
-
-    async def _while_lent(self, running: asyncio.Future[T]) -> T:
+        running = asyncio.ensure_future(run_in_terminal(function, in_executor=True))
         self._keys.is_lent = True
         try:
             return await asyncio.shield(running)
@@ -342,10 +346,22 @@ class Terminal:
             return FrameText(above, [("class:ask", keys)], rule, status, size.columns)
         return FrameText(above, [("class:sign", self._marks.prompt)], rule, status, size.columns)
 
-    def _make_room(self, buffer: Buffer) -> None:
-        """Reserve lines below the input only while there are completions."""
-        count = len(buffer.complete_state.completions) if buffer.complete_state else 0
-        self._prompt.reserve_space_for_menu = min(count + 1, 8) if count else 0
+
+def _watch_render(app: Application[str]) -> asyncio.Event:
+    """Return an event that is set after the next render."""
+    event = asyncio.Event()
+
+    def note_render(_: object) -> None:
+        event.set()
+
+    app.after_render += note_render
+    return event
+
+
+def _make_room(prompt: PromptSession[str], buffer: Buffer) -> None:
+    """Reserve lines below the input only while there are completions."""
+    count = len(buffer.complete_state.completions) if buffer.complete_state else 0
+    prompt.reserve_space_for_menu = min(count + 1, 8) if count else 0
 
 
 def _room_above(question: TerminalQuestion, width: int, height: int) -> int:

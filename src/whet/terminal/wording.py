@@ -193,6 +193,15 @@ def unanswered(subjects: Collection[str]) -> str:
     return f"{calls} denied, because nobody could answer: {names} (--yes allows what is not dangerous)"
 
 
+def _compaction_line(event: Compaction) -> str:
+    verb = "made smaller" if event.tokens_after < event.tokens_before else "rewritten"
+    before, after = count(event.tokens_before), count(event.tokens_after)
+    if before == after:  # the rounded numbers hide the difference
+        before, after = f"{event.tokens_before:,}", f"{event.tokens_after:,}"
+    messages = f"{event.messages_before} to {plural(event.messages_after, 'message')}"
+    return f"context {verb} by {event.engine}: {before} to {after} tokens, {messages}"
+
+
 def aside(event: Event) -> str:
     """Return a line about an event that is neither text nor a call, or an empty string."""
     match event:
@@ -201,11 +210,7 @@ def aside(event: Event) -> str:
         case StreamRestarted():
             return printable(f"the stream broke ({event.reason}); the answer starts over")
         case Compaction():
-            return (
-                f"context made smaller by {event.engine}: {count(event.tokens_before)} to "
-                f"{count(event.tokens_after)} tokens, {event.messages_before} to "
-                f"{plural(event.messages_after, 'message')}"
-            )
+            return _compaction_line(event)
         case Notice():
             return printable(event.text)
         case ConfirmationAsked():

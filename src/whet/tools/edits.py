@@ -17,8 +17,8 @@ from itertools import accumulate
 import msgspec
 
 from whet.contract.errors import BadInput
+from whet.contract.texts import clean
 from whet.tools.encoding import fit_lines, line_ending
-from whet.tools.output import clean
 
 Fold = Callable[[str], str]
 LEVELS: tuple[tuple[str, Fold], ...] = (

@@ -20,7 +20,7 @@ from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools import atomic, editor_files
 from whet.tools.encoding import (
@@ -32,8 +32,8 @@ from whet.tools.encoding import (
     may_be_document,
     sniff,
 )
-from whet.tools.output import clean, size
-from whet.tools.pages import LinePage, format_numbered, read_page
+from whet.tools.output import size
+from whet.tools.pages import LINE_CHARS, PAGE_CHARS, LinePage, format_numbered, read_page
 from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, printable, resolve, system_error
 from whet.tools.preview import change_of, read_current, require_approved
 from whet.tools.seen import READ_VERSIONS, state_of
@@ -172,6 +172,9 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
         notes.append(f"{len(body) - len(cleaned)} control characters not shown")
     if "\ufffd" in body:
         notes.append("unreadable bytes are shown as \ufffd")
+    if page.cut_line:
+        rest = f"sed -n {page.cut_line}p FILE | cut -c{LINE_CHARS + 1}-{PAGE_CHARS}"
+        notes.append(f"a command shows more of a long line: {rest}")
     last = page.next_line - 1
     if page.ends_open and last == page.total:
         notes.append("no newline at the end")

@@ -8,27 +8,13 @@ from __future__ import annotations
 
 import re
 
-from whet.contract.texts import plural
+from whet.contract.texts import ESCAPES, SUSPECT, plural
 from whet.late import late_pattern
-from whet.tools.printed_screen import ESCAPES, has_moves, render
+from whet.tools.printed_screen import has_moves, render
 
-_CONTROLS = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _PRINTED_CONTROLS = late_pattern("[\x01-\x08\x0b-\x1f\x7f-\x9f]")
 _ODD_BYTES = late_pattern("[\x00\udc80-\udcff]")
 _ODD_CONTROLS = late_pattern(rb"\0(?=.?\0)|[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]", re.DOTALL)
-_SURROGATES = late_pattern("[\ud800-\udfff]")
-_SUSPECT = late_pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-
-
-def clean(text: str) -> str:
-    """Return `text` without terminal escapes and control characters. Tab and newline stay.
-
-    CRLF and single carriage returns become newlines. Lone surrogates become U+FFFD.
-    """
-    if not _SUSPECT.search(text):
-        return text
-    text = ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))
 
 
 def size(count_bytes: int) -> str:
@@ -48,7 +34,7 @@ def strip_terminal_control(text: str) -> str:
 
     NUL and bytes that were decoded by surrogateescape become escapes like \x00 and \xff.
     """
-    if not _SUSPECT.search(text):
+    if not SUSPECT.search(text):
         return text
     text = render(text) if has_moves(text) else ESCAPES.sub("", text)
     return _ODD_BYTES.sub(lambda match: f"\\x{ord(match[0]) & 0xFF:02x}", _PRINTED_CONTROLS.sub("", text))

@@ -23,7 +23,7 @@ _COUNT_ON_BYTES = 256 << 20
 
 class LinePage(msgspec.Struct):
     """Lines from `first` on. `total` counts the file's lines; it is a lower bound if `is_counted` is
-    false."""
+    false. `cut_line` is the number of the first line that is cut, or 0."""
 
     first: int
     lines: list[str]
@@ -31,6 +31,7 @@ class LinePage(msgspec.Struct):
     is_counted: bool = True
     has_crlf: bool = False
     ends_open: bool = False
+    cut_line: int = 0
 
     @property
     def next_line(self) -> int:
@@ -97,6 +98,7 @@ class _Reader:
             self.page.has_crlf = True
         elif self._length > LINE_CHARS:
             line = f"{line[:LINE_CHARS]} [... {self._length - LINE_CHARS:,} characters more]"
+            self.page.cut_line = self.page.cut_line or self._line
         self.page.lines.append(line)
         self._line += 1
         self._room -= len(line) + 8

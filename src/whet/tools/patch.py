@@ -16,10 +16,11 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput
+from whet.contract.texts import clean
 from whet.contract.tools import Buffers, ToolContext, ToolOutput, clip
 from whet.tools import atomic, diffs, editor_files, edits
 from whet.tools.encoding import Encoding, decode, encode, keep_last_newline
-from whet.tools.output import clean, size
+from whet.tools.output import size
 from whet.tools.paths import ConfinedPath, kind, open_file, resolve
 from whet.tools.preview import change_of, require_approved
 from whet.tools.seen import READ_VERSIONS

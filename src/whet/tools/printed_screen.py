@@ -9,20 +9,12 @@ from __future__ import annotations
 
 import unicodedata
 
+from whet.contract.texts import CONTROL_SEQUENCE, OTHER_ESCAPE
 from whet.late import late_pattern
 
 ROWS = 40
 _MAX_COLUMNS = 240  # that the cursor can pass the end of a line by, so that no movement makes a long line
-_CSI = r"(?:\x1b\[|\x9b(?=[0-?]))([0-?]*+)[ -/]*+([@-~])"
-_STRINGS = (
-    r"\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)?"  # OSC: titles, links
-    r"|\x1b[PX^_][^\x1b]*+(?:\x1b\\)?"  # DCS, SOS, PM, APC
-    r"|\x9d\d+;[^\x00-\x1f\x7f-\x9f]*+(?:\x07|\x1b\\|\x9c)"  # OSC that begins with a C1 character
-    r"|\x1b[ -/]*+[0-~]"  # two-character escapes
-)
-ESCAPES = late_pattern(rf"{_CSI}|{_STRINGS}")
-"""Terminal escapes. Of a control sequence, group 1 holds the parameters and group 2 the final character."""
-_TOKENS = late_pattern(rf"([^\x01-\x08\x0a-\x1f\x7f-\x9f]+)|([\n\r\b])|{_CSI}|{_STRINGS}")
+_TOKENS = late_pattern(rf"([^\x01-\x08\x0a-\x1f\x7f-\x9f]+)|([\n\r\b])|{CONTROL_SEQUENCE}|{OTHER_ESCAPE}")
 _MOVES = late_pattern(r"[\r\b]|(?:\x1b\[|\x9b)(?:[0-9;]*[A-G]|[12]K)")
 # Movement upwards, or a string that may hold line ends.
 _REACHES_BACK = late_pattern(r"(?:\x1b\[|\x9b)[0-9;]*[AF]|\x1b[\]PX^_]")

@@ -21,14 +21,14 @@ from typing import Any
 import msgspec
 
 from whet.contract.errors import BadInput, ToolError
-from whet.contract.texts import plural
+from whet.contract.texts import clean, plural
 from whet.searchpath import find_trusted_program
 from whet.tools.globs import Glob, GlobError, parse_path_glob
 from whet.tools.ignore_files import wait_for_pipe
-from whet.tools.output import clean
 from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
 from whet.tools.search_output import Rows, SearchResult, drop_binary, take_records, take_unread
 from whet.tools.search_process import RipgrepProcess, WalkProcess
+from whet.tools.walk import is_hidden_in
 
 MAX_ROWS = 20_000
 _PARTIAL_S = 45.0
@@ -52,6 +52,9 @@ _NOT_ONE_LINE = re.compile("[\n\0\ud800-\udfff]")
 _WILD = re.compile(r"[*?\[{]")
 _NAMES_AT_ONCE = 200
 _LINK_FOLDERS = 200
+_MAX_HIDDEN = 5
+_NEVER_MEANT = (".git", ".hg", ".svn", ".DS_Store")
+"""The beginnings of the names of hidden entries that are not reported: searches are rarely meant for them."""
 
 
 class _Hangs(Exception):
@@ -85,7 +88,7 @@ async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str
     _drop_closed(result, target, query.is_closed)
     shown = await _filter_by_glob(result, query.glob)
     if not shown.count and kind(target) == "folder":
-        shown.unread += await asyncio.to_thread(_find_links_out, target)
+        shown.unread += await asyncio.to_thread(_find_left_out, target)
     return _report(shown, target, query.offset, query.limit)
 
 
@@ -194,17 +197,21 @@ def _drop_closed(result: SearchResult, target: ConfinedPath, is_closed: Callable
     result.unread.append("files that are closed to tools")
 
 
-def _find_links_out(target: ConfinedPath) -> list[str]:
-    """Return the links out of the workspace in the first folders, breadth first: what they lead to is not
-    searched, and a reader would take "no matches" for "nowhere"."""
+def _find_left_out(target: ConfinedPath) -> list[str]:
+    """Return the links out of the workspace and the hidden entries in the first folders, breadth first: they
+    are not searched, and a reader would take "no matches" for "nowhere"."""
     links: list[str] = []
+    hidden: list[str] = []
     folders, root = [Path()], os.path.realpath(target.root)
     for number, folder in enumerate(folders):
         if number == _LINK_FOLDERS:
             break
+        is_hidden = is_hidden_in(str(target.path), folder.parts)
         with suppress(OSError), os.scandir(target.path / folder) as entries:
             for entry in entries:
                 if entry.name.startswith("."):
+                    if not entry.name.startswith(_NEVER_MEANT) and is_hidden(entry.name, entry.is_dir()):
+                        hidden.append(str(folder / entry.name))
                     continue
                 if entry.is_symlink():
                     end = os.path.realpath(entry.path)
@@ -212,7 +219,10 @@ def _find_links_out(target: ConfinedPath) -> list[str]:
                         links.append(f"{folder / entry.name} (a link out of the workspace)")
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append(folder / entry.name)
-    return sorted(links)
+    names = [f"{name} (hidden)" for name in sorted(hidden)[:_MAX_HIDDEN]]
+    if len(hidden) > _MAX_HIDDEN:
+        names.append(f"{len(hidden) - _MAX_HIDDEN} other hidden files and folders")
+    return sorted(links) + names
 
 
 async def _filter_by_glob(result: SearchResult, glob: str) -> SearchResult:

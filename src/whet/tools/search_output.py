@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from whet.tools.output import clean
+from whet.contract.texts import clean
 from whet.tools.paths import printable
 
 LINE_CHARS = 240

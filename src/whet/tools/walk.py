@@ -79,6 +79,21 @@ def is_ignored_in(base: str, parts: Sequence[str]) -> Callable[[str, bool], bool
     return lambda name, is_folder: _verdict(layers, os.path.join(folder, name), is_folder) is False
 
 
+def is_hidden_in(base: str, parts: Sequence[str]) -> Callable[[str, bool], bool]:
+    """Return the test whether an entry (name, whether it is a folder) of the folder that `parts` lead to from
+    `base` is left out because it is hidden: no .gitignore decides on it."""
+    folder = os.path.abspath(base)
+    layers = _add_own_rules(_layers_above(folder), folder)
+    for part in parts:
+        folder = os.path.join(folder, part)
+        layers = _add_own_rules(layers, folder)
+
+    def is_hidden(name: str, is_folder: bool) -> bool:
+        return name.startswith(".") and _verdict(layers, os.path.join(folder, name), is_folder) is None
+
+    return is_hidden
+
+
 def _add_own_rules(layers: list[Layer], folder: str) -> list[Layer]:
     """Return the layers that hold inside a folder: those above it, unless it begins a repository, and its
     own."""

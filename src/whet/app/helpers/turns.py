@@ -20,6 +20,7 @@ from whet.clock import Clock, iso
 from whet.contract.answers import find_json_mismatch
 from whet.contract.events import Emit, EndReason, Event, Notice, ToolFinished, ToolStarted, TurnEnd
 from whet.contract.messages import Message
+from whet.contract.texts import clean
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.foreign_regex import RegexTooSlow, regex_matches
 from whet.log import mask
@@ -27,7 +28,6 @@ from whet.store import helper_rows
 from whet.store.helper_rows import HelperRow, MergePlan
 from whet.store.jobs import QueuedJob, TransactionWork
 from whet.store.transcript import TurnRecord
-from whet.tools.output import clean
 
 EXCLUDED_TAGS = frozenset({"asks", "delegates", "notes", "skills", "owner"})
 """Tags of the tools that a helper does not have."""

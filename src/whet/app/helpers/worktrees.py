@@ -33,11 +33,11 @@ from whet.app.helpers.tree_leftovers import Leftovers, copy_leftovers, find_left
 from whet.beneath import has_all_links, put_in_place
 from whet.contract.changes import TextChange, hash_bytes
 from whet.contract.errors import ToolError
+from whet.contract.texts import clean
 from whet.regular import open_regular, read_regular_text
 from whet.sandbox.nofollow import create_entry, parent_of
 from whet.sandbox.path_rules import NO_RULES, PathRules
 from whet.store.helper_rows import MergePlan, WorkingTree
-from whet.tools.output import clean
 
 _TRIES = 5
 _SHOWN_CHARS = 4_000

@@ -94,12 +94,20 @@ async def start_session(chat: ChatControl, argument: str) -> None:
     chat.say("new session; the last one is kept", "dim")
 
 
+async def _is_unfinished(chat: ChatControl) -> bool:
+    """Return whether the session has a turn or a message that was not finished."""
+    log = chat.session.log
+    unread = await chat.services.database.read(lambda db: turns.list_left_texts(db, log.session.id))
+    try:
+        return bool(unread) or await is_cut_off(log.writer, log.live)
+    except NotFound:  # another program deleted the session
+        return False
+
+
 async def resume_session(chat: ChatControl, argument: str) -> None:
     """Continue the unfinished turn, or open another session."""
-    log = chat.session.log
     if not argument:
-        unread = await chat.services.database.read(lambda db: turns.list_left_texts(db, log.session.id))
-        if unread or await is_cut_off(log.writer, log.live):
+        if await _is_unfinished(chat):
             chat.send(None)
             return
         picked = await selection_lists.pick_session(chat)

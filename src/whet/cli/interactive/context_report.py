@@ -33,7 +33,7 @@ def report_lines(status: ContextStatus, sums: CompactionSums, usage: Usage, widt
     threshold = f"{status.threshold_tokens:,} tokens" if status.threshold_tokens else "none"
     lines.append(f"threshold  {threshold}")
     saved = f", {sums.saved_tokens:,} tokens saved" if sums.count else ""
-    lines.append(f"compacted  {sums.count} times{saved}")
+    lines.append(f"compacted  {plural(sums.count, 'time')}{saved}")
     if sums.repairs:
         lines.append(
             f"left out   {plural(sums.repairs, 'time')} what the server refused; each began a new prefix"

@@ -1,4 +1,4 @@
-"""Actions of keys and prefixes at the prompt: Esc, Shift-Tab, Ctrl-O, Ctrl-B, `!command`, `# note`.
+"""Actions of keys and prefixes at the prompt: Esc, Shift-Tab, Ctrl-O, Ctrl-B, Ctrl-G, `!command`, `# note`.
 
 The screen maps keys to these actions.
 """
@@ -6,7 +6,6 @@ The screen maps keys to these actions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from whet.agent.session import InboxEntry
 from whet.app import modes, planning
 from whet.cli.interactive import full_calls, jobs, mode, selection_lists
 from whet.cli.interactive.shell_line import run_here, shell_tool
-from whet.contract.errors import NotFound, StoreBusy, WhetError
+from whet.contract.errors import NotFound, WhetError
 from whet.contract.events import Emit, TurnEnd
 from whet.contract.messages import ImagePart, Message
 from whet.contract.origin import Origin
@@ -27,7 +26,7 @@ from whet.store.parts import typed_text
 from whet.terminal import attach
 from whet.terminal.output import size
 from whet.terminal.pasted_text import dropped_images, remove_pastes
-from whet.terminal.screen import PromptSignal
+from whet.terminal.screen import PromptSignal, Screen
 from whet.typed_answer import read_line
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
     from whet.cli.interactive.chat_control import ChatControl
 
-Decide = Callable[[str, Sequence[tuple[str, str]]], Awaitable[int | str]]
-"""Asks the person to pick one of several (line, preview) choices. Returns its index, or the typed text."""
 _TWICE_S = 0.8
 
 
@@ -44,15 +41,13 @@ class KeyActions:
     """The actions of keys in one chat.
 
     The texts in `pending` and the images at the paths in `images` are sent with the next message.
-    `insert_text` inserts text into the input line.
     """
 
-    def __init__(self, chat: ChatControl, decide: Decide, insert_text: Callable[[str], None]) -> None:
+    def __init__(self, chat: ChatControl, screen: Screen) -> None:
         self.pending: list[str] = []
         self.images: list[Path] = []
         self._chat = chat
-        self._decide = decide
-        self._insert_text = insert_text
+        self._screen = screen
         self._escaped_s = float("-inf")
         self._unfolded = 0
         self._pictures: TemporaryDirectory[str] | None = None
@@ -71,18 +66,23 @@ class KeyActions:
             chat.say(message, "dim")
         elif signal is PromptSignal.IMAGE:
             await self._paste_image()
+        elif signal is PromptSignal.EDITOR:
+            await self._screen.edit_input()
         elif signal is PromptSignal.PLAN:
             await self._decide_plan()
         elif signal is PromptSignal.RESTED and chat.session.inbox:
             self._start_inbox_turn(chat.session.inbox.take())
 
     async def run_turn(self, message: Message | None, emit: Emit, on_stored: TransactionWork) -> TurnEnd:
-        """Run a turn and return its end. If another program uses the session, puts the message back into the
-        input and raises StoreBusy."""
+        """Run a turn and return its end. If the message can't be stored, because another program uses or has
+        deleted the session for example, puts it back into the input and raises WhetError."""
+        log = self._chat.session.log
+        count = len(log.messages)
         try:
             return await run_turn(self._chat.session, message, emit, on_stored=on_stored)
-        except StoreBusy:
-            if message is not None:
+        except WhetError:
+            is_stored = any(later.role == "user" for later in log.messages[count:])
+            if message is not None and not is_stored:
                 self._chat.put_back(message.text)
             raise
 
@@ -138,7 +138,7 @@ class KeyActions:
         self._pasted += 1
         path = Path(self._pictures.name, f"clipboard-{self._pasted}.png")
         path.write_bytes(data)
-        self._insert_text(f"@{path} ")
+        self._screen.put_in(f"@{path} ")
 
     def close(self) -> None:
         """Remove the files of pasted images. Those that were sent are in the store."""
@@ -170,7 +170,7 @@ class KeyActions:
         plan."""
         chat = self._chat
         plan = await planning.read_plan(chat.services, chat.session.id)
-        picked = await self._decide(mode.QUESTION, mode.CHOICES)
+        picked = await self._screen.decide(mode.QUESTION, mode.CHOICES)
         if picked == len(mode.CHOICES) - 2:
             chat.put_back("\n".join(["/plan steps", *(step.text for step in plan.steps)]))
             return

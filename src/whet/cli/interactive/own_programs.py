@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _AT_NEXT_START = "Changes hold from the next start of whet."
 _END_S = 2.0
+_NO_VARIABLES: Mapping[str, str] = {}
 _ENDLESS = ("acp", "chat", "confirm", "demo", "eval", "gateway", "practice", "run", "serve", "worker")
 _ASKING = (["config", "edit"], ["hooks", "accept"], ["plugins", "install"])
 _INIT = (
@@ -87,8 +88,8 @@ async def run_at_terminal(chat: ChatControl, name: str, argument: str) -> None:
 
 
 async def list_models(chat: ChatControl) -> None:
-    """Run `whet model list`."""
-    await _run(chat, ["model", "list"])
+    """Run `whet model list`, which marks the chat's model."""
+    await _run(chat, ["model", "list"], environ={"WHET_MODEL_MODEL": chat.session.model.model})
 
 
 async def run_agents(chat: ChatControl, argument: str) -> None:
@@ -154,14 +155,18 @@ def _split(argument: str) -> list[str]:
         raise ConfigError(f"{argument[:40]!r} can't be read: {error}") from error
 
 
-async def _run(chat: ChatControl, words: Sequence[str], note: str = "") -> None:
-    """Run `whet` with arguments while the person can type. If it succeeds, show `note`."""
+async def _run(
+    chat: ChatControl, words: Sequence[str], note: str = "", environ: Mapping[str, str] = _NO_VARIABLES
+) -> None:
+    """Run `whet` with arguments, and with `environ` besides the chat's environment, while the person can
+    type. If it succeeds, show `note`."""
     if list(words[:2]) in _ASKING:
         await _lend_terminal(chat, words, note)
         return
 
     async def run(emit: Emit) -> None:
-        code = await _show_output(chat.say, words, _environ(chat), chat.session.workspace)
+        variables = {**_environ(chat), **environ}
+        code = await _show_output(chat.say, words, variables, chat.session.workspace)
         if note and code == 0:
             chat.say(note, "dim")
 

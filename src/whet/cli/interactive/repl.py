@@ -188,7 +188,7 @@ class TerminalChat:
         self._view.show_reasoning = services.settings.ui.show_reasoning
         self._view.plan = lambda: services.todo_lists.get(self.session.id)
         self._board = StatusBoard(services, plain=state.marks.plain)
-        self._key_actions = KeyActions(self, screen.decide, screen.put_in)
+        self._key_actions = KeyActions(self, screen)
         self._news = _ReviewNews(state, screen, self.say, services.database)
         self._waiting: list[Typed] = []
         services.reviews.get().listeners += [self._board.record_event, self._news.add]
@@ -322,8 +322,9 @@ class TerminalChat:
 
     async def _handle_line(self, typed: Typed) -> None:
         is_running = self._state.turn is not None
-        command = parse(typed.line)
-        sign = "" if command else _sign_of(typed.line)
+        is_script = typed.is_pasted and "\n" in typed.line
+        command = None if is_script else parse(typed.line)
+        sign = typed.sign
         if is_running and (not self.commands.is_anytime(command[0]) if command else sign == "!"):
             self._waiting.append(typed)
             self._view.queued.append(typed.line)
@@ -427,13 +428,6 @@ async def _run_command(chat: TerminalChat, command: tuple[str, str], argument: s
     if argument and not slash_command.argument and await run_with_argument(chat, command[0], argument):
         return
     await slash_command.run(chat, argument)
-
-
-def _sign_of(line: str) -> str:
-    """Return the sign that makes a line a shell command or a note, or an empty string."""
-    sign = line[:1]
-    # a text of several lines that begins with # is Markdown
-    return sign if sign == "!" or (sign == "#" and "\n" not in line) else ""
 
 
 def _error_lines(error: WhetError) -> list[tuple[str, str]]:

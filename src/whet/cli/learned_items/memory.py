@@ -83,19 +83,23 @@ def edit(home: Home, target: Target) -> None:
         click.edit(filename=str(path))
     except click.ClickException as error:
         raise ConfigError(f"no editor: {error.message}", hint=f"set EDITOR, or edit {path}") from error
-    rows = with_learning(home, _record_edits)
-    click.echo(changes_table(rows) if rows else "Nothing was changed.")
+    rows, trouble = with_learning(home, lambda learning: _record_edits(learning, target))
+    if rows or not trouble:
+        click.echo(changes_table(rows) if rows else "Nothing was changed.")
+    if trouble:
+        raise ConfigError(trouble, hint=f"mend it: whet memory edit {target}")
 
 
-async def _record_edits(learning: LearningService) -> list[ledger.LedgerRow]:
-    """Record edits by hand in the ledger, and return the new changes."""
+async def _record_edits(learning: LearningService, target: Target) -> tuple[list[ledger.LedgerRow], str]:
+    """Record edits by hand. Returns the new changes, and what is wrong with the target's file."""
     newest = await learning.database.read(lambda db: ledger.select(db, 1, profile=learning.profile))
     before = newest[0].id if newest else 0
-    await learning.reader.read_notes()
+    files = await learning.reader.read_notes()
     rows = await learning.database.read(
         lambda db: ledger.select(db, 50, profile=learning.profile, kind="memory")
     )
-    return [row for row in rows if row.id > before]
+    trouble = next((file.trouble for file in files if file.target == target), "")
+    return [row for row in rows if row.id > before], trouble
 
 
 @memory.command("add")
