@@ -79,7 +79,7 @@ def test_a_gigabyte_costs_no_memory(commands: Commands) -> None:
     assert text.startswith("start\ny\n") and text.endswith("y\nthe end")
     assert "[... 1,073,7" in text and len(text) <= 30_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 20_000
-    assert time.process_time() - cpu_s < 6
+    assert time.process_time() - cpu_s < 20  # each byte is looked at a few times at most
     # 20 pieces of 4 KB a second at most, however long the machine takes.
     assert len(commands.printed) <= 4_096 * (20 * (time.monotonic() - start_s) + 2)
 

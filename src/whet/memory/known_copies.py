@@ -61,6 +61,12 @@ class KnownCopies(KnownFiles):
             written = versions[0].hash
         return FileState(path, wanted_hash, written)
 
+    def get_seen_hash(self, path: str, current_hash: str) -> str:
+        versions = self._read(path).get(path)
+        if current_hash == (versions[0].hash if versions else ""):
+            return current_hash
+        return super().get_seen_hash(path, current_hash)
+
     def read_base(self, state: FileState) -> bytes:
         versions = self._read(state.path).get(state.path, ())
         return next((version.text.encode() for version in versions if version.hash == state.written), b"")

@@ -82,6 +82,10 @@ class KnownFiles:
         """Return the hash that a file should have and its last seen hash."""
         return self._database.read_now(lambda db: learned.get_file_state(db, self._profile, path))
 
+    def get_seen_hash(self, path: str, current_hash: str) -> str:
+        """Return the hash of a file as last seen, without a read of a team's database if it is unchanged."""
+        return self.get_state(path, current_hash).written
+
     def read_base(self, state: FileState) -> bytes:
         """Return a notes file's text as last seen, encoded."""
         return self._database.read_now(lambda db: learned.read_text(db, state.written))
@@ -237,10 +241,15 @@ class MemoryReader:
     def read_texts(self) -> dict[Target, str]:
         """Read the texts that the notes files should have, by target, from the ledger."""
 
-        def work(connection: apsw.Connection) -> dict[Target, str]:
-            return {target: read_notes(connection, self.profile, path) for target, path in FILES.items()}
+        def read(connection: apsw.Connection) -> dict[Target, str]:
+            states = learned.list_file_states(connection, self.profile, "memories/")  # one round trip for both
+            wanted = {state.path: state.wanted for state in states}
+            return {
+                target: _decode(learned.read_text(connection, wanted.get(path, "")))
+                for target, path in FILES.items()
+            }
 
-        return self.database.read_now(work)
+        return self.database.read_now(read)
 
     def shorten(self, state: NotesState) -> str:
         """Return a notes file's text, shortened to its limit, with a line about the entries left out."""
@@ -266,7 +275,7 @@ class MemoryReader:
                 self.problems[path] = f"{error.message}; {error.hint}"
                 continue
             self.problems.pop(path, None)
-            if key != self.seen.get_state(path, key).written:
+            if key != self.seen.get_seen_hash(path, key):
                 return True
         return False
 
