@@ -242,7 +242,7 @@ class MemoryReader:
         """Read the texts that the notes files should have, by target, from the ledger."""
 
         def read(connection: apsw.Connection) -> dict[Target, str]:
-            states = learned.list_file_states(connection, self.profile, "memories/")  # one round trip for both
+            states = learned.list_file_states(connection, self.profile, "memories/")  # one round trip
             wanted = {state.path: state.wanted for state in states}
             return {
                 target: _decode(learned.read_text(connection, wanted.get(path, "")))
