@@ -6,6 +6,7 @@ import base64
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from whet.terminal import attach
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 
 
-def piped(data: bytes, **options: float) -> str | None:
+def piped(data: bytes, **options: Any) -> str | None:
     """Read `data` through a real pipe, written by a child so that it may be longer than the pipe."""
     read, write = os.pipe()
     child = os.fork()
