@@ -347,7 +347,7 @@ def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
             read("c/b.txt"),
             Did("read_file", {"path": "d"}, "denied", "denied"),
             read("e1.md", " \n"),
-            read("e2.md", "a\0b"),
+            read("e2.md", "odd bytes"),
             Did("read_file", {}, "x"),
             read("x" * 2_000),
             Did("terminal", {"command": "grep x y"}, "", "exit", 1),
@@ -356,6 +356,10 @@ def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
         ),
     )
     store(database, clock, turn)
+    # An older version stored such a text.
+    database.write_now(
+        lambda db: db.execute("UPDATE messages SET content = replace(content, 'odd ', char(0))")
+    )
     found = mined(database)
     assert {name: (tally.calls, tally.failed) for name, tally in found.tools.items()} == {
         "read_file": (6, 1),
