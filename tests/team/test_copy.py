@@ -25,7 +25,7 @@ def quiet(table: str, rows: int) -> None:
 async def fill(db: StateDatabase, clock: FixedClock) -> None:
     for number in range(30):
         await talk(
-            db, clock, f"s{number}", f"zebra {number}", "日本語 and \0 and ␀", profile="ada" * (number % 2)
+            db, clock, f"s{number}", f"zebra {number}", "日本語 and NUL and ␀", profile="ada" * (number % 2)
         )
     log = await new_log(db, clock, "calls")
     turn = await log.begin_turn(user("x" * 100_000))
@@ -43,6 +43,8 @@ def test_there_and_back_is_the_same_and_goes_on(tmp_path: Path, url: str, clock:
     team = TeamDatabase.open_url(url)
     try:
         asyncio.run(fill(own, clock))
+        # An older version stored such a text.
+        own.write_now(lambda c: c.execute("UPDATE messages SET content = replace(content, 'NUL', char(0))"))
         there = copy(own, team, quiet)
         assert [one.rows for one in there if one.name == "sessions"] == [31]
         assert copy(own, team, quiet) == there
