@@ -276,7 +276,10 @@ def test_no_length_hides_a_protected_file_in_a_command_outside_a_sandbox(
         ("ls -la docs", False),
         ("cat app.py", False),
         ("cat linked", False),
-        (f"ls docs {' '.join(map(str, range(3_000)))}", True),
+        (f"./tool docs {' '.join(map(str, range(3_000)))}", True),
+        (f"ls docs {' '.join(map(str, range(3_000)))}", False),
+        ("ls *; for folder in d*; do cd $folder; cat linked; done", True),
+        ("ls() { cd docs; }; ls; cat linked", True),
     ],
     ids=lambda value: str(value)[:40],
 )

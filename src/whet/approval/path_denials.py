@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from whet.approval.actions import ActionView
 from whet.approval.risk import Piece, RiskScope
@@ -18,6 +19,9 @@ from whet.contract.protocols import GateCall
 from whet.contract.texts import iterate_texts_and_keys, paths_in_uri
 from whet.sandbox.path_rules import PathRules
 from whet.sandbox.shell_globs import GlobReader, GlobTooWide, is_glob
+
+if TYPE_CHECKING:
+    from whet.shell.reading import ReadPart
 
 _MAX_TEXT = 200_000
 _MAX_PATH = 4_096
@@ -100,8 +104,9 @@ def _find_in_command(
         is_whole = len(text) <= _MAX_TEXT
         try:
             expanded = list(_expand(words, folder))
-            folders, has_all = _list_folders([*command_words, *expanded], folders)
-            is_whole = is_whole and has_all
+            if command_words:
+                folders, has_all = _list_folders([*command_words, *expanded], folders)
+                is_whole = is_whole and has_all
             words += expanded
             command_words += [path for base in folders[1:] for path in _expand(command_words, base)]
         except GlobTooWide:
@@ -120,13 +125,25 @@ def _find_in_command(
 
 def _list_words(text: str) -> tuple[list[str], list[str]]:
     """Return the words of a command's text that may name files, also behind an option's letters or an `@`;
-    and those among them that are words of its simple commands."""
+    and those among them that are words of its simple commands, none if it certainly stays in its folder."""
     from whet.shell.reading import file_names, read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
     reading = read(text)
     attached = [*reading.attached, *(name.lstrip("@") for name in reading.files if name.startswith("@"))]
+    words = [*reading.files, *attached]
+    if not reading.is_doubtful and all(map(_stays_in_folder, reading.parts)):
+        return words, []
     command_words = file_names(word for part in reading.parts for word in part.words)
-    return [*reading.files, *attached], list(dict.fromkeys((*command_words, *attached)))
+    return words, list(dict.fromkeys((*command_words, *attached)))
+
+
+def _stays_in_folder(part: ReadPart) -> bool:
+    """Return whether a simple command is of a program that only reads, and that names files relative to the
+    folder in which it was started."""
+    from whet.shell.programs import program  # noqa: PLC0415  as above
+
+    name = part.words[0]
+    return name not in ("cd", "pushd", "popd") and "reads" in program(name).kinds
 
 
 def _list_folders(words: Sequence[str], folders: Sequence[str]) -> tuple[list[str], bool]:
