@@ -89,7 +89,7 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     A name in capitals, such as OPENAI_API_KEY, is a secret and goes to .env, or with the extra keyring to the
     system's keyring. Leave its VALUE out to type it unseen.
     """
-    if key.isupper() and "." not in key:
+    if _is_secret_name(key):
         secret = _secret_value(key, value)
         if not secret:
             raise ConfigError(f"no value came for {key}", hint=f"whet config set {key} asks for it unseen")
@@ -161,6 +161,11 @@ def _refuse_unusable(home: Home, key: str, value: str) -> None:
         )
 
 
+def _is_secret_name(key: str) -> bool:
+    """Return whether a key is the name of a secret in .env rather than a setting's."""
+    return key.isupper() and "." not in key
+
+
 def _secret_value(name: str, value: str | None) -> str:
     if value is None and sys.stdin.isatty():
         return str(click.prompt(name, hide_input=True)).strip()
@@ -172,7 +177,7 @@ def _secret_value(name: str, value: str | None) -> str:
 @home_and_json
 def unset(home: Home, key: str, as_json: bool) -> None:
     """Remove a setting from config.yaml, so that its default applies, or a secret from .env."""
-    if key.isupper() and "." not in key:
+    if _is_secret_name(key):
         was_set = secrets.remove_secret(home, key)
         text = f"{key} is removed from {home.env}" if was_set else f"{key} was not in {home.env}"
         _emit({"key": key, "was_set": was_set, "path": str(home.env)}, text, as_json)

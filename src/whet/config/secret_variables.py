@@ -2,8 +2,8 @@
 
 A name counts if it looks like the usual names of secrets. A value counts whatever its name, if it contains a
 URL with a password, a vendor's key, a private key or a long random word, or a URL with a UUID in its path,
-which opens what it leads to (a webhook). Patterns are compiled only for
-values that may match, so an ordinary environment takes less than a millisecond.
+which opens what it leads to (a webhook). Patterns are compiled only for values that may match, so an ordinary
+environment takes less than a millisecond.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _candidates(word: str) -> list[str]:
 def _is_random(text: str, may_be_hex_key: bool) -> bool:
     if len(text) < _MIN_RANDOM_CHARS or text.isalpha() or not any(map(str.isdigit, text)):
         return False
-    if all(char in "0123456789abcdefABCDEF" for char in text):
+    if all(char in hexdigits for char in text):
         return may_be_hex_key and len(text) >= _MIN_HEX_CHARS and len(text) != _COMMIT_CHARS
     from whet.config.redact import looks_random  # noqa: PLC0415 - its patterns take 50 ms to compile
 

@@ -139,7 +139,7 @@ def read_pipe(
     *,
     wait_s: float | None = None,
     slow_s: float = math.inf,
-    report_slow: Callable[[int], object] = bool,
+    report_slow: Callable[[int], object] = lambda count_bytes: None,
 ) -> str | None:
     """Read `fd` to its end as text, in UTF-8 or another encoding.
 

@@ -164,14 +164,11 @@ def _import_skills(home: Home, root: Path, source: str, dry: bool) -> list[Impor
         line.finish()
 
 
-_find_opencode = _locate("XDG_DATA_HOME", "~/.local/share/opencode", "opencode")
-
-
 @importing.command("opencode")
 @click.argument(
     "path",
     type=click.Path(path_type=Path),
-    default=_find_opencode,
+    default=_locate("XDG_DATA_HOME", "~/.local/share/opencode", "opencode"),
 )
 @_dry
 @home_and_json
