@@ -70,3 +70,23 @@ def test_a_slash_command_that_the_model_answered_is_a_message(tmp_path: Path) ->
         "What does <command-name>/x</command-name> mean?",
         "Why [Request interrupted by user]?",
     ]
+
+
+def test_an_answer_counts_once_if_its_request_was_sent_again(tmp_path: Path) -> None:
+    def answer(uuid: str, parent: str, message_id: str, text: str, **fields: Any) -> dict[str, Any]:
+        return said(
+            "assistant", block(text), uuid=uuid, parentUuid=parent, message={"id": message_id}, **fields
+        )
+
+    path = lines(
+        tmp_path / "s.jsonl",
+        said("user", "why?", uuid="u1", parentUuid=None),
+        answer("a1", "u1", "m1", "Because"),
+        answer("a2", "a1", "m1", "of the"),
+        answer("a3", "u1", "m2", "Because of rain."),
+        answer("a4", "a3", "m2", "And wind."),
+        answer("a5", "u1", "m3", "API Error: 529", isApiErrorMessage=True),
+    )
+    past, _ = claude_code.read(path)
+    assert past is not None
+    assert [row.message.text for row in past.messages] == ["why?", "Because of rain.\n\nAnd wind."]

@@ -108,26 +108,36 @@ def _skip_copies(lines: Iterable[_Line]) -> Iterator[_Line]:
 def _find_abandoned(path: Path) -> set[str]:
     """Return the uuids of the lines in abandoned branches.
 
-    A branch is abandoned when the person edits an earlier prompt: the old prompt and all that followed it.
+    A branch is abandoned when the person edits an earlier prompt, with the old prompt and all that followed
+    it, and when a request is sent again, with the earlier answer.
     """
-    abandoned, newest = set[str](), dict[object, str]()
+    abandoned, newest_prompts, newest_answers = set[str](), dict[object, str](), dict[str, _Line]()
     children: dict[object, list[str]] = {}
     for line in _skip_copies(JsonLines(path, _lines)):
         if not isinstance(line.uuid, str) or line.is_sidechain:
             continue
         children.setdefault(line.parent, []).append(line.uuid)
         if _is_prompt(line):
-            before = newest.get(line.parent)
+            before = newest_prompts.get(line.parent)
             # Without a parent it is an edit of the first prompt, unless these lines name no parents at all.
             if before is not None and (isinstance(line.parent, str) or before in children):
                 abandoned.add(before)
-            newest[line.parent] = line.uuid
+            newest_prompts[line.parent] = line.uuid
+        elif line.type == "assistant" and not line.is_api_error and isinstance(line.parent, str):
+            earlier = newest_answers.get(line.parent)
+            if earlier is not None and _message_id(earlier) != _message_id(line):
+                abandoned.add(str(earlier.uuid))
+            newest_answers[line.parent] = line
     pending = list(abandoned)
     while pending:
         children_left = [uuid for uuid in children.get(pending.pop(), ()) if uuid not in abandoned]
         abandoned.update(children_left)
         pending += children_left
     return abandoned
+
+
+def _message_id(line: _Line) -> str:
+    return "" if line.message is None else text_in(line.message.id)
 
 
 def _is_prompt(line: _Line) -> bool:
