@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ def test_the_corpus(level: str, command: str) -> None:
     assert risk.level == level, risk.reasons
     if level in ("dangerous", "forbidden"):
         assert risk.reasons
+    assert msgspec.json.decode(msgspec.json.encode(risk.reasons)) == list(risk.reasons)
 
 
 def test_the_corpus_is_as_large_as_it_says() -> None:

@@ -19,6 +19,7 @@ groups = {ops = ["ann", "ben"], security = ["cat"]}
 rules = [{name = "two", action = "deploy", effect = "ask", quorum = "1 of ops and 1 of security"}]
 """
 DEADLY = {"action": "tool:Bash", "description": "Tidy", "details": {"command": "rm -rf / --no-preserve-root"}}
+PUBLISHING = {"action": "tool:Bash", "description": "Release", "details": {"command": "npm publish"}}
 MILD = {"action": "tool:Bash", "description": "Look", "details": {"command": "ls"}}
 
 
@@ -105,7 +106,10 @@ def test_a_dangerous_command_is_not_approved_among_others(server):
     assert ann.post(f"/confirm/{ids[1]}/approve").json()["status"] == "approved"
 
 
-@pytest.mark.parametrize(("body", "level"), [(DEADLY, "dangerous"), (MILD, "safe"), (None, None)])
+@pytest.mark.parametrize(
+    ("body", "level"),
+    [(DEADLY, "dangerous"), (PUBLISHING, "dangerous"), (MILD, "safe"), (None, None)],
+)
 def test_the_record_holds_the_reading_of_danger(server, body, level):
     request_id = ask(server, body)
     record = server.client("approve", "ann").get(f"/confirm/{request_id}").json()

@@ -27,7 +27,7 @@ from whet.approval.paths import (
     within,
     zone_of,
 )
-from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, worst
+from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, list_reasons, worst
 from whet.approval.scopes import escape_pattern
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag, Tool
@@ -67,7 +67,11 @@ class ActionView(msgspec.Struct, frozen=True):
     @property
     def lasts(self) -> bool:
         """Whether it has an effect that a sandbox doesn't prevent, even if it needs no openings."""
-        return any(isinstance(reason, Lasting) for reason in self.reasons)
+        return self.has_reason(Lasting)
+
+    def has_reason(self, kind: type[str]) -> bool:
+        """Return whether a piece has a reason of a kind."""
+        return any(isinstance(reason, kind) for piece in self.pieces for reason in piece.reasons)
 
     @property
     def level(self) -> Level:
@@ -151,11 +155,12 @@ def _process(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     escaped = analyse(keys, scope.workspace, scope, "") if keys != text else risk
     query = judge_query(text) or ("safe", "")
     level = worst(["normal", risk.level, escaped.level, query[0]])
-    reasons = tuple(dict.fromkeys(filter(None, (*risk.reasons, *escaped.reasons, query[1]))))
-    piece = Piece(f"write {identity} {text}", "write", level, reasons)
-    subject = visible(f"send to process {identity}: {text}", WHOLE)
     typed = risk.commands if escaped is risk else (*risk.commands, *escaped.commands)
-    return ActionView(name, piece.text, subject, (piece,), reasons, typed=typed, typed_text=text)
+    reasons = (*(reason for piece in typed for reason in piece.reasons), query[1])
+    piece = Piece(f"write {identity} {text}", "write", level, tuple(dict.fromkeys(filter(None, reasons))))
+    subject = visible(f"send to process {identity}: {text}", WHOLE)
+    texts = list_reasons((piece,))
+    return ActionView(name, piece.text, subject, (piece,), texts, typed=typed, typed_text=text)
 
 
 def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
@@ -193,11 +198,9 @@ def _path_forms(full: str, scope: RiskScope) -> tuple[str, str]:
 
 def _files(call: GateCall, scope: RiskScope, paths: list[str], writes: bool) -> ActionView:
     pieces = tuple(_file_piece(path, scope, writes) for path in paths)
-    reasons = tuple(dict.fromkeys(reason for piece in pieces for reason in piece.reasons))
     text = " ".join(paths)
-    return ActionView(
-        call.tool.name, text, visible(f"{call.tool.name} {' '.join(paths)}", WHOLE), pieces, reasons
-    )
+    subject = visible(f"{call.tool.name} {text}", WHOLE)
+    return ActionView(call.tool.name, text, subject, pieces, list_reasons(pieces))
 
 
 def _path(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:

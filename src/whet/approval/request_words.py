@@ -99,7 +99,7 @@ def describe_undo(
     if "looks" in call.tool.tags:
         begin = "not possible" if action.level == "dangerous" else "not needed: it changes no file"
         return f"{begin}; what the model reads stays in the chat"
-    if any(isinstance(reason, Shown) for reason in action.reasons):
+    if action.has_reason(Shown):
         return "not possible: the model gets what it prints, and it stays in the chat"
     if action.lasts:
         return "not possible: /rewind can't bring back what it deletes"

@@ -123,6 +123,7 @@ class Piece(msgspec.Struct, frozen=True):
 class ShellRisk(msgspec.Struct, frozen=True):
     """The risk of a shell command: the worst of its pieces.
 
+    `reasons` are plain texts for a person; those of its pieces tell their kinds by their classes.
     `network`: one of its programs connects. `downloads` are the files that it fetches. `needs` are the
     openings that a sandbox would require.
     """
@@ -143,13 +144,12 @@ _MAX_REASONS, _MAX_REASON_CHARS = 12, 200
 
 
 def list_reasons(pieces: Iterable[Piece]) -> tuple[str, ...]:
-    """Return the reasons of a command's pieces, of the riskiest first, each once and not too long."""
+    """Return the texts of the reasons of a command's pieces, of the riskiest first, each once and not too
+    long."""
     ordered = sorted(pieces, key=lambda piece: -rank(piece.level))
-    reasons = dict.fromkeys(reason for piece in ordered for reason in piece.reasons)
-    return tuple(map(_cut, reasons))[:_MAX_REASONS]
+    texts = dict.fromkeys(_cut(reason) for piece in ordered for reason in piece.reasons)
+    return tuple(texts)[:_MAX_REASONS]
 
 
 def _cut(reason: str) -> str:
-    return (
-        reason if len(reason) < _MAX_REASON_CHARS else type(reason)(f"{reason[: _MAX_REASON_CHARS - 3]}...")
-    )
+    return f"{reason[: _MAX_REASON_CHARS - 3]}..." if len(reason) >= _MAX_REASON_CHARS else str(reason)

@@ -70,8 +70,8 @@ _SECRET_NAME = late_pattern(r"SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY
 def analyse(command: str, cwd: str, scope: RiskScope, stdin: str = "") -> ShellRisk:
     """Judge the text that a shell would run in `cwd` with `stdin` as its input. Never raises for bad text."""
     if len(command) > _MAX_LENGTH or len(stdin) > 10 * _MAX_LENGTH:
-        long = (UnknownProgram("it is too long to be looked through"),)
-        return ShellRisk("dangerous", long, (Piece(command, "", "dangerous", long),))
+        long = Piece(command, "", "dangerous", (UnknownProgram("it is too long to be looked through"),))
+        return ShellRisk("dangerous", list_reasons((long,)), (long,))
     judge = _Judge(scope)
     # Hidden characters are never printable. Checking that first saves the 2 ms of CPU to compile the pattern.
     if not command.isprintable() and HIDDEN.search(command.replace("\t", " ")):
