@@ -166,6 +166,10 @@ ls ${z:-src}
 cat "$x"y
 cat $(git rev-parse --show-toplevel)/README.md
 echo ${x:-$(date)}
+for NAME in a.py b.py; do wc -l "$NAME"; done
+echo ${x:0:8} ${y: -3} ${z@Q} ${w%.py}.txt
+((3 > 2)) && ls
+[ -n "$(ls | cat)" ] && [[ -f a && x < y ]] && ls
 head -3 ${1:-README.md}
 tar tf ../x.tar
 tar -tvf x.tar
@@ -215,6 +219,11 @@ rustc --version
 """
 
 NORMAL = r"""
+for PATH in bin; do ls; done
+set -- bin; for PATH; do ls; done
+read x < f; ((x))
+read x < f; echo ${HOME:x:1}
+export SETTINGS; for SETTINGS in a; do ls; done
 rg --files --hidden | xargs cat
 fd -H | xargs cat
 git ls-files -o | xargs cat
@@ -552,6 +561,15 @@ top
 """
 
 DANGEROUS = r"""
+for PS4 in '$(rm x)'; do set -x; ls; done
+[ a || rm x ]
+[ a & rm x ]
+[ a > notes.md ]
+echo ${x#{};rm y }
+echo "${x/{}";rm y "}"
+ls; (( '$(rm x)' ))
+cat {PATH}<f; ls
+a=#x\	 rm y
 ps eww
 ps auxe
 ps -A e

@@ -288,7 +288,8 @@ _QUIET_BITS = st.sampled_from(
         ' || ', ' && ', ';', '\n', '{ ', '; }', '(', '<<E\n', '\nE\n', '\\', '# ', "$'", 'if ',
         '; then ', '; fi', 'for i in a', '; do ', '; done', ' ', 'case x in ', ' esac', 'x) ', ';; ',
         'a=', '${x:-', '}', '<(', '<<<', '$((', '))', "'\\''", '<<-E\n\t', "<<'E'\n", '\\\n', '! ',
-        '<<\\E\n', '\n\tE\n', '\\ ', '\\\t', '{a,b}', '#',
+        '<<\\E\n', '\n\tE\n', '\\ ', '\\\t', '{a,b}', '#', '[ ', ' ]', '[[ ', ' ]]', '((', '${x#',
+        '${HOME:', '${x/', '{', '-n ', ' -o ', '&', '@(',
     ]
 )
 # fmt: on
@@ -299,6 +300,7 @@ _COMMANDS = st.sampled_from(
         'echo $(ls)', '(ls)', 'ls "x$(rm x)"', '{ ls; }', 'echo `ls`', 'if ls; then rm x; fi',
         'ls -l > /dev/null', '! ls', "$'rm' x", 'a=1', 'echo {a,b}', "cat <<'E' | ls\nrm\nE",
         'ls <<< x', '[[ -n x ]]', 'case x in x) rm;; esac', 'for i in 1; do rm; done',
+        '[ -n x ]', 'echo ${x#a}', '((1))',
     ]
 )
 # fmt: on

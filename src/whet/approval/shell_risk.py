@@ -59,6 +59,7 @@ HIDDEN = late_pattern(
 _RESERVED = ProgramWords(
     "{ } ! [[ ]] if then elif else fi for while until do done case esac select function in"
 )
+_EXPORTERS = ProgramWords("export declare typeset set readonly local")
 # A name passed to a builtin may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
 _SETS_DEFAULT = late_pattern(r"\$\{\w+:?=")  # `${name:=value}`
@@ -137,14 +138,14 @@ class _Judge:
             self.add_finding("forbidden", "a function that starts itself without end (a fork bomb)")
         self.everyday = self.everyday and script.is_plain and "[$(" not in text and "[`" not in text
         self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
-        if script.arithmetic and script.assignments:
-            self.everyday = False
         names = _VARIABLE_NAME.findall(text) if "$" in text else ()
         if any(map(_may_hold_secret, names)) or is_environment_dump(script):
             self.exposure.secret = True
         self.judge_redirects(script)
         for name, word in script.assignments:
             self.judge_assignment(name, word)
+        for name, word in script.loops:
+            self.judge_loop(name, word, script)
         for invocation in script.invocations:
             self.judge_invocation(invocation, nesting)
         self.values = outer
@@ -186,6 +187,14 @@ class _Judge:
         if piece is not None:
             self.pieces.append(piece)
         self.everyday = self.everyday and is_everyday
+
+    def judge_loop(self, name: str, word: Word, script: ShellScript) -> None:
+        """Judge a value of a loop's variable. Programs see it only if the variable is exported."""
+        piece, is_everyday = judge_variable(name, word)
+        if piece is not None:
+            self.pieces.append(piece)
+        may_export = any(run.words and run.words[0].text in _EXPORTERS for run in script.invocations)
+        self.everyday = self.everyday and (is_everyday or not (may_export or name in os.environ))
 
     def judge_invocation(self, invocation: Invocation, nesting: int) -> None:
         """Judge one simple command and the commands inside it."""

@@ -21,7 +21,7 @@ from tree_sitter import Language, Node, Parser
 from whet.late import late_pattern
 from whet.shell.redirects import RedirectionReader
 from whet.shell.state import REDIRECTS, Folders, Invocation, ShellScript, ShellState, merge_folders
-from whet.shell.words import Word
+from whet.shell.words import Word, unknown
 
 _MAX_DEPTH = 120
 _MAX_COMMANDS = 2_000
@@ -32,6 +32,8 @@ _JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
 _JOINED_TO_NOTHING = late_pattern(r"(?:\A|(?<=\n))[ \t]*\\\n")
 # The grammar may skip an escaped blank, which is a part of a word for bash: `ls \ # c; rm x` runs rm.
 _ESCAPED_BLANK = late_pattern(r"(?<!\\)(?:\\\\)*\\[ \t]")
+# `{name}<file` sets a variable to a number; for the grammar it is a word and a redirection.
+_NAMED_DESCRIPTOR = late_pattern(r"\{\w+(?:\[[^\]]*\])?\}[<>]")
 _UNSAFE = late_pattern(r"[^\t\n -~]")
 _QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
 _READ_ELSEWHERE = frozenset(("comment", "heredoc_body", "heredoc_content", "heredoc_start", "heredoc_end"))
@@ -81,6 +83,8 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         _check_joined_lines(state, root, text)
     if "\\ " in text or "\\\t" in text:
         _check_escaped_blanks(state, root, text)
+    if _NAMED_DESCRIPTOR.search(text):
+        state.doubt("a redirection sets a variable")
     may_substitute = "(" in text or "`" in text
     starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1)) if may_substitute else []
     if len(starts) > _MAX_COMMANDS or any(_hides_command(root, text, match.start()) for match in starts):
@@ -179,11 +183,9 @@ class _Walker:
             return
         kind = node.type
         self._state.see(node)
-        if kind in ("arithmetic_expansion", "postfix_expression", "subscript"):
-            self._state.script.arithmetic = True
         if kind == "test_command":
             self._check_comparison(self._state.text_of(node))
-        if kind == "comment" and _continues_word(node):
+        if kind == "comment" and _continues_word(node, self._state.source):
             self._state.doubt("a comment stands inside a word")
         handler = _HANDLERS.get(kind)
         if handler is not None:
@@ -220,9 +222,10 @@ class _Walker:
         if node.type == "for_statement":
             names = [self._state.text_of(child) for child in node.children_by_field_name("variable")]
             self._state.assigned.update(names)
-            for group in self._state.touching(node.children_by_field_name("value")):
-                words = self._state.words(*group)
-                self._state.script.loops += ((name, word) for name in names for word in words)
+            groups = self._state.touching(node.children_by_field_name("value"))
+            # Without words, a loop takes those that `set` was given.
+            words = [word for group in groups for word in self._state.words(*group)] or [unknown("$@")]
+            self._state.script.loops += ((name, word) for name in names for word in words)
         self.walk_all(node.children, depth)
         self._state.piped = piped
         if node.type in _OWN_SHELL:
@@ -321,12 +324,12 @@ _HANDLERS: dict[str, Callable[[_Walker, Node, int], object]] = {
 }
 
 
-def _continues_word(comment: Node) -> bool:
+def _continues_word(comment: Node, source: str) -> bool:
     """Return whether a comment begins in the middle of a word for bash: `a=(1)# x; rm y` runs rm."""
-    before = comment.prev_sibling
-    return (
-        before is not None and before.type == "variable_assignment" and before.end_byte == comment.start_byte
-    )
+    before, start = comment.prev_sibling, comment.start_byte
+    if before is not None and before.type == "variable_assignment" and before.end_byte == start:
+        return True
+    return start > 0 and source[start - 1] not in " \t\n;&|()"
 
 
 def _on_one_line(source: str, node: Node) -> bool:

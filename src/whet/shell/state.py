@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from tree_sitter import Node
 
-from whet.late import late_pattern
+from whet.shell.ambiguity import AMBIGUOUS, find_ambiguity, may_run_values
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, cook, literal, unknown
 
@@ -29,8 +29,6 @@ _PLAIN_SYNTAX = ProgramWords(
 )
 
 
-# Arithmetic that computes nothing from a variable, whose value may hold a command.
-_NUMBERS = late_pattern(r"\$\(\([\d\s+*/%()<>=!&|^~?:,-]*\)\)")
 REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 _NO_WORDS = REDIRECTS | {"variable_assignment", "comment"}
 _STRINGS = frozenset(("raw_string", "string", "ansi_c_string"))
@@ -85,7 +83,6 @@ class ShellScript(msgspec.Struct):
     forks: bool = False
     tests: bool = False
     is_plain: bool = True
-    arithmetic: bool = False
 
 
 class ShellState:
@@ -110,9 +107,13 @@ class ShellState:
 
     def see(self, node: Node) -> None:
         """Record whether a node's syntax may run without a question, and the positions of strings."""
-        if node.is_named and node.type not in _PLAIN_SYNTAX:
-            is_number = node.type == "arithmetic_expansion" and _NUMBERS.fullmatch(self.text_of(node))
-            self.script.is_plain = self.script.is_plain and bool(is_number)
+        is_plain = not node.is_named or node.type in _PLAIN_SYNTAX
+        if node.type in AMBIGUOUS:
+            text = self.text_of(node)
+            if reason := find_ambiguity(node, text):
+                self.doubt(reason)
+            is_plain = not may_run_values(node, text)
+        self.script.is_plain = self.script.is_plain and is_plain
         self.script.tests = self.script.tests or node.type == "test_command"
         if node.type in _STRINGS:
             self.script.strings.append((node.start_byte, node.end_byte, False))
@@ -157,8 +158,6 @@ class ShellState:
         for child in node.children:
             if child.type in ("variable_name", "subscript") and not name:
                 name = self.text_of(child)
-                if child.type == "subscript":
-                    self.script.arithmetic = True
             elif child.is_named:
                 word = self.words(child)[0]
                 if child.type == "array":
