@@ -13,6 +13,7 @@ from whet.approval.shell_risk import analyse
 from whet.contract.messages import ToolCall
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec, tags_of
+from whet.tools.paths import resolve
 
 
 async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
@@ -178,3 +179,27 @@ def test_a_template_is_loaded_unasked_and_applied_with_a_question(
     assert depends_on_location(made) and not depends_on_location(
         Tool(ToolSpec("todo", "", {}), "t", frozenset(), _never, tags=tags_of("todo"))
     )
+
+
+@pytest.mark.parametrize(
+    ("tool", "spelling", "level", "first_name"),
+    [
+        ("read_file", r"\u002eenv", "safe", r"\u002eenv"),
+        ("read_file", "KEYS/id.\u212aey", "dangerous", "KEYS/id.Key"),
+        ("read_file", r".env\u200b", "safe", ".env\u200b"),
+        ("write_file", r"\u002egit/config", "normal", r"\u002egit/config"),
+        ("write_file", "linked/../config", "dangerous", ".git/config"),
+    ],
+)
+def test_a_file_is_judged_by_the_name_that_the_tool_opens(
+    tmp_path: Path, tool: str, spelling: str, level: str, first_name: str
+) -> None:
+    for folder in ("KEYS", ".git/hooks"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in (".env", ".env\u200b", "KEYS/id.Key", ".git/config"):
+        (tmp_path / name).touch()
+    (tmp_path / "linked").symlink_to(".git/hooks")
+    view = action(tmp_path, tool, path=spelling, content="")
+    opened = resolve(spelling, tmp_path).path
+    assert (view.level, view.pieces[0].text) == (level, first_name)
+    assert view.pieces[0].also[-1] == str(opened)

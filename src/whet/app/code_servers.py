@@ -10,12 +10,12 @@ from whet.app.confining import find_install_folders, list_named_openings
 from whet.config.permission_settings import McpServerSettings
 from whet.config.schema import Settings
 from whet.contract.errors import ToolError
+from whet.file_names import printable
 from whet.late import LatePart
 from whet.lsp.kinds import ServerProgram
 from whet.lsp.service import CodeService
 from whet.sandbox.confinement import Confinement
 from whet.sandbox.path_rules import read_path_rules
-from whet.tools.paths import printable
 from whet.tools.shell import command_environment
 
 if TYPE_CHECKING:

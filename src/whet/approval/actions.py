@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -27,10 +28,12 @@ from whet.approval.paths import (
     within,
     zone_of,
 )
-from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, list_reasons, worst
+from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, list_reasons, rank, worst
 from whet.approval.scopes import escape_pattern
+from whet.contract.errors import BadInput
 from whet.contract.protocols import GateCall
 from whet.contract.tools import Tag, Tool
+from whet.file_names import find_named_path
 from whet.internet import canonical_host
 from whet.late import late_pattern
 from whet.log import mask
@@ -164,14 +167,13 @@ def _process(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
 
 
 def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
-    full = absolute_path(os.path.expanduser(path), scope.workspace) or path
-    target = resolve_links(full) or full
+    named = _find_named(path, scope)
+    full = absolute_path(named, scope.workspace) or path
+    target = resolve_links(named) or full
     names = _path_forms(full, scope) + (() if target == full else _path_forms(target, scope))
     if writes:
-        level, reason = WRITING[zone_of(full, scope.workspace, scope)]
-        level = "normal" if level == "safe" else level
-        if level == "normal" and is_run_by_others(full, scope):
-            level, reason = "dangerous", RUN_BY_OTHERS
+        judged = [_judge_written(location, scope) for location in dict.fromkeys((full, target))]
+        level, reason = max(judged, key=lambda finding: rank(finding[0]))
     else:
         # Imported here because it takes 3 ms with its tables, and the start of a session judges no call.
         from whet.approval.secrets import holds_secrets, is_private_at_home, is_secret  # noqa: PLC0415
@@ -188,6 +190,24 @@ def _file_piece(path: str, scope: RiskScope, writes: bool) -> Piece:
     folder = escape_pattern(os.path.dirname(names[-2])) if grant else ""
     reasons = (reason,) if reason else ()
     return Piece(names[-2], names[-2], level, reasons, grant, names, f"{folder}/*" if folder else "")
+
+
+def _judge_written(path: str, scope: RiskScope) -> tuple[Level, str]:
+    """Return the risk of writing to a path, and why."""
+    level, reason = WRITING[zone_of(path, scope.workspace, scope)]
+    level = "normal" if level == "safe" else level
+    if level == "normal" and is_run_by_others(path, scope):
+        return "dangerous", RUN_BY_OTHERS
+    return level, reason
+
+
+def _find_named(path: str, scope: RiskScope) -> str:
+    """Return the path that the file tools would open: not always the spelled one."""
+    name = os.path.expanduser(path)
+    try:
+        return find_named_path(Path(scope.workspace), name)
+    except (BadInput, OSError, ValueError):
+        return os.path.join(scope.workspace, name)
 
 
 def _path_forms(full: str, scope: RiskScope) -> tuple[str, str]:

@@ -60,7 +60,8 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
         rf"(?:(?:^|/)(?:{'|'.join(facts.names)})$|(?:^|/)(?:{'|'.join(facts.places)})(?:/|$)"
         rf"|^(?:{'|'.join(facts.system)})(?:/|$))"
     )
-    return re.compile(secret), re.compile(rf"(?:^|/)(?:{'|'.join(facts.open)})$|^(?:{'|'.join(facts.open)})$")
+    public = rf"(?:^|/)(?:{'|'.join(facts.open)})$|^(?:{'|'.join(facts.open)})$"
+    return re.compile(secret, re.IGNORECASE), re.compile(public, re.IGNORECASE)
 
 
 def is_secret(path: str, scope: RiskScope | None = None) -> bool:

@@ -10,8 +10,8 @@ from typing import Any, cast
 import msgspec
 
 from whet.contract.texts import clean, plural
+from whet.file_names import printable
 from whet.lsp.positions import split_lines, to_column
-from whet.tools.paths import printable
 
 MAX_KEPT = 2_000
 _MAX_SHOWN = 10

@@ -14,11 +14,11 @@ import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.texts import clean, plural
+from whet.file_names import printable
 from whet.lsp.checks import EditChecks
 from whet.lsp.errors import one_line
 from whet.lsp.loading import ask_until_loaded
 from whet.lsp.positions import replace_ranges, split_lines, to_path, to_units, to_uri
-from whet.tools.paths import printable
 
 SymbolAction = Literal["definition", "references", "symbols", "rename"]
 _ANSWER_S = 20.0

@@ -15,6 +15,7 @@ from whet.config.permission_settings import LspSettings
 from whet.contract.changes import TextChange
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Tool, ToolContext, ToolOutput
+from whet.file_names import printable
 from whet.lsp.checks import EditChecks
 from whet.lsp.kinds import ServerProgram, find_server
 from whet.lsp.project import ProjectFiles
@@ -22,7 +23,7 @@ from whet.lsp.server import LanguageServer
 from whet.sandbox.path_rules import PathRules
 from whet.tools import editor_files
 from whet.tools.encoding import decode
-from whet.tools.paths import printable, refuse_protected, resolve
+from whet.tools.paths import refuse_protected, resolve
 from whet.tools.toolsets.code import CodeTools
 
 if TYPE_CHECKING:

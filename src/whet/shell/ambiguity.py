@@ -1,9 +1,9 @@
 """Find syntax that bash reads in another way than the grammar of tree-sitter-bash.
 
 The grammar takes `[ ... ]` for syntax of its own, pairs braces inside `${...}`, and lets quotes quote in
-arithmetic. For bash, `[` is a program, so that `[ a || b ]` runs b; the first `}` ends `${x#{}`; and quotes in
-`(( '$(x)' ))` quote nothing. Source: bash's manual, "Shell Grammar", "Shell Parameter Expansion" and "Shell
-Arithmetic".
+arithmetic. For bash, `[` is a program, so that `[ a || b ]` runs b; the first `}` ends `${x#{}`; and quotes
+in `(( '$(x)' ))` quote nothing. Source: bash's manual, "Shell Grammar", "Shell Parameter Expansion" and
+"Shell Arithmetic".
 """
 
 from __future__ import annotations

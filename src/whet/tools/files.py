@@ -22,6 +22,7 @@ from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.contract.texts import clean, plural
 from whet.contract.tools import ToolContext, ToolOutput
+from whet.file_names import printable
 from whet.tools import atomic, editor_files
 from whet.tools.encoding import (
     Encoding,
@@ -34,7 +35,7 @@ from whet.tools.encoding import (
 )
 from whet.tools.output import size
 from whet.tools.pages import LINE_CHARS, PAGE_CHARS, LinePage, format_numbered, read_page
-from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, printable, resolve, system_error
+from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, resolve, system_error
 from whet.tools.preview import change_of, read_current, require_approved
 from whet.tools.seen import READ_VERSIONS, state_of
 

@@ -19,8 +19,7 @@ import msgspec
 
 from whet.beneath import open_folder
 from whet.contract.errors import BadInput, ToolDenied, ToolError
-from whet.late import late_pattern
-from whet.lookalike import find_similar_paths
+from whet.file_names import find_named_path, printable
 from whet.sandbox.path_rules import PathRules
 
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
@@ -32,9 +31,6 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symlink that changed while it was opened",
 }
-_BYTE_ESCAPE = late_pattern(r"\\x([89a-fA-F][0-9a-fA-F])")
-_CHARACTER_ESCAPE = late_pattern(r"\\u([0-9a-fA-F]{4})")
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class ConfinedPath(msgspec.Struct, frozen=True):
@@ -64,7 +60,7 @@ def resolve(text: str, workspace: Path, allowed: Sequence[Path] = ()) -> Confine
     name = _check_name(text)
     base = Path(os.path.realpath(workspace))
     try:
-        exact = _exact_path(base, name)
+        exact = find_named_path(base, name)
         real_path = Path(os.path.realpath(exact))
     except (OSError, ValueError) as error:
         raise BadInput(f"{printable(text[:80])!r} can't be a path: {error}") from error
@@ -101,13 +97,6 @@ def refuse_protected(
     target = resolve(text or ".", workspace, allowed)
     if rule := rules.find(target.path, workspace, writes=writes):
         raise ToolDenied(f"the rule deny: {rule} protects {target.shown}")
-
-
-def printable(name: str) -> str:
-    r"""Format a file name on one line: newlines as \n, bytes that are not UTF-8 as \xNN."""
-    if name.isprintable():
-        return name
-    return "".join(char if char.isprintable() else _escape_char(char) for char in name)
 
 
 @contextmanager
@@ -205,36 +194,3 @@ def _refuse_system(root: Path, path: Path) -> None:
     for system in _SYSTEM:
         if path.is_relative_to(system) and not root.is_relative_to(system):
             raise ToolDenied(f"{path} is a system path, and file tools don't open those")
-
-
-def _exact_path(base: Path, name: str) -> str:
-    """Return the full path of a name: \\xNN and \\uNNNN from a listing are converted back."""
-    full_name = os.path.join(base, name)
-    if os.path.lexists(full_name):
-        return full_name
-    if "\\" not in name:
-        return _lookalike_path(base, name) or full_name
-    raw = _BYTE_ESCAPE.sub(lambda match: chr(0xDC00 + int(match[1], 16)), name)
-    raw = _CHARACTER_ESCAPE.sub(lambda match: chr(int(match[1], 16)), raw)
-    for char, escape in _ESCAPES.items():
-        raw = raw.replace(escape, char)
-    unescaped_name = os.path.join(base, raw)
-    return unescaped_name if os.path.lexists(unescaped_name) else full_name
-
-
-def _lookalike_path(base: Path, name: str) -> str:
-    """Return the existing path that looks like the name, or an empty string. Raises BadInput for two."""
-    paths = find_similar_paths(base, name)
-    if len(paths) > 1:
-        shown = ", ".join(ascii(path.name) for path in paths[:3])
-        raise BadInput(
-            f"{printable(name)} could be any of {len(paths)} files: {shown}", hint="list the folder"
-        )
-    return os.fspath(paths[0]) if paths else ""
-
-
-def _escape_char(char: str) -> str:
-    code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    return _ESCAPES.get(char) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")

@@ -22,10 +22,11 @@ import msgspec
 
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.texts import clean, plural
+from whet.file_names import printable
 from whet.searchpath import find_trusted_program
 from whet.tools.globs import Glob, GlobError, parse_path_glob
 from whet.tools.ignore_files import wait_for_pipe
-from whet.tools.paths import ConfinedPath, kind, missing_error, printable, system_error
+from whet.tools.paths import ConfinedPath, kind, missing_error, system_error
 from whet.tools.search_output import Rows, SearchResult, drop_binary, take_records, take_unread
 from whet.tools.search_process import RipgrepProcess, WalkProcess
 from whet.tools.walk import is_hidden_in

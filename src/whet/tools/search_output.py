@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from whet.contract.texts import clean
-from whet.tools.paths import printable
+from whet.file_names import printable
 
 LINE_CHARS = 240
 _LINE_BYTES = 4_000
