@@ -569,6 +569,7 @@ echo ${x#{};rm y }
 echo "${x/{}";rm y "}"
 ls; (( '$(rm x)' ))
 cat {PATH}<f; ls
+ls >&2'$(rm x)'
 a=#x\	 rm y
 ps eww
 ps auxe
@@ -1329,6 +1330,12 @@ def commands(block: str) -> list[str]:
 
 # Written out, as their line ends or control characters matter.
 _ODD = [
+    ("dangerous", "cat <<E\nsee `rm x`\nE"),
+    ("dangerous", "git commit -F - <<E\n  $(rm x)\nE"),
+    ("dangerous", "cat <<-E\n\t$(rm x)\n\tE"),
+    ("dangerous", "cat <<$E\n$(rm x)\n$E"),
+    ("normal", "cat <<'E'\nsee `rm x`\nE"),
+    ("normal", "cat <<E\nsee \\`rm x\\`\nE"),
     ("dangerous", "whet config set approval.mode auto"),
     ("dangerous", "python -m whet config set approval.mode auto"),
     ("dangerous", ".venv/bin/python3.11 -m whet sessions delete x --yes"),

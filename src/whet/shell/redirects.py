@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterable
 
 from tree_sitter import Node
 
+from whet.late import late_pattern
 from whet.shell.state import REDIRECTS, Redirect, ShellState, merge_folders
 from whet.shell.words import literal, unknown
+
+# Unescaped. Each match ends with the sign that follows a `$`, or with the backquote.
+_SUBSTITUTION = late_pattern(r"(?<!\\)(?:\\\\)*(?:`|\$[(\[])")
 
 
 class RedirectionReader:
@@ -100,7 +104,10 @@ class RedirectionReader:
                 operator += child.type
         self._walk(targets, depth)
         groups = state.touching(targets)
-        if groups and not _is_descriptor(operator, state.text_of(targets[0])):
+        name = state.source[groups[0][0].start_byte : groups[0][-1].end_byte] if groups else ""
+        if operator in (">&", "<&") and any(sign in name for sign in "'\"\\"):
+            state.doubt("bash reads the quotes behind `>&` as text, and expands what they hold")
+        if groups and not _is_descriptor(operator, name):
             words = state.words(*groups[0])
             target = words[0] if len(words) == 1 else unknown(state.text_of(targets[0]))
             state.script.redirects.append(Redirect(operator, target, state.folders))
@@ -130,11 +137,21 @@ class RedirectionReader:
             state.doubt("it can't be told where a here-document ends")
         if state.text_of(start) == delimiter:
             self._walk(body.children, depth)
+            if _hides_substitution(body, text):
+                state.doubt("a here-document's text runs a command")
             has_parts = any(child.type != "heredoc_content" for child in body.children)
             state.stdin = unknown(text) if has_parts else literal(text)
         else:
             state.stdin = literal(text)
         return state.touching(node.children_by_field_name("argument"))
+
+
+def _hides_substitution(body: Node, text: str) -> bool:
+    """Return whether bash expands something in a here-document that the grammar takes for plain text, as it
+    does backquotes, and `$(...)` behind the blanks at the beginning of a line."""
+    parts = [part for part in body.children if part.type != "heredoc_content"]
+    starts = (body.start_byte + match.end() - 1 for match in _SUBSTITUTION.finditer(text))
+    return any(all(not part.start_byte <= start < part.end_byte for part in parts) for start in starts)
 
 
 def _needs_all(node: Node) -> bool:
