@@ -19,7 +19,7 @@ from whet_confirm.ledger import Tx
 from whet_confirm.names import is_same_person
 from whet_confirm.on_call import list_next_people
 from whet_confirm.passkeys import PasskeyProof
-from whet_confirm.people import is_still_valid
+from whet_confirm.people import drop_removed_voters, is_still_valid
 from whet_confirm.policy import ConfirmPolicy
 from whet_confirm.policy_review import judge_again
 from whet_confirm.quorum import counts_for, describe
@@ -102,6 +102,8 @@ def _count_vote(
     note: str,
 ) -> RequestOutcome:
     votes, policy = count
+    if len(votes) > 1:
+        votes = drop_removed_voters(tx.connection, votes)
     tally = count_votes(request, votes, policy.groups, may_approve_own_edit=caller.is_open)
     numbers = len(tally.approved_by), len(tally.denied_by)
     if tally.status == "pending":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import apsw
 import msgspec
 
@@ -10,7 +12,7 @@ from whet_confirm import stand_ins
 from whet_confirm.ledger import Tx
 from whet_confirm.names import is_same_person
 from whet_confirm.oidc import OidcPerson
-from whet_confirm.records import Caller, Role
+from whet_confirm.records import Caller, Role, Vote
 from whet_confirm.tokens import TOKENS, as_principal, check_name
 
 PREFIX = "oidc:"
@@ -81,6 +83,19 @@ def is_still_valid(tx: Tx, caller: Caller) -> bool:
 def list_people(db: apsw.Connection) -> list[PersonRow]:
     """Return all people who ever logged in, by name."""
     return [PersonRow(*row) for row in db.execute("SELECT * FROM people ORDER BY name")]
+
+
+def drop_removed_voters(db: apsw.Connection, votes: Sequence[Vote]) -> list[Vote]:
+    """Return the votes without those of people whose last token was revoked after they had voted."""
+    return [vote for vote in votes if not _was_removed(db, vote)]
+
+
+def _was_removed(db: apsw.Connection, vote: Vote) -> bool:
+    rows = db.execute(
+        "SELECT revoked_at FROM tokens NOT INDEXED WHERE name = ?", (vote.principal,)
+    ).fetchall()
+    revoked = [float(at) for (at,) in rows if at is not None]
+    return bool(revoked) and len(revoked) == len(rows) and max(revoked) >= vote.at
 
 
 def forget(tx: Tx, name: str, *, by: str) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from whet_confirm import decide, requests
 from whet_confirm.on_call import list_notified
+from whet_confirm.people import drop_removed_voters
 from whet_confirm.quorum import describe
 from whet_confirm.records import ANYBODY, Caller, ConfirmRequest, Vote
 from whet_confirm.risk import RiskReading
@@ -90,4 +91,5 @@ def _count(service: ConfirmService, request: ConfirmRequest) -> tuple[tuple[Vote
     groups = service.database.read_now(
         lambda db: apply_stand_ins(db, policy, now_s, request.principal).groups
     )
-    return votes, count_votes(request, votes, groups).missing
+    counted = service.database.read_now(lambda db: drop_removed_voters(db, votes))
+    return votes, count_votes(request, counted, groups).missing

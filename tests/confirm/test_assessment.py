@@ -12,6 +12,7 @@ from tests import forked
 from tests.confirm.people import Desk, channel, off
 from tests.confirm.running import Running, field_of
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
+from whet_confirm import tokens
 from whet_confirm.commands.risk import read_risk
 
 POLICY = """
@@ -61,6 +62,21 @@ def test_the_record_names_the_votes_and_what_is_missing(server):
     server.client("approve", "cat").post(f"/confirm/{request_id}/approve")
     ended = ann.get(f"/confirm/{request_id}").json()
     assert [vote["by"] for vote in ended["votes"]] == ["ann", "cat"] and "missing" not in ended
+
+
+def test_the_vote_of_a_person_whose_token_was_revoked_counts_no_more(server):
+    request_id = ask(server)
+    assert server.client("approve", "ann").post(f"/confirm/{request_id}/approve").status_code == 202
+    ((token_id,),) = server.rows("SELECT id FROM tokens WHERE name = ?", "ann")
+    server.change(lambda tx: tokens.rotate(tx, token_id, by="owner"))
+    ben = server.client("approve", "ben")
+    assert ben.get(f"/confirm/{request_id}").json()["missing"] == "1 of security"
+    for (rotated_id,) in server.rows("SELECT id FROM tokens WHERE name = ? AND revoked_at IS NULL", "ann"):
+        server.change(lambda tx, token_id=rotated_id: tokens.revoke(tx, token_id, by="owner"))
+    assert ben.get(f"/confirm/{request_id}").json()["missing"] == "1 of ops and 1 of security"
+    assert server.client("approve", "cat").post(f"/confirm/{request_id}/approve").status_code == 202
+    assert ben.post(f"/confirm/{request_id}/approve").json()["status"] == "approved"
+    assert server.stored(request_id).resolved_by == "cat, ben"
 
 
 def test_a_changed_vote_and_a_new_reason_are_counted_again(server):
