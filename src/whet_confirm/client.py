@@ -268,6 +268,10 @@ class ConfirmClient:
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except msgspec.DecodeError as error:
+            if answer.status_code >= 500:
+                raise Unreachable(
+                    f"{self.url} answered {answer.status_code}", hint="the service's log says why"
+                ) from error
             raise self._not_the_service() from error
         except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of nesting levels
             why = "its text holds half a character" if isinstance(error, UnicodeError) else str(error)

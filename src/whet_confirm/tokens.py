@@ -52,6 +52,8 @@ def create(tx: Tx, name: str, role: str, *, by: str, valid_s: float | None = Non
 
     Raises ConfigError for an invalid role or name.
     """
+    if valid_s is not None and valid_s <= 0:
+        raise ConfigError("a token can't be valid for no time", hint="--for 30d")
     if role not in ROLES:
         raise ConfigError(f"there is no role {role!r}", hint=f"one of: {', '.join(ROLES)}")
     check_name(tx.connection, name)

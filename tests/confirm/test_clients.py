@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from tests import forked
@@ -383,6 +383,8 @@ class Other(Host):
 
     def app(self):
         async def take(request):
+            if "broken" in request.url.path:
+                return PlainTextResponse("Internal Server Error", 500)
             return JSONResponse({"ok": True}, 404 if "confirm" not in request.url.path else 200)
 
         return Starlette(routes=[Route("/{path:path}", take, methods=["GET", "POST"])])
@@ -397,6 +399,9 @@ def test_a_wrong_address_is_named_and_how_to_name_the_right_one(tmp_path):
         done.assert_error("is another program, not a confirmation service")
         with pytest.raises(ConfirmationRefused, match="another program"), BlockingClient(other.url) as client:
             client.confirm("deploy", "Deploy")
+        done = whet(tmp_path, "list", WHET_CONFIRM_URL=f"{other.url}/broken")
+        done.assert_error("answered 500")
+        assert "log says why" in done.err
     nobody = whet(tmp_path, "list", WHET_CONFIRM_URL="http://127.0.0.1:9")
     nobody.assert_error("can't be reached")
     assert "whet confirm serve" in nobody.err and "--url or WHET_CONFIRM_URL" in nobody.err

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.confirm.running import SUBMIT, Running, touch
 from tests.confirm.test_unreadable_rows import NO_TEXT, spoil, told_of
 from whet_confirm.audit import read_checkpoints
@@ -42,6 +43,19 @@ def test_the_end_is_signed_and_exported(tmp_path):
         for file in files:
             (mark,) = read_checkpoints(file)
             assert (mark.size, mark.head) == (state.size, state.head)
+
+
+def test_a_log_that_was_altered_is_pruned_only_if_asked_to(tmp_path):
+    with Running(tmp_path) as server:
+        request_id = server.client("submit", "agent").post("/confirm", json=SUBMIT).json()["id"]
+        server.client("approve", "alice").post(f"/confirm/{request_id}/deny")
+        paths = server.paths
+    prune = ("confirm", "prune", "--older-than", "0s", "--db-path", str(paths.database))
+    touch(paths, "UPDATE requests SET status = 'approved'")
+    refused = forked.run(prune, tmp_path, environ={"WHET_HOME": str(tmp_path)})
+    assert refused.code == 1 and "was altered" in refused.err and "--even-if-altered" in refused.err
+    done = forked.run((*prune, "--even-if-altered"), tmp_path, environ={"WHET_HOME": str(tmp_path)})
+    assert done.code == 0 and "Took 1 request" in done.out
 
 
 def test_a_submission_writes_at_most_twenty_kilobytes_to_the_disk(tmp_path):

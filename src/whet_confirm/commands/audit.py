@@ -24,6 +24,7 @@ from whet.terminal.wording import printable
 from whet_confirm import audit as checks
 from whet_confirm import retention
 from whet_confirm.commands.files import Age, actor_name, change, db_option, open_files
+from whet_confirm.database import ConfirmDatabase
 from whet_confirm.keys import PublicKey, load_key
 from whet_confirm.open import ServicePaths
 
@@ -93,6 +94,18 @@ def _with_private_key(keys: dict[str, PublicKey], paths: ServicePaths) -> checks
     return {**keys, key.id: key} if is_known else keys
 
 
+def _refuse_altered(database: ConfirmDatabase, paths: ServicePaths) -> None:
+    """Raise WhetError if the log does not verify: what it still shows would be lost."""
+    keys = _with_private_key(checks.read_keys(paths.public_key), paths)
+    outside = checks.read_checkpoints(paths.checkpoints) if paths.checkpoints.exists() else []
+    report = database.read_now(lambda db: checks.verify(db, keys, outside))
+    if not report.is_good:
+        raise WhetError(
+            f"the log was altered, so nothing was taken: {report.problems[0]}",
+            hint="whet confirm audit verify; keep a copy, then use --even-if-altered",
+        )
+
+
 @audit.command()
 @click.option("--after", default=0, help="Only events after this number.")
 @db_option
@@ -115,14 +128,24 @@ def export(home: Home, after: int, db_path: Path | str | None) -> None:
     "--archive", type=click.Path(path_type=Path), help="Append the events taken to this file first."
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--even-if-altered", is_flag=True, help="Also if the log does not verify.")
 @db_option
 @click.pass_obj
-def prune(home: Home, age_s: float, archive: Path | None, dry_run: bool, db_path: Path | str | None) -> None:
+def prune(
+    home: Home,
+    age_s: float,
+    archive: Path | None,
+    dry_run: bool,
+    even_if_altered: bool,
+    db_path: Path | str | None,
+) -> None:
     """Remove requests that ended long ago, and their events, from the database.
 
-    The log still verifies: it then begins at a signed checkpoint.
+    The log still verifies: it then begins at a signed checkpoint. A log that does not verify is kept.
     """
     with open_files(home, db_path) as (database, paths):
+        if not even_if_altered:
+            _refuse_altered(database, paths)
         plan = database.read_now(lambda db: retention.plan_pruning(db, time.time() - age_s))
         text = f"{plural(plan.requests, 'request')} and {plural(plan.events, 'event')}"
         if dry_run:
