@@ -264,19 +264,12 @@ class ConfirmClient:
         """Make one call and return its JSON. Raises Failed for a status of 400 or more, or Unreachable."""
         try:
             answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
-            decoded: object = msgspec.json.decode(answer.content)
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
-        except msgspec.DecodeError as error:
-            if answer.status_code >= 500:
-                raise Unreachable(
-                    f"{self.url} answered {answer.status_code}", hint="the service's log says why"
-                ) from error
-            raise self._not_the_service() from error
         except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of nesting levels
             why = "its text holds half a character" if isinstance(error, UnicodeError) else str(error)
             raise Failed(f"this can't be asked: {why}", status=400, body={}) from error
-        content = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+        content = self._read_content(answer)
         if answer.status_code >= 400:
             message = str(content.get("error") or f"answered {answer.status_code}")
             wait = answer.headers.get("retry-after", "0")
@@ -287,6 +280,17 @@ class ConfirmClient:
                 retry_after_s=float(wait) if wait.isdigit() else 0.0,
             )
         return content
+
+    def _read_content(self, answer: httpx2.Response) -> dict[str, Any]:
+        """Return the JSON object of an answer, or an empty one for other JSON. Raises Unreachable."""
+        try:
+            decoded: object = msgspec.json.decode(answer.content)
+        except (ValueError, RecursionError) as error:  # msgspec's DecodeError is a ValueError
+            if answer.status_code >= 500:
+                status = f"{self.url} answered {answer.status_code}"
+                raise Unreachable(status, hint="the service's log says why") from error
+            raise self._not_the_service() from error
+        return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return self._problem or Unreachable(
