@@ -81,7 +81,7 @@ def test_points_that_are_not_there_are_refused_in_a_line(work: Path) -> None:
     code, _, err = run(["rewind", ":7"], work)
     assert code == 1 and "there is no point 7" in err and "Traceback" not in err
     code, _, err = run(["rewind", "--undo"], work)
-    assert code == 1 and "nothing was taken back" in err
+    assert code == 1 and "nothing in this session is taken back" in err
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 from tests.rewind.running import ANSWER, Consenting, Running, call, running, shell
 from tests.rewind.trees import fingerprint
+from whet.contract.errors import NotFound
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind import database
 from whet.rewind.planning import SINCE
@@ -84,6 +85,22 @@ async def test_a_rewind_that_changes_nothing_does_not_hide_the_one_before_it_fro
         assert fingerprint(work) == end
         texts = [message.text for message in r.session.log.messages if message.role == "user"]
         assert texts == ["first"]
+
+
+async def test_each_undo_takes_back_the_last_rewind_that_still_holds(tmp_path: Path) -> None:
+    replies = [shell("echo two > f"), ANSWER, shell("echo three > f"), ANSWER]
+    async with running(tmp_path, replies) as r:
+        file = r.app.services.workspace / "f"
+        file.write_text("one\n")
+        for text in ("first", "second"):
+            await r.turn(text)
+        for point, content in ((Point(2), "two\n"), (Point(1), "one\n"), (None, "two\n"), (None, "three\n")):
+            await r.rewinding.rewind(point, "both", force=False)
+            assert file.read_text() == content
+        with pytest.raises(NotFound, match="taken back now"):
+            await r.rewinding.rewind(None, "both", force=False)
+        texts = [message.text for message in r.session.log.messages if message.role == "user"]
+        assert texts == ["first", "second"]
 
 
 async def begin_without_end(r: Running, parts: Parts) -> None:

@@ -224,10 +224,13 @@ class Rewinding:
         new = RewindRow(clock.new_id(), iso(clock.now()), 0, 0, "begun", "", parts)
         if point is None:
             done = await self._db.read(lambda db: rewinds.list_rewinds(db, session_id))
-            last = next((row for row in reversed(done) if row.state == "done"), None)
+            undone = {row.undoes for row in done if row.state == "done"}
+            last = next(
+                (r for r in reversed(done) if r.state == "done" and not r.undoes and r.id not in undone), None
+            )
             if last is None:
                 raise NotFound(
-                    "nothing was taken back in this session", hint="whet rewind SESSION lists the points"
+                    "nothing in this session is taken back now", hint="whet rewind SESSION lists the points"
                 )
             return msgspec.structs.replace(new, turn=last.turn, step=last.step, undoes=last.id)
         if not await self._db.read(lambda db: rewinds.has_point(db, session_id, point.turn, point.step)):
