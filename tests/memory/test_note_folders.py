@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,20 @@ def test_a_note_is_in_the_prompts_of_its_own_repository_alone(world: World, tmp_
     assert TOX in read_prompt(world, tools / "new") and MAKE not in read_prompt(world, tools)
     assert "make check" not in read_prompt(world, tmp_path) + read_prompt(world, tmp_path / "shop-2")
     assert MAKE in (text := read_prompt(world, "")) and TOX in text, "an unknown folder has all notes"
+
+
+def test_a_note_of_one_working_tree_holds_in_all_of_its_repository(world: World, tmp_path: Path) -> None:
+    shop, linked = tmp_path / "shop", tmp_path / "linked"
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(shop)]
+    subprocess.run(["git", "init", "-q", str(shop)], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(linked)], check=True, capture_output=True)
+    assert learn(world, linked / "api", MAKE) == learn(world, shop, TOX) == "active"
+    for folder in (shop, shop / "api", linked, linked / "docs"):
+        assert MAKE in (text := read_prompt(world, folder)) and TOX in text
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".git").write_text((linked / ".git").read_text())
+    assert MAKE not in read_prompt(world, tmp_path / "other"), "the repository does not know this tree"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives a file to another user")

@@ -1,12 +1,14 @@
 """Decide in which folders a note applies.
 
 A note of MEMORY.md that was learned in a session applies in that session's repository or folder, and below
-it. A note that the person wrote or changed by hand applies everywhere, and so do those of USER.md. The
-folders are read from the ledger; the file does not name them.
+it. All working trees of a repository (`git worktree`) count as its main one. A note that the person wrote or
+changed by hand applies everywhere, and so do those of USER.md. The folders are read from the ledger; the
+file does not name them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,8 +16,10 @@ import apsw
 
 from whet.config.paths import list_project_folders
 from whet.contract.texts import flat
+from whet.regular import read_regular
 from whet.store import ledger
 
+_POINTER, _MAX_POINTER_BYTES = "gitdir: ", 4_096
 NoteFolders = Mapping[str, frozenset[str]]
 """The folders in which a note applies, by its statement. A note that applies everywhere is not included."""
 
@@ -31,11 +35,19 @@ def read_note_folders(connection: apsw.Connection, profile: str) -> NoteFolders:
 
 
 def applies_in(folders: NoteFolders, statement: str, folder: str) -> bool:
-    """Return whether a note applies in a folder. All notes apply in an unknown one (empty)."""
+    """Return whether a note applies in a folder of the main working tree, see `find_main_folder`. All notes
+    apply in an unknown one (empty)."""
     note_folders = folders.get(statement)
     if not folder or note_folders is None:
         return True
     return any(_is_below(folder, note_folder) for note_folder in note_folders)
+
+
+def find_main_folder(folder: str) -> str:
+    """Return the same folder in the repository's main working tree, or the folder itself. "" stays."""
+    root = list_project_folders(Path(folder))[0] if folder else Path()
+    main = _find_main_tree(root) if folder else root
+    return folder if main == root else os.path.join(main, os.path.relpath(os.path.abspath(folder), root))
 
 
 def group_by_folder(folders: NoteFolders, statements: Iterable[str]) -> dict[str, list[str]]:
@@ -57,7 +69,26 @@ def describe_groups(groups: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _find_root(folder: str) -> str:
     """Return the repository that a folder belongs to, or the folder itself. "" means everywhere and stays."""
-    return str(list_project_folders(Path(folder))[0]) if folder else ""
+    return str(_find_main_tree(list_project_folders(Path(folder))[0])) if folder else ""
+
+
+def _find_main_tree(root: Path) -> Path:
+    """Return the main working tree of the repository with a linked working tree at `root`, or `root`.
+
+    Both must name each other. Source: git-worktree(1), "DETAILS".
+    """
+    pointer = root / ".git"
+    try:
+        text = os.fsdecode(read_regular(pointer, _MAX_POINTER_BYTES))
+        own_folder = Path(os.path.realpath(root / text.removeprefix(_POINTER).strip()))
+        back = os.fsdecode(read_regular(own_folder / "gitdir", _MAX_POINTER_BYTES)).strip()
+    except (OSError, ValueError):
+        return root
+    is_linked = text.startswith(_POINTER) and own_folder.parent.name == "worktrees"
+    common = own_folder.parent.parent
+    if not is_linked or common.name != ".git" or os.path.realpath(back) != os.path.realpath(pointer):
+        return root
+    return common.parent
 
 
 def _is_below(folder: str, parent: str) -> bool:

@@ -208,6 +208,7 @@ class MemoryReader:
         from whet.memory import note_folders, notes  # noqa: PLC0415 - a new home has no notes
 
         folders = self.database.read_now(lambda db: note_folders.read_note_folders(db, self.profile))
+        folder = note_folders.find_main_folder(folder)
         for entry in notes.parse_entries(text):
             if not note_folders.applies_in(folders, entry.statement, folder):
                 text = notes.apply_change(text, "memory", notes.EntryChange(entry.statement, ""))
