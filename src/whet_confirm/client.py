@@ -18,18 +18,22 @@ import functools
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 import httpx2
 import msgspec
 
 from whet.config.key_hosts import is_loopback
-from whet.config.paths import find_home, read_small
-from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 from whet.trust import context_for_url, create_trusted_context
 from whet_confirm.canonical import request_digest
+from whet_confirm.client_answers import (
+    URL_HINT,
+    not_the_service,
+    read_content,
+    read_stored_token,
+    take_rotated_token,
+)
 from whet_confirm.tickets import ConfirmationRefused as ConfirmationRefused
 from whet_confirm.tickets import ConfirmOptions as ConfirmOptions
 from whet_confirm.tickets import DecisionFields, find_problem
@@ -40,7 +44,6 @@ from whet_confirm.tickets import Unreachable as Unreachable
 P = ParamSpec("P")
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:6000"
-_URL_HINT = "name the address that `whet confirm serve` printed with --url or WHET_CONFIRM_URL"
 _WAIT_S = 60.0
 _TIMEOUT_S = 15.0
 _RETRY_S = 2.0
@@ -61,8 +64,9 @@ class ConfirmClient:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).strip().rstrip("/")
         token = (token or os.environ.get("CONFIRMATION_TOKEN", "")).strip()
         local = not self.url.startswith("unix:") and is_loopback(self.url)
-        if local and not token:
-            token = _read_stored_token(role)  # valid only for the service on this machine that created it
+        self._stored_role = role if local and not token else ""
+        if self._stored_role:
+            token = read_stored_token(role)  # valid only for the service on this machine that created it
         self._problem = find_problem(self.url, token)
         headers = {"authorization": f"Bearer {token}"} if token and not self._problem else {}
         path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
@@ -143,7 +147,7 @@ class ConfirmClient:
         headers = {"idempotency-key": ask.idempotency_key} if ask.idempotency_key else {}
         answer = await self.call("POST", "/confirm", body, headers=headers)
         if not {"id", "status", "digest"} <= answer.keys():
-            raise self._not_the_service()
+            raise not_the_service(self.url)
         ticket = Ticket(
             answer["id"], answer["status"], answer["digest"], page_url=str(answer.get("page_url", ""))
         )
@@ -221,10 +225,10 @@ class ConfirmClient:
             answer = await self.call("GET", f"/confirm?status={status}&limit={limit}")
         except Failed as error:
             if error.status in (404, 405):  # the service always answers this call
-                raise self._not_the_service() from error
+                raise not_the_service(self.url) from error
             raise
         if not isinstance(requests := answer.get("requests"), list):
-            raise self._not_the_service()
+            raise not_the_service(self.url)
         return cast("list[dict[str, Any]]", requests)
 
     async def events(self, after_id: int | None = None) -> AsyncIterator[dict[str, Any]]:
@@ -264,12 +268,14 @@ class ConfirmClient:
         """Make one call and return its JSON. Raises Failed for a status of 400 or more, or Unreachable."""
         try:
             answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
+            if answer.status_code == 401 and take_rotated_token(self._http, self._stored_role):
+                answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except (ValueError, RecursionError) as error:  # NaN, a lone surrogate, thousands of nesting levels
             why = "its text holds half a character" if isinstance(error, UnicodeError) else str(error)
             raise Failed(f"this can't be asked: {why}", status=400, body={}) from error
-        content = self._read_content(answer)
+        content = read_content(answer, self.url)
         if answer.status_code >= 400:
             message = str(content.get("error") or f"answered {answer.status_code}")
             wait = answer.headers.get("retry-after", "0")
@@ -281,25 +287,11 @@ class ConfirmClient:
             )
         return content
 
-    def _read_content(self, answer: httpx2.Response) -> dict[str, Any]:
-        """Return the JSON object of an answer, or an empty one for other JSON. Raises Unreachable."""
-        try:
-            decoded: object = msgspec.json.decode(answer.content)
-        except (ValueError, RecursionError) as error:  # msgspec's DecodeError is a ValueError
-            if answer.status_code >= 500:
-                status = f"{self.url} answered {answer.status_code}"
-                raise Unreachable(status, hint="the service's log says why") from error
-            raise self._not_the_service() from error
-        return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
-
     def _unreachable(self, error: Exception) -> Unreachable:
         return self._problem or Unreachable(
             f"the confirmation service at {self.url} can't be reached ({type(error).__name__})",
-            hint=f"start it with: whet confirm serve; if it runs elsewhere, {_URL_HINT}",
+            hint=f"start it with: whet confirm serve; if it runs elsewhere, {URL_HINT}",
         )
-
-    def _not_the_service(self) -> Unreachable:
-        return Unreachable(f"{self.url} is another program, not a confirmation service", hint=_URL_HINT)
 
     async def consume_approval(self, ticket: Ticket, record: dict[str, Any]) -> Ticket:
         """Consume the approval of a request that has ended with this record.
@@ -447,11 +439,3 @@ def _refusal_reason(record: dict[str, Any]) -> str:
     if status == "expired":
         return "nobody decided in time; silence is a denial"
     return f"{status} by {by}{reason}"
-
-
-def _read_stored_token(role: str) -> str:
-    path: Path = find_home(os.environ.get("WHET_PROFILE", "")).root / "confirm" / f"{role}.token"
-    try:
-        return (read_small(path) or "").strip()
-    except ConfigError:
-        return ""

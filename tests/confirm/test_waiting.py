@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import socket
@@ -20,6 +21,7 @@ from whet.web.protocol import LimitedProtocol
 from whet.web.sessions import Sessions
 from whet_confirm import tokens
 from whet_confirm.callbacks import signatures
+from whet_confirm.client import ConfirmClient
 from whet_confirm.http import heartbeat
 from whet_confirm.records import Caller
 from whet_confirm.service import ConfirmService
@@ -409,3 +411,21 @@ def test_beats_wake_no_stream_and_look_at_its_token(tmp_path, monkeypatch):
             server.write("UPDATE tokens SET expires_at = 1.0 WHERE id = ?", caller.token_id)
             assert {*lines} <= {": beat", ""}  # it ends
         wait_until(lambda: not server.service.hub.streams)
+
+
+def test_a_client_that_waits_takes_a_rotated_token(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("WHET_HOME", str(tmp_path))
+    monkeypatch.delenv("CONFIRMATION_TOKEN", raising=False)
+    file = tmp_path / "confirm" / "submit.token"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(server.token("submit", "rotating"))
+    ((token_id,),) = server.rows("SELECT id FROM tokens WHERE name = ?", "rotating")
+
+    async def ask_around_a_rotation() -> str:
+        async with ConfirmClient(server.url) as client:
+            ticket = await client.submit("deploy", "Deploy")
+            _, secret = server.change(lambda tx: tokens.rotate(tx, token_id, by="owner"))
+            file.write_text(secret)
+            return str((await client.status(ticket.id))["status"])
+
+    assert asyncio.run(ask_around_a_rotation()) == "pending"

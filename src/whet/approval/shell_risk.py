@@ -39,7 +39,7 @@ from whet.approval.risk import (
 )
 from whet.approval.scopes import escape_pattern
 from whet.approval.shell_grants import grant_for
-from whet.approval.variables import is_name_table, judge_variable
+from whet.approval.variables import is_name_table, judge_loops, judge_variable
 from whet.config.secret_variables import is_secret
 from whet.late import late_pattern
 from whet.searchpath import find_program_inside
@@ -59,7 +59,6 @@ HIDDEN = late_pattern(
 _RESERVED = ProgramWords(
     "{ } ! [[ ]] if then elif else fi for while until do done case esac select function in"
 )
-_EXPORTERS = ProgramWords("export declare typeset set readonly local")
 # A name passed to a builtin may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
 _SETS_DEFAULT = late_pattern(r"\$\{\w+:?=")  # `${name:=value}`
@@ -144,8 +143,8 @@ class _Judge:
         self.judge_redirects(script)
         for name, word in script.assignments:
             self.judge_assignment(name, word)
-        for name, word in script.loops:
-            self.judge_loop(name, word, script)
+        pieces, is_everyday = judge_loops(script)
+        self.pieces, self.everyday = [*self.pieces, *pieces], self.everyday and is_everyday
         for invocation in script.invocations:
             self.judge_invocation(invocation, nesting)
         self.values = outer
@@ -187,14 +186,6 @@ class _Judge:
         if piece is not None:
             self.pieces.append(piece)
         self.everyday = self.everyday and is_everyday
-
-    def judge_loop(self, name: str, word: Word, script: ShellScript) -> None:
-        """Judge a value of a loop's variable. Programs see it only if the variable is exported."""
-        piece, is_everyday = judge_variable(name, word)
-        if piece is not None:
-            self.pieces.append(piece)
-        may_export = any(run.words and run.words[0].text in _EXPORTERS for run in script.invocations)
-        self.everyday = self.everyday and (is_everyday or not (may_export or name in os.environ))
 
     def judge_invocation(self, invocation: Invocation, nesting: int) -> None:
         """Judge one simple command and the commands inside it."""

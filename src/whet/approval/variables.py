@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from whet.approval.readonly import only_reads
@@ -9,6 +10,7 @@ from whet.approval.risk import Piece
 from whet.approval.scopes import escape_pattern
 from whet.late import late_pattern
 from whet.shell.programs import ProgramWords
+from whet.shell.state import ShellScript
 from whet.shell.words import Word, literal
 
 # Setting these makes a program run something else or look elsewhere.
@@ -41,6 +43,8 @@ _HARMLESS_SETTINGS = late_pattern(
     r"LANG|LC_\w+|TZ|TERM|NO_COLOR|COLUMNS|LINES|FORCE_COLOR|CI|[a-z_][a-z0-9_]*"
 )
 
+_EXPORTERS = ProgramWords("export declare typeset set readonly local")
+
 
 def is_name_table(name: str) -> bool:
     """Return whether a variable, or its item, is one of bash's tables of what a command's name runs."""
@@ -59,6 +63,19 @@ def judge_variable(name: str, word: Word) -> tuple[Piece | None, bool]:
     if _STEERING.fullmatch(name):
         return Piece(text, name, "normal", (), escape_pattern(exact), exact=exact), True
     return None, _HARMLESS_SETTINGS.fullmatch(name) is not None
+
+
+def judge_loops(script: ShellScript) -> tuple[list[Piece], bool]:
+    """Judge the variables that loops set. Returns their pieces, and whether a command with them may run
+    without a question: programs see a variable only if it is exported."""
+    may_export = any(run.words and run.words[0].text in _EXPORTERS for run in script.invocations)
+    pieces, is_everyday = list[Piece](), True
+    for name, word in script.loops:
+        piece, is_harmless = judge_variable(name, word)
+        if piece is not None:
+            pieces.append(piece)
+        is_everyday = is_everyday and (is_harmless or not (may_export or name in os.environ))
+    return pieces, is_everyday
 
 
 def _names_program(name: str, word: Word) -> bool:
