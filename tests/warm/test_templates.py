@@ -125,7 +125,7 @@ def test_folders_that_can_not_be_read_or_changed_are_one_line(tmp_path: Path) ->
     path_of(home, "t").mkdir()
     with pytest.raises(ConfigError, match="can't delete"):
         delete(home, "t")
-    with pytest.raises(ConfigError, match="can't read"):
+    with pytest.raises(ConfigError, match="is a folder"):
         read_file(path_of(home, "t"))
     path_of(home, "t").rmdir()
     home.warm.rmdir()
@@ -148,7 +148,7 @@ def test_folders_that_can_not_be_read_or_changed_are_one_line(tmp_path: Path) ->
         ({"max_examples": 21}, "out of range"),
         ({"budget_tokens": 99}, "out of range"),
         ({"budget_tokens": 20_001}, "out of range"),
-        ({"description": "x" * 1_000_000}, "larger than 1 MB"),
+        ({"description": "x" * 1_000_000}, "more than the 1,000,000"),
     ],
 )
 def test_a_file_that_is_no_template_says_why(tmp_path: Path, row: object, said: str) -> None:

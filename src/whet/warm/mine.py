@@ -63,7 +63,6 @@ class Candidate(msgspec.Struct, frozen=True):
     seq: int
     at_ms: int
     hint: str
-    decided_by: str
     repairs: str = ""
     repairs_why: str = ""
     mend: Mend | None = None
@@ -268,7 +267,6 @@ def _make_candidate(
         call.seq,
         call.at_ms,
         hint,
-        call.decided_by,
         repaired.arguments[:_MAX_ARGUMENT_CHARS] if repaired and mend else "",
         judged.repairs_why if mend else "",
         mend,

@@ -135,10 +135,10 @@ def save(home: Home, template: Template) -> Path:
 
 def load(home: Home, name: str) -> Template:
     """Read a template. Raises NotFound, or ConfigError if the file is not a template."""
-    path = path_of(home, name)
-    if not path.is_file():
+    template = read_file(path_of(home, name))
+    if template is None:
         raise NotFound(f"there is no warm template {name!r}", hint=_HINT)
-    return read_file(path)
+    return template
 
 
 def delete(home: Home, name: str) -> None:
@@ -173,14 +173,14 @@ def iter_templates(home: Home) -> Iterator[Template | Broken]:
             yield Broken(name, error.message)
 
 
-def read_file(path: Path) -> Template:
-    """Read a file of the plain format or of ours. Raises ConfigError with the problem."""
+def read_file(path: Path) -> Template | None:
+    """Read a file of the plain format or of ours, None if there is none. Raises ConfigError with the
+    problem."""
+    content = paths.read_file_bytes(path, _LARGEST_BYTES)
+    if content is None:
+        return None
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise ConfigError(f"{path} is larger than 1 MB", hint="is it really a template?")
-        raw: Any = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
+        raw: Any = msgspec.json.decode(content)
     except NOT_JSON as error:
         raise ConfigError(f"{path} is not JSON: {error}", hint="build it again or delete it") from error
     if not isinstance(raw, dict):
@@ -238,9 +238,9 @@ def import_file(home: Home, source: Path, name: str, now: datetime) -> Template:
 
     Raises NotFound, ConfigError.
     """
-    if not source.exists():
-        raise NotFound(f"there is no file {source}")
     template = read_file(source)
+    if template is None:
+        raise NotFound(f"there is no file {source}")
     imported = msgspec.structs.replace(
         template, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
     )
