@@ -23,7 +23,7 @@ from whet.warm.forgetting import forget_examples
 from whet.warm.outline import is_prose, outline
 from whet.warm.prime import Prime, PrimedLink, decode_prime, encode_prime, make_prime
 from whet.warm.select import Situation, usable_examples
-from whet.warm.shape import medoid, shape_of
+from whet.warm.shape import shape_of
 from whet.warm.template import (
     FRAME_TOKENS,
     Broken,
@@ -343,14 +343,6 @@ def test_a_long_shape_and_a_long_command_are_cut() -> None:
     assert len(shape_of("t", {f"argument{n}": "x" for n in range(50)})) == 300
     assert shape_of("t", {"command": "x" * 999 + " y" * 9}) == f"t command={'x' * 999}"[:300]
     assert shape_of("t", {"command": "a " + "'" + "x" * 996 + "' b"}) == "t command=a 's'"
-
-
-def test_the_medoid_is_the_nearest_to_all_and_the_first_of_equals() -> None:
-    assert medoid(["a b c", "a b d", "x y z"]) == 0
-    assert medoid(["x y z", "a b c", "a b d"]) == 1
-    assert medoid(["x", "a b", "a b c", "a b c d"]) == 2
-    assert medoid(["", "", ""]) == 0
-    assert medoid(["q"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -102,14 +102,17 @@ class OutcomeJudge:
         if new.outcome != "ok":
             return
         self._recall_failures(new)
-        compared = 0
+        compared, is_next = 0, True  # a failure is mended by the next call of the tool that worked
         for old in reversed(self._turn) if "aside" not in tags_of(new.call.name) else ():
             if old.call.step == new.call.step:
                 continue
             compared += 1
             if compared > _MAX_CALLS_BETWEEN:
                 break
-            if old.call.name == new.call.name and old.call.arguments != new.call.arguments:
+            if old.call.name != new.call.name:
+                continue
+            is_next = is_next and old.outcome == "failed"
+            if old.call.arguments != new.call.arguments and (is_next or old.outcome == "ok"):
                 _relate(old, new)
         if new.call.effects is not None:
             self._find_undone(new)
@@ -151,7 +154,7 @@ def _relate(old: JudgedCall, new: JudgedCall) -> None:
         if new.repairs is None and new.arguments:
             new.repairs, new.repairs_why = old.call, failure_text(old.call)
             new.reason = f"mends a call that failed ({old.reason})"
-    elif old.outcome == "ok" and is_correction(old, new):
+    elif is_correction(old, new):
         old.outcome, old.reason = "corrected", "made again with mended arguments"
 
 
