@@ -175,7 +175,7 @@ def test_what_is_left_out_or_null_is_as_by_default(tmp_path: Path) -> None:
 
 
 def test_a_moment_in_seconds_is_written_as_ours_and_an_impossible_one_is_none(tmp_path: Path) -> None:
-    assert read_file(written(tmp_path, {"created_at": 0})).created_at == "1970-01-01T00:00:00Z"
+    assert read_file(written(tmp_path, {"created_at": 0})).created_at == "1970-01-01T00:00:00.000Z"
     assert read_file(written(tmp_path, {"created_at": 1e300})).created_at == ""
     assert read_file(written(tmp_path, {"created_at": "then"})).created_at == "then"
 
@@ -187,7 +187,7 @@ def test_what_is_brought_in_is_marked_and_replaces_nothing(tmp_path: Path) -> No
     assert (
         found
         == load(home, "mine")
-        == Template(name="mine", description="d", imported_at="2026-11-21T09:00:00Z")
+        == Template(name="mine", description="d", imported_at="2026-11-21T09:00:00.000Z")
     )
     assert import_file(home, tmp_path / "Mine.json", "Other", NOW).name == "Other"
     with pytest.raises(ConfigError, match="there is a template Other already"):

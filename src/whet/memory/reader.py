@@ -187,7 +187,7 @@ class MemoryReader:
         from whet.memory import note_folders, notes  # noqa: PLC0415 - a session's start may have none to read
 
         def read_state(target: Target, path: str) -> NotesState:
-            text, full_path = self.read_text(path), str(self.folder / path)
+            text, full_path = texts[target], str(self.folder / path)
             limit_chars = self.max_chars(target)
             used, trouble = notes.describe_use(text, limit_chars), self.problems.get(path, "")
             left_out = notes.describe_overfull(target, text, limit_chars)
@@ -200,6 +200,7 @@ class MemoryReader:
             return NotesState(target, full_path, text, len(entries), used, trouble, left_out, held_in)
 
         await asyncio.to_thread(self.sync_files)
+        texts = await asyncio.to_thread(self.read_texts)
         return [await asyncio.to_thread(read_state, target, path) for target, path in FILES.items()]
 
     def drop_other_folders_notes(self, text: str, folder: str) -> str:
@@ -234,10 +235,6 @@ class MemoryReader:
         done = self.database.write_now(work)
         self.sync_files()
         return done
-
-    def read_text(self, path: str) -> str:
-        """Read the text that a notes file should have, from the ledger."""
-        return self.database.read_now(lambda db: read_notes(db, self.profile, path))
 
     def read_texts(self) -> dict[Target, str]:
         """Read the texts that the notes files should have, by target, from the ledger."""

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.clock import iso
 from whet.config import paths
 from whet.config.paths import Home
 from whet.context.rows import text_tokens
@@ -135,10 +136,10 @@ def save(home: Home, template: Template) -> Path:
 
 def load(home: Home, name: str) -> Template:
     """Read a template. Raises NotFound, or ConfigError if the file is not a template."""
-    template = read_file(path_of(home, name))
-    if template is None:
+    path = path_of(home, name)
+    if not path.exists():
         raise NotFound(f"there is no warm template {name!r}", hint=_HINT)
-    return template
+    return read_file(path)
 
 
 def delete(home: Home, name: str) -> None:
@@ -173,12 +174,11 @@ def iter_templates(home: Home) -> Iterator[Template | Broken]:
             yield Broken(name, error.message)
 
 
-def read_file(path: Path) -> Template | None:
-    """Read a file of the plain format or of ours, None if there is none. Raises ConfigError with the
-    problem."""
+def read_file(path: Path) -> Template:
+    """Read a file of the plain format or of ours. Raises NotFound, or ConfigError with the problem."""
     content = paths.read_file_bytes(path, _LARGEST_BYTES)
     if content is None:
-        return None
+        raise NotFound(f"there is no file {path}")
     try:
         raw: Any = msgspec.json.decode(content)
     except NOT_JSON as error:
@@ -238,11 +238,8 @@ def import_file(home: Home, source: Path, name: str, now: datetime) -> Template:
 
     Raises NotFound, ConfigError.
     """
-    template = read_file(source)
-    if template is None:
-        raise NotFound(f"there is no file {source}")
     imported = msgspec.structs.replace(
-        template, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
+        read_file(source), name=check_name(name or source.stem.lower()), imported_at=iso(now)
     )
     if path_of(home, imported.name).exists():
         raise ConfigError(
@@ -314,7 +311,7 @@ def _is_missing(workspace: str, path: str) -> bool:
 def _format_time(seconds: float) -> str:
     """Format Unix time as ISO; an empty string if it is out of range."""
     try:
-        return _iso(datetime.fromtimestamp(seconds, UTC))
+        return iso(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):
         return ""
 
@@ -325,7 +322,3 @@ def _parse_time(moment: str) -> datetime:
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _iso(now: datetime) -> str:
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")
