@@ -6,7 +6,6 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -25,13 +24,11 @@ from whet.store.database import StateDatabase
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions, Composition, compose
 from whet.warm.label import label_all
-from whet.warm.mine import MiningResult, MiningScope, mine
+from whet.warm.mine import MiningResult, MiningScope, Progress, mine
 from whet.warm.proof import measure_uplift, update_verdict
 from whet.warm.rates import Rates, measure
 from whet.warm.select import Situation, why_left_out
 from whet.warm.template import Broken, Template
-
-Progress = Callable[[int, int], None]
 
 
 def silent(done: int, total: int) -> None:
