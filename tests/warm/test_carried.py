@@ -188,7 +188,7 @@ def test_templates_as_the_plain_formats_writer_makes_them_are_read(tmp_path: Pat
         (home.warm / f"{name}.json").write_text(json.dumps({**plain, "name": name}))
     found = list(iter_templates(home))
     assert not [one for one in found if isinstance(one, Broken)], found
-    assert load(home, "Code-Review_V2").created_at == "2026-01-01T00:00:00Z"
+    assert load(home, "Code-Review_V2").created_at == "2026-01-01T00:00:00.250Z"
     for odd in (1e300, float(2**70), -1):
         (home.warm / "Odd.json").write_text(json.dumps({**plain, "created_at": odd}))
         assert load(home, "Odd").examples

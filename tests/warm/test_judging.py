@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support import each
 from whet.store.calls import StoredCall, UserWords
-from whet.warm.aftermath import JudgedCall, OutcomeJudge, failure_text, is_fix
+from whet.warm.aftermath import JudgedCall, OutcomeJudge, failure_text
 
 Step = tuple[str, dict[str, Any] | str, str | None]
 
@@ -144,33 +144,6 @@ def test_a_task_list_written_again_corrects_nothing() -> None:
 # A failed call that is mended.
 
 
-@each(
-    ("failed", "again", "is_mended_by_it"),
-    [
-        ({"path": "a.txt", "offset": -1}, {"path": "a.txt"}, True),
-        ({"path": "old/a.txt"}, {"path": "new/place/a.txt"}, True),
-        ({"path": "old/a.txt/"}, {"path": "new/place/of/things/a.txt"}, True),
-        ({"path": "src/report.txt"}, {"path": "x/reports.txt"}, True),
-        ({"path": "a/b/c.txt"}, {"path": "q/zz.md"}, False),
-        ({"path": f"{'a' * 30}/report.txt"}, {"path": f"{'z' * 30}/reports.txt"}, True),
-        ({"path": f"{'a' * 30}/report.txt"}, {"path": f"{'z' * 30}/invoice.txt"}, False),
-        ({"command": "pytest tests"}, {"command": "python -m pytest tests/unit -x"}, True),
-        ({"command": ""}, {"command": ""}, False),
-        ({"path": "src/module/deep/x"}, {"path": "src/module/deep/yyyy"}, True),
-        ({"command": "pytest tests"}, {"command": "pytest test"}, True),
-        ({"command": "make all"}, {"command": "curl -s http://example.org"}, False),
-        ({}, {"path": "a"}, True),
-        ({"path": "a"}, {}, False),
-        ({}, {}, False),
-        ({"path": "", "limit": 5}, {"command": "ls"}, False),
-    ],
-)
-def test_what_mends_a_failed_call(
-    failed: dict[str, Any], again: dict[str, Any], is_mended_by_it: bool
-) -> None:
-    assert is_fix(failed, again) is is_mended_by_it
-
-
 def test_a_mended_call_says_what_it_mends_and_how_that_failed() -> None:
     bad, good = judged(look("old/a.txt", "no such file"), look("new/a.txt"), failed=(0,))
     assert bad.outcome == "failed" and good.repairs is bad.call
@@ -180,21 +153,6 @@ def test_a_mended_call_says_what_it_mends_and_how_that_failed() -> None:
 def test_of_two_failed_calls_the_later_one_is_mended() -> None:
     one, two, good = judged(look("o/a.txt", "no"), look("p/a.txt", "no"), look("new/a.txt"), failed=(0, 1))
     assert one.call is not good.repairs and good.repairs is two.call
-
-
-def test_a_call_between_that_names_the_target_makes_it_a_repair() -> None:
-    wrong, right = look("zzzzzz", "no"), look("lib/deep/module.py")
-    assert repaired(wrong, run("ls -R", "lib/deep/module.py\nother"), right)
-    assert not repaired(wrong, run("ls -R", "nothing of it"), right)
-    assert not repaired(wrong, right)
-    assert not repaired(look("zzzzzz", "no"), run("ls", "a.c b.c"), look("a.c"))
-    shown = run("ls -R", "lib/deep/module.py and tools.sh")
-    assert repaired(run("zzzzzz", "no"), look("a", "lib/deep/module.py"), run("wc -l lib/deep/module.py"))
-    assert repaired(run("zzzzzz", "no"), look("a", "see tools.sh"), run("wc -l tools.sh"))
-    assert repaired(look("zzzzzz", "no"), run("ls", "a.py b.py"), look("a.py"))
-    assert repaired(("read_file", {"file": "zzzzzz"}, "no"), shown, ("read_file", {"file": "tools.sh"}, "x"))
-    assert not repaired(run("zzzzzz", "no"), look("a", "a word of it"), run("qqq word"))
-    assert not repaired(wrong, shown, ("read_file", {"path": 7, "offset": 1}, "x"))
 
 
 def test_the_same_call_made_again_mends_nothing() -> None:

@@ -120,7 +120,7 @@ def test_rule_3_a_repair_pair_keeps_the_corrected_call_and_why(
     assert example.result_success
 
 
-# Rule 4: deduplicate by shape, medoid, budget by error rate.
+# Rule 4: deduplicate by shape, budget by error rate.
 
 
 def test_rule_4_one_example_for_a_shape_and_none_for_a_tool_that_does_not_fail(

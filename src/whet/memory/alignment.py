@@ -129,9 +129,6 @@ def _find_misspelt(text: str, quote: str) -> list[tuple[int, int]]:
     """
     mine = [spell_plainly(match[0]) for match in _SPELT_WORD.finditer(quote)]
     spans: list[tuple[int, int]] = []
-    numbers = [word for word in mine if not word.isalpha()]
-    if not all(word in spell_plainly(text) for word in numbers):
-        return spans
     words = list(_SPELT_WORD.finditer(text))
     spellings = [_list_spellings(match[0]) for match in words]
     allowed = len(mine) // _WORDS_PER_TYPO

@@ -21,7 +21,7 @@ from whet.memory import disk, notes
 from whet.memory.disk import Moved
 from whet.memory.notes import EntryChange
 from whet.memory.reader import MemoryReader
-from whet.memory.requests import Target
+from whet.memory.requests import Target, decode_notes
 from whet.memory.skill_format import BadSkill, list_files
 from whet.store import learned, ledger
 from whet.store.learned import FileState
@@ -124,9 +124,9 @@ class Journal:
         base: bytes,
         content_now: bytes | None,
     ) -> str:
-        before = notes.decode_notes(base)
-        after = notes.decode_notes(content_now or b"")
-        ours = notes.decode_notes(learned.read_text(connection, state.wanted))
+        before = decode_notes(base)
+        after = decode_notes(content_now or b"")
+        ours = decode_notes(learned.read_text(connection, state.wanted))
         others = notes.diff_entries(before, ours) if state.wanted != state.written else []
         # A change that the pending ones already contain was entered before a crash, or is a duplicate.
         existing = {entry.statement for entry in notes.parse_entries(ours)} if others else set[str]()

@@ -17,10 +17,10 @@ import msgspec
 from whet.config.paths import Home, replace_file
 from whet.contract.errors import WhetError
 from whet.contract.texts import NOT_JSON, from_json
-from whet.memory import disk, notes
+from whet.memory import disk
 from whet.memory.library import MAX_MAIN_BYTES
 from whet.memory.reader import KnownFiles
-from whet.memory.requests import FILES
+from whet.memory.requests import FILES, decode_notes
 from whet.memory.skill_format import NAME
 from whet.store import learned, ledger
 from whet.store.database import StateDatabase
@@ -136,7 +136,7 @@ class KnownCopies(KnownFiles):
 def _make_version(path: str, content: bytes | None) -> _SeenVersion:
     if content is None:
         return _SeenVersion("")
-    return _SeenVersion(hash_text(content), notes.decode_notes(content) if path in FILES.values() else "")
+    return _SeenVersion(hash_text(content), decode_notes(content) if path in FILES.values() else "")
 
 
 def copy_seen_files(home_database: StateDatabase, team: StateDatabase, home: Home, *, to_team: bool) -> None:

@@ -7,9 +7,8 @@ the learning service.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from whet.memory.skill_index import SkillFolder, SkillSummary
 
 MAX_MAIN_BYTES = 200_000
-_PROJECT_FOLDERS = (".agents/skills", ".claude/skills")
+_PROJECT_FOLDERS = (".claude/skills", ".agents/skills")
 _OUTSIDE = "links out of the repository"
 _INDEXED_FROM = 30
 BUILT_IN = Path(__file__).with_name("builtin_skills")
@@ -87,7 +86,7 @@ class Library:
     def all(self) -> list[SkillInfo]:
         """Return every skill, sorted by name. The home's own skills replace the project's of
         the same name, and these replace others."""
-        project = self._list_project()[::-1]
+        project = self._list_project()
         infos = {info.name: info for info in project if info.problem == _OUTSIDE}
         infos.update(self._offered)
         infos.update((info.name, info) for info in project if info.problem != _OUTSIDE)
@@ -95,38 +94,22 @@ class Library:
         return [infos[name] for name in sorted(infos)]
 
     def find(self, name: str) -> SkillInfo | None:
-        """Return the skill of that name, or None if it does not exist."""
-        from whet.memory.skill_format import NAME  # noqa: PLC0415 - the index does without
-
-        if not NAME.fullmatch(name):
-            return None
-        groups = (group for group in _list_entries(self.folder) if not is_link_upward(group))
-        paths = chain((self.folder / name,), (group / name for group in groups))
-        own = next((info for path in paths if (info := self._read_own(path)) is not None), None)
-        project = (info for info in self._list_project(name) if info.problem != _OUTSIDE)
-        info = own or next(project, None) or self._offered.get(name)
+        """Return the skill of that name, or None if there is none or a project links to it from outside."""
+        named = (info for info in self.all() if info.name == name and info.problem != _OUTSIDE)
+        info = next(named, None)
         if info is None or info.problem or os.path.isfile(info.folder / "SKILL.md"):
             return info
         return replace(info, problem=f"{info.folder} no longer exists")
 
     def _list_own(self) -> list[SkillInfo]:
-        paths = self._list_few_paths()
-        if paths is not None:
-            return [info for path in paths if (info := self._read_own(path)) is not None]
-        from whet.memory.skill_index import list_skill_folders, read_summaries  # noqa: PLC0415 - few homes have many
+        folders = _list_folders(self.folder)
+        summaries: Mapping[str, SkillSummary] = {}
+        if len(folders) >= _INDEXED_FROM:
+            from whet.memory.skill_index import read_summaries  # noqa: PLC0415 - few homes have many
 
-        folders = list_skill_folders(self.folder)
-        summaries = read_summaries(self.folder, folders, self._read_summary)
+            summaries = read_summaries(self.folder, folders, self._read_summary)
         infos = [self._describe(folder, summaries.get(folder.path)) for folder in folders]
         return [info for info in infos if info is not None]
-
-    def _list_few_paths(self) -> Sequence[Path] | None:
-        """Return the paths that may hold a skill, those in folders first; None if there are many."""
-        own = _list_entries(self.folder)[:_INDEXED_FROM]
-        groups = own if len(own) < _INDEXED_FROM else ()
-        inner = (path for group in groups for path in _list_group(group))
-        paths = [*islice(inner, _INDEXED_FROM), *own]
-        return paths if len(paths) < _INDEXED_FROM else None
 
     def _describe(self, folder: SkillFolder, summary: SkillSummary | None) -> SkillInfo | None:
         """Return the skill in a folder of the home, from its summary if it has one, or None."""
@@ -145,23 +128,16 @@ class Library:
     def _real_folder(self) -> Path:
         return _real(self.folder)
 
-    def _read_own(self, path: Path) -> SkillInfo | None:
-        """Return the skill in a folder of the home, or None. A folder inside a skill is not a skill."""
-        if path.parent == self.folder:
-            return _read(path, "link" if path.is_symlink() else "home")
-        return None if os.path.lexists(path.parent / "SKILL.md") else _read(path, "group")
-
-    def _list_project(self, name: str = "") -> list[SkillInfo]:
-        """Return the project's skills, those of the folder nearest to the workspace first. Nothing is read
+    def _list_project(self) -> list[SkillInfo]:
+        """Return the project's skills, those of the folder nearest to the workspace last. Nothing is read
         behind a link that leads out of the repository."""
         folders = list_project_folders(self._workspace) if self._workspace is not None else ()
         root = _real(folders[0]) if folders else Path()
+        tops = [folder / part for folder in folders for part in _PROJECT_FOLDERS]
+        paths = [top / folder.path for top in tops for folder in _list_folders(top)]
         infos = (
             _read(path, "project") if _real(path).is_relative_to(root) else _refuse_outside(path)
-            for folder in reversed(folders)
-            for part in _PROJECT_FOLDERS
-            for path in _list_paths(folder / part)
-            if name in ("", path.name) and os.path.lexists(path)
+            for path in paths
         )
         return [info for info in infos if info is not None]
 
@@ -194,29 +170,13 @@ def _read(folder: Path, source: str) -> SkillInfo | None:
     return replace(info, description=description, hash=hash_text(text)[:12])
 
 
-def _list_entries(folder: Path) -> list[Path]:
-    """Return the entries of a folder that aren't hidden; none if it is missing or can't be read."""
-    try:
-        return [folder / name for name in os.listdir(folder) if name[0] != "."]
-    except OSError:
-        return []
+def _list_folders(top: Path) -> Sequence[SkillFolder]:
+    """Return the folders below `top` that may hold a skill, those in folders of skills first."""
+    if not os.path.isdir(top):
+        return ()
+    from whet.memory.skill_index import list_skill_folders  # noqa: PLC0415 - few homes and projects have skills
 
-
-def _list_paths(top: Path) -> Iterator[Path]:
-    """Yield the entries of a project's folder of skills, then those of the folders of skills in it."""
-    own = _list_entries(top)
-    yield from own
-    for group in own:
-        if not os.path.lexists(group / "SKILL.md"):  # a folder inside a skill is not a skill
-            yield from _list_group(group)
-
-
-def _list_group(folder: Path) -> list[Path]:
-    """Return the folders in a folder of skills. Returns none if it is a link to a folder above itself.
-    A plain file is not a skill."""
-    if is_link_upward(folder):
-        return []
-    return [path for path in _list_entries(folder) if os.path.islink(path) or os.path.isdir(path)]
+    return list_skill_folders(top)
 
 
 def _is_broken(folder: Path) -> bool:

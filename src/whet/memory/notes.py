@@ -61,11 +61,6 @@ class EntryChange(msgspec.Struct, frozen=True):
         return "add" if not self.before else "replace" if self.after else "remove"
 
 
-def decode_notes(raw: bytes) -> str:
-    """Return the text of a notes file, without a byte order mark."""
-    return raw.decode("utf-8-sig", "replace")
-
-
 def parse_entries(text: str) -> list[NoteEntry]:
     """Return the entries of a file, in order."""
     parsed: list[NoteEntry] = []

@@ -21,8 +21,9 @@ from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import flat, short
+from whet.memory import disk
 from whet.memory.library import Library, SkillInfo
-from whet.memory.requests import FILES, Target
+from whet.memory.requests import FILES, Target, decode_notes
 from whet.store import learned
 from whet.store.database import StateDatabase
 from whet.store.learned import ContextItem, FileState
@@ -186,7 +187,7 @@ class MemoryReader:
         from whet.memory import note_folders, notes  # noqa: PLC0415 - a session's start may have none to read
 
         def read_state(target: Target, path: str) -> NotesState:
-            text, full_path = self.read_text(path), str(self.folder / path)
+            text, full_path = texts[target], str(self.folder / path)
             limit_chars = self.max_chars(target)
             used, trouble = notes.describe_use(text, limit_chars), self.problems.get(path, "")
             left_out = notes.describe_overfull(target, text, limit_chars)
@@ -199,6 +200,7 @@ class MemoryReader:
             return NotesState(target, full_path, text, len(entries), used, trouble, left_out, held_in)
 
         await asyncio.to_thread(self.sync_files)
+        texts = await asyncio.to_thread(self.read_texts)
         return [await asyncio.to_thread(read_state, target, path) for target, path in FILES.items()]
 
     def drop_other_folders_notes(self, text: str, folder: str) -> str:
@@ -235,10 +237,6 @@ class MemoryReader:
         self.sync_files()
         return done
 
-    def read_text(self, path: str) -> str:
-        """Read the text that a notes file should have, from the ledger."""
-        return self.database.read_now(lambda db: read_notes(db, self.profile, path))
-
     def read_texts(self) -> dict[Target, str]:
         """Read the texts that the notes files should have, by target, from the ledger."""
 
@@ -246,7 +244,7 @@ class MemoryReader:
             states = learned.list_file_states(connection, self.profile, "memories/")  # one round trip
             wanted = {state.path: state.wanted for state in states}
             return {
-                target: _decode(learned.read_text(connection, wanted.get(path, "")))
+                target: decode_notes(learned.read_text(connection, wanted.get(path, "")))
                 for target, path in FILES.items()
             }
 
@@ -271,11 +269,12 @@ class MemoryReader:
         session."""
         for path in FILES.values():
             try:
-                key = _hash_file(self.folder / path)
+                content = disk.read(self.folder / path)
             except ConfigError as error:
                 self.problems[path] = f"{error.message}; {error.hint}"
                 continue
             self.problems.pop(path, None)
+            key = "" if content is None else hash_text(content)
             if key != self.seen.get_seen_hash(path, key):
                 return True
         return False
@@ -283,29 +282,9 @@ class MemoryReader:
 
 def read_notes(connection: apsw.Connection, profile: str, path: str) -> str:
     """Read the text that a notes file should have, inside a transaction."""
-    return _decode(learned.read_text(connection, learned.get_file_state(connection, profile, path).wanted))
-
-
-def _decode(raw: bytes) -> str:
-    if not raw:
-        return ""
-    from whet.memory.notes import decode_notes  # noqa: PLC0415 - a new home has none
-
-    return decode_notes(raw)
-
-
-def _hash_file(path: Path) -> str:
-    """Return the hash of a file's content, or an empty string if it does not exist. Raises ConfigError."""
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return ""
-    except OSError:
-        pass  # disk.read below reports the error
-    from whet.memory import disk  # noqa: PLC0415 - a new home has no such files
-
-    content = disk.read(path)
-    return "" if content is None else hash_text(content)
+    return decode_notes(
+        learned.read_text(connection, learned.get_file_state(connection, profile, path).wanted)
+    )
 
 
 def build_notes_part(

@@ -154,6 +154,11 @@ def describe_outcome(
     return WriteOutcome(True, row.state, text, row.id, summarize_change(row), row.hash)
 
 
+def decode_notes(raw: bytes) -> str:
+    """Return the text of a notes file, without a byte order mark."""
+    return raw.decode("utf-8-sig", "replace")
+
+
 def target_of(item: str) -> Target:
     """Return the notes file that a ledger row belongs to."""
     return "user" if item == "user" else "memory"

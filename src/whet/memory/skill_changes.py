@@ -63,7 +63,7 @@ def plan(files: Files, request: SkillRequest, *, by_hand: bool = False) -> Skill
     check_name(request.name)
     skill_plan = _build_plan(files, request, by_hand=by_hand)
     if (main := skill_plan.files.get(MAIN)) is not None:
-        declared, _ = skill_format.name_and_description(_decode(main, MAIN))
+        declared, _ = skill_format.name_and_description(read_text(request.name, {MAIN: main}, MAIN))
         if declared != request.name:
             raise Refused(
                 f"The front matter names the skill {declared!r}, not {request.name!r}",
@@ -94,7 +94,7 @@ def replace_with_sources(files: Files, skill_plan: SkillPlan, name: str, verdict
     """
     if skill_plan.files.get(MAIN) is None:
         return skill_plan
-    old = _decode(files[MAIN], MAIN) if MAIN in files else ""
+    old = read_text(name, files, MAIN) if MAIN in files else ""
     head, body = skill_format.split(old) if old else (_write_head(name, verdict.about), "")
     old_lines = set(body.splitlines())
     new = skill_format.split(skill_plan.after)[1].splitlines()
@@ -231,16 +231,17 @@ def _read_existing(files: Files, request: SkillRequest, path: str) -> str:
         raise Refused(
             f"There is no skill {request.name} of yours", hint="skills_list shows them; create makes one."
         )
+    return read_text(request.name, files, path)
+
+
+def read_text(name: str, files: Files, path: str) -> str:
+    """Return the text of a skill's file. Raises Refused."""
     if path not in files:
-        raise Refused(f"The skill {request.name} has no {path}", hint=f"It has: {', '.join(sorted(files))}")
-    return _decode(files[path], path)
-
-
-def _decode(content: bytes, path: str) -> str:
+        raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
     try:
-        return content.decode("utf-8-sig")
+        return files[path].decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Refused(f"{path} is not text", hint="Only text files can be changed here.") from None
+        raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None
 
 
 def _check_base(files: Files, request: SkillRequest, *, needed: bool) -> None:

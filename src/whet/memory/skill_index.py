@@ -21,7 +21,6 @@ from whet.config.paths import is_link_upward, read_file_bytes
 from whet.contract.errors import ConfigError
 from whet.contract.texts import from_json
 
-_VERSION = 1
 _MAX_BYTES = 50_000_000
 
 FileState = tuple[int, int, int, int, int]
@@ -43,11 +42,6 @@ class SkillSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state: FileState
     description: str
     hash: str
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    version: int
-    skills: dict[str, SkillSummary]
 
 
 def list_skill_folders(folder: Path) -> list[SkillFolder]:
@@ -92,7 +86,7 @@ def read_summaries(
                 summaries[each.path] = SkillSummary(each.state, *content)
         # A file as new as this one may change again without a new time, so it is read once more next time.
         old = {path: row for path, row in summaries.items() if row.state[-1] < began_ns}
-        file.write(msgspec.json.encode(_Stored(_VERSION, old)))
+        file.write(msgspec.json.encode(old))
     return summaries
 
 
@@ -118,11 +112,12 @@ def _open_new(path: Path) -> Generator[tuple[BinaryIO, int]]:
 
 
 def _load(path: Path) -> dict[str, SkillSummary]:
+    """Return the stored summaries. An index that can't be read counts as empty."""
     try:
-        stored = from_json(read_file_bytes(path, _MAX_BYTES, through_links=False) or b"", _Stored)
+        raw = read_file_bytes(path, _MAX_BYTES, through_links=False) or b""
+        return from_json(raw, dict[str, SkillSummary])
     except (ConfigError, msgspec.DecodeError, UnicodeError):
         return {}
-    return stored.skills if stored.version == _VERSION else {}
 
 
 def _scan(folder: str | Path) -> list[os.DirEntry[str]]:

@@ -175,12 +175,7 @@ def load(library: Library, name: str, file_path: str = "") -> Load:
 def format_file(name: str, files: Mapping[str, bytes], file_path: str, where: str) -> Load:
     """Return a file of a skill as the model reads it. Raises Refused."""
     path = check_path(file_path) if file_path else skill_changes.MAIN
-    if path not in files:
-        raise Refused(f"The skill {name} has no {path}", hint=f"It has: {', '.join(list(files)[:40])}")
-    try:
-        text = files[path].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise Refused(f"{path} of the skill {name} is not text", hint="It can be used by its path.") from None
+    text = skill_changes.read_text(name, files, path)
     others = [other for other in files if other != path]
     head = f"[skill {name}, {path}, hash {skill_changes.hash_files(files)}, folder {where}]"
     tail = f"\n[its files: {', '.join(others[:40])}]" if others and path == skill_changes.MAIN else ""

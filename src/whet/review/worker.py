@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable
+from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
 from typing import Literal
@@ -162,7 +162,9 @@ class ReviewWorker:
             raise _NothingToReview("the session is private by now, so it is not reviewed")
         if job.attempts > _LEASES:
             raise _NothingToReview(f"it was begun {job.attempts} times and never came to an end")
-        async with self._provider(review_job) as (provider, shares_prefix):
+        provider, shares_prefix = self._connect(review_job)
+        shares_prefix = shares_prefix and not review_job.excerpt_tokens
+        async with aclosing(provider):
             fork = await open_fork(self._parts, job, review_job, provider, shares_prefix=shares_prefix)
             is_enough = await self._save_plain_lessons(fork, review_job)
             try:
@@ -222,20 +224,19 @@ class ReviewWorker:
             lambda db: verify_answers(db, answers, reviewed, fork.read_ids, trusted)
         )
 
-    @asynccontextmanager
-    async def _provider(self, review_job: ReviewJob) -> AsyncGenerator[tuple[Provider, bool]]:
-        provider, shares_prefix = self._connect(review_job)
-        async with aclosing(provider):
-            yield provider, shares_prefix and not review_job.excerpt_tokens
-
     async def _converse(self, fork: Fork) -> str:
         """Run the review's conversation to its end and return a note on how it ended, empty if it ended well.
 
         If an earlier try has ended it, nothing is asked. Raises WhetError if it failed.
         """
         session = fork.session
-        if (reason := await self._read_end_reason(fork)) in ("answered", "budget"):
-            return _note(reason, self._settings.max_steps)
+        reason = await self._database.read(
+            lambda db: turns.read_last_reason(db, sessions.key_of(db, session.id))
+        )
+        if reason == "budget":
+            return f"it was stopped at its limit of {self._settings.max_steps} steps or its time"
+        if reason == "answered":
+            return ""
         if await session.log.claim_unfinished_turn() is not None:
             end = await run_turn(session, None, show_nothing)
         else:
@@ -246,10 +247,6 @@ class ReviewWorker:
         if isinstance(failure, BudgetReached) and session.log.session.usage.total_tokens:
             return failure.message  # the changes saved so far are paid for and stay valid
         raise failure or WhetError(end.error, hint=end.hint)
-
-    async def _read_end_reason(self, fork: Fork) -> str:
-        child = fork.session.id
-        return await self._database.read(lambda db: turns.read_last_reason(db, sessions.key_of(db, child)))
 
     async def _next_message(self, fork: Fork) -> Message:
         """Return the opening message, or the message to continue if a failed try had made progress."""
@@ -340,10 +337,6 @@ def retry_in_s(error: WhetError, failures: int) -> float | None:
     if isinstance(error, RateLimited) and error.retry_after_s:
         return max(wait_s, error.retry_after_s)
     return wait_s
-
-
-def _note(reason: str, max_steps: int) -> str:
-    return f"it was stopped at its limit of {max_steps} steps or its time" if reason == "budget" else ""
 
 
 def _line(error: WhetError) -> str:

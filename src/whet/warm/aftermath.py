@@ -9,7 +9,6 @@ objected, or that other work was taken back, only a review can tell. Nothing is 
 from __future__ import annotations
 
 import re
-from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any, cast
 
@@ -103,17 +102,18 @@ class OutcomeJudge:
         if new.outcome != "ok":
             return
         self._recall_failures(new)
-        compared = 0
-        between = ""
+        compared, is_next = 0, True  # a failure is mended by the next call of the tool that worked
         for old in reversed(self._turn) if "aside" not in tags_of(new.call.name) else ():
             if old.call.step == new.call.step:
                 continue
             compared += 1
             if compared > _MAX_CALLS_BETWEEN:
                 break
-            if old.call.name == new.call.name and old.call.arguments != new.call.arguments:
-                _relate(old, new, between)
-            between = old.call.result or ""
+            if old.call.name != new.call.name:
+                continue
+            is_next = is_next and old.outcome == "failed"
+            if old.call.arguments != new.call.arguments and (is_next or old.outcome == "ok"):
+                _relate(old, new)
         if new.call.effects is not None:
             self._find_undone(new)
 
@@ -148,35 +148,14 @@ class OutcomeJudge:
         del self._turn[:count]
 
 
-def _relate(old: JudgedCall, new: JudgedCall, between: str) -> None:
-    """Compare two calls of a tool; `between` is the result of a call between them."""
+def _relate(old: JudgedCall, new: JudgedCall) -> None:
+    """Compare two calls of a tool."""
     if old.outcome == "failed":
-        is_named = _is_target_named(new.arguments, between)
-        if new.repairs is None and (is_named or is_fix(old.arguments, new.arguments)):
+        if new.repairs is None and new.arguments:
             new.repairs, new.repairs_why = old.call, failure_text(old.call)
             new.reason = f"mends a call that failed ({old.reason})"
-    elif old.outcome == "ok" and is_correction(old, new):
+    elif is_correction(old, new):
         old.outcome, old.reason = "corrected", "made again with mended arguments"
-
-
-def is_fix(failed: dict[str, Any], later: dict[str, Any]) -> bool:
-    """Return whether a successful call is the failed one with fixed arguments, and not another task."""
-    if not failed or not later:
-        return bool(later)
-    if any(failed.get(name) == later[name] for name in _TARGET_ARGUMENTS if name in later):
-        return True
-    old, new = _argument_text(failed), _argument_text(later)
-    if "command" in later:
-        return _likeness(old, new) >= 0.45
-    last = [text.rstrip("/").rpartition("/")[2] for text in (old, new)]
-    return last[0] == last[1] or _likeness(*last) >= 0.6 or _likeness(old, new) >= 0.55
-
-
-def _is_target_named(later: dict[str, Any], between: str) -> bool:
-    """Return whether the call between the failed one and this one named this call's target."""
-    targets = [later[name] for name in _TARGET_ARGUMENTS if isinstance(later.get(name), str)]
-    targets += [word for word in str(later.get("command", "")).split() if "/" in word or "." in word]
-    return bool(between) and any(len(target) > 3 and target in between for target in targets)
 
 
 def is_correction(old: JudgedCall, new: JudgedCall) -> bool:
@@ -233,12 +212,3 @@ def _plain_words(command: str) -> list[str]:
 def _has_no_match(call: StoredCall) -> bool:
     text = (call.result or "").strip().lower()
     return not text or text.startswith(("no match", "nothing", "no files", "[no match", "no results"))
-
-
-def _argument_text(arguments: dict[str, Any]) -> str:
-    texts = [str(value) for key, value in sorted(arguments.items()) if key not in _PAGING_ARGUMENTS]
-    return " ".join(texts)[:400]
-
-
-def _likeness(old: str, new: str) -> float:
-    return SequenceMatcher(None, old, new, autojunk=False).ratio() if old else 0.0

@@ -1,4 +1,4 @@
-"""Build a template from the mined calls: the medoids of the best groups, checked, redacted and cut.
+"""Build a template from the mined calls: calls of the best groups, checked, redacted and cut.
 
 A call becomes an example only if it only reads (unless changes are requested), needed no person's
 approval, contains nothing from the network, and holds no secret and no sentence. Only the outline of its
@@ -29,7 +29,6 @@ from whet.store.calls import MinedSession
 from whet.warm.foreign_calls import is_foreign
 from whet.warm.mine import MIN_ERROR_RATE, Candidate, Group, MiningResult
 from whet.warm.outline import is_prose, outline
-from whet.warm.shape import medoid
 from whet.warm.template import (
     FRAME_TOKENS,
     Example,
@@ -135,20 +134,14 @@ class ExampleMaker:
         return examples
 
     def _make_for_group(self, group: Group, error_rate: float) -> Example | None:
-        ordered = sorted(group.candidates, key=lambda candidate: candidate.order)
-        repairs = [candidate for candidate in ordered if candidate.repairs]
-        pool = repairs or ordered
-        first = medoid([str(candidate.arguments) for candidate in pool])
+        ordered = sorted(group.candidates, key=lambda candidate: (not candidate.repairs, candidate.order))
         because = (
             f"in {plural(group.sessions, 'session')}, {group.calls} calls"
             f"{f', {group.repairs} of them mended a failure' if group.repairs else ''}; "
             f"{group.name} fails in {error_rate:.0%}"
         )
-        for candidate in (pool[first], *(other for other in ordered if other is not pool[first])):
-            example = self.make(candidate, because)
-            if example is not None:
-                return example
-        return None
+        examples = (self.make(candidate, because) for candidate in ordered)
+        return next((example for example in examples if example is not None), None)
 
     def make(self, candidate: Candidate, because: str) -> Example | None:
         """Return the example of a candidate, or None if it may not be shown; the reason is counted."""

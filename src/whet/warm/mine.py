@@ -1,7 +1,7 @@
 """Mine the store for calls worth showing: a stream over finished sessions, in constant memory.
 
 The first pass judges every call, counts each tool's errors, and groups calls that worked by shape, with a
-few candidates each. The second pass looks only at the chosen calls: the medoid of each of the best groups,
+few candidates each. The second pass looks only at the chosen calls: one of each of the best groups,
 for the tools that fail, in proportion to how often they fail. The same store always yields the same
 template.
 """
@@ -63,7 +63,6 @@ class Candidate(msgspec.Struct, frozen=True):
     seq: int
     at_ms: int
     hint: str
-    decided_by: str
     repairs: str = ""
     repairs_why: str = ""
     mend: Mend | None = None
@@ -268,7 +267,6 @@ def _make_candidate(
         call.seq,
         call.at_ms,
         hint,
-        call.decided_by,
         repaired.arguments[:_MAX_ARGUMENT_CHARS] if repaired and mend else "",
         judged.repairs_why if mend else "",
         mend,

@@ -22,12 +22,12 @@ MIN_SCORE = 0.5
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts of a session before its first request. `private` and `gone`: sessions whose calls may not be
-    shown."""
+    """The facts of a session before its first request. `tools` None: unknown. `private` and `gone`: sessions
+    whose calls may not be shown."""
 
-    text: str
-    workspace: str
-    tools: Mapping[str, ToolSpec]
+    text: str = ""
+    workspace: str = ""
+    tools: Mapping[str, ToolSpec] | None
     now: datetime
     private: Collection[str] = ()
     gone: Collection[str] = ()
@@ -36,15 +36,21 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 def usable_examples(template: Template, situation: Situation) -> list[Example]:
     """Return the examples that may be shown now."""
-    last_win = situation.last_wins.get(template.hash, "")
     return [
         example
         for example in template.examples
-        if example.result_success
-        and example.session_id not in situation.private
-        and (template.imported_at or example.session_id not in situation.gone)
-        and not staleness(example, situation.tools, situation.now, last_win)
+        if example.result_success and not why_left_out(template, example, situation)
     ]
+
+
+def why_left_out(template: Template, example: Example, situation: Situation) -> str:
+    """Return why an example may not be shown now, or an empty string."""
+    if example.session_id in situation.private:
+        return "its session is private"
+    if example.session_id in situation.gone and not template.imported_at:
+        return "its session was deleted"
+    last_win = situation.last_wins.get(template.hash, "")
+    return staleness(example, situation.tools, situation.now, last_win)
 
 
 def rank_templates(templates: Sequence[Template], situation: Situation) -> list[tuple[Template, float]]:

@@ -7,7 +7,6 @@ arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
@@ -59,10 +58,3 @@ def _word(text: str) -> str:
     if text.isdigit():
         return "0"
     return "word" if _WORDS.fullmatch(text) else _NUMBER.sub("0", _WORDS.sub("w", text))[:40]
-
-
-def medoid(texts: Sequence[str]) -> int:
-    """Return the index of the text that is nearest to all others by its words; the first one of equals."""
-    bags = [frozenset(_WORDS.findall(text)) for text in texts]
-    distances = [sum(1 - len(a & b) / max(len(a | b), 1) for b in bags) for a in bags]
-    return min(range(len(texts)), key=lambda index: (round(distances[index], 9), index))

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.clock import iso
 from whet.config import paths
 from whet.config.paths import Home
 from whet.context.rows import text_tokens
@@ -136,7 +137,7 @@ def save(home: Home, template: Template) -> Path:
 def load(home: Home, name: str) -> Template:
     """Read a template. Raises NotFound, or ConfigError if the file is not a template."""
     path = path_of(home, name)
-    if not path.is_file():
+    if not path.exists():
         raise NotFound(f"there is no warm template {name!r}", hint=_HINT)
     return read_file(path)
 
@@ -174,13 +175,12 @@ def iter_templates(home: Home) -> Iterator[Template | Broken]:
 
 
 def read_file(path: Path) -> Template:
-    """Read a file of the plain format or of ours. Raises ConfigError with the problem."""
+    """Read a file of the plain format or of ours. Raises NotFound, or ConfigError with the problem."""
+    content = paths.read_file_bytes(path, _LARGEST_BYTES)
+    if content is None:
+        raise NotFound(f"there is no file {path}")
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise ConfigError(f"{path} is larger than 1 MB", hint="is it really a template?")
-        raw: Any = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"can't read {path}: {error.strerror}", hint="check its permissions") from error
+        raw: Any = msgspec.json.decode(content)
     except NOT_JSON as error:
         raise ConfigError(f"{path} is not JSON: {error}", hint="build it again or delete it") from error
     if not isinstance(raw, dict):
@@ -238,11 +238,8 @@ def import_file(home: Home, source: Path, name: str, now: datetime) -> Template:
 
     Raises NotFound, ConfigError.
     """
-    if not source.exists():
-        raise NotFound(f"there is no file {source}")
-    template = read_file(source)
     imported = msgspec.structs.replace(
-        template, name=check_name(name or source.stem.lower()), imported_at=_iso(now)
+        read_file(source), name=check_name(name or source.stem.lower()), imported_at=iso(now)
     )
     if path_of(home, imported.name).exists():
         raise ConfigError(
@@ -314,7 +311,7 @@ def _is_missing(workspace: str, path: str) -> bool:
 def _format_time(seconds: float) -> str:
     """Format Unix time as ISO; an empty string if it is out of range."""
     try:
-        return _iso(datetime.fromtimestamp(seconds, UTC))
+        return iso(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):
         return ""
 
@@ -325,7 +322,3 @@ def _parse_time(moment: str) -> datetime:
     except ValueError:
         return datetime.min.replace(tzinfo=UTC)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _iso(now: datetime) -> str:
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,7 +6,6 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -25,12 +24,11 @@ from whet.store.database import StateDatabase
 from whet.warm import template as templates
 from whet.warm.compose import BuildOptions, Composition, compose
 from whet.warm.label import label_all
-from whet.warm.mine import MiningResult, MiningScope, mine
+from whet.warm.mine import MiningResult, MiningScope, Progress, mine
 from whet.warm.proof import measure_uplift, update_verdict
 from whet.warm.rates import Rates, measure
-from whet.warm.template import Broken, Template, staleness
-
-Progress = Callable[[int, int], None]
+from whet.warm.select import Situation, why_left_out
+from whet.warm.template import Broken, Template
 
 
 def silent(done: int, total: int) -> None:
@@ -125,16 +123,10 @@ class WarmTemplates(msgspec.Struct, frozen=True):
     def find_stale(self, template: Template, tools: dict[str, ToolSpec] | None, now: datetime) -> list[str]:
         """Return for each example the reason why it would be skipped, or an empty string."""
         private, gone = self.hidden_sources(template)
-        state = self.database.read_now(lambda db: warm.list_states(db).get(template.hash))
-        reasons: list[str] = []
-        for example in template.examples:
-            if example.session_id in private:
-                reasons.append("its session is private")
-            elif example.session_id in gone and not template.imported_at and example.session_id:
-                reasons.append("its session was deleted")
-            else:
-                reasons.append(staleness(example, tools, now, state.last_win if state else ""))
-        return reasons
+        states = self.database.read_now(warm.list_states)
+        wins = {hash_: state.last_win for hash_, state in states.items()}
+        situation = Situation(tools=tools, now=now, private=private, gone=gone, last_wins=wins)
+        return [why_left_out(template, example, situation) for example in template.examples]
 
     def effects(self, template: Template) -> list[Effect | None]:
         """Return for each example how sessions went with it and without it; None if no session had it."""

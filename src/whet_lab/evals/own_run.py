@@ -227,8 +227,8 @@ class OwnTaskSetup:
             if item.kind == "skill":
                 await learning.submit(SkillRequest("delete", item.name), origin)
                 return
-            for target, path in notes.FILES.items():
-                for entry in notes.parse_entries(learning.reader.read_text(path)):
+            for target, text in learning.reader.read_texts().items():
+                for entry in notes.parse_entries(text):
                     if target == item.kind and hash_entry(entry) == item.name:
                         request = MemoryRequest("remove", target, old_text=entry.statement)
                         await learning.submit(request, origin)

@@ -78,8 +78,8 @@ async def _retire_note(learning: LearningService, item_id: str) -> WriteOutcome:
     await learning.apply()  # enter hand edits before the new change
     requests = [
         MemoryRequest("remove", target, old_text=entry.statement)
-        for target, path in notes.FILES.items()
-        for entry in notes.parse_entries(learning.reader.read_text(path))
+        for target, text in learning.reader.read_texts().items()
+        for entry in notes.parse_entries(text)
         if item_id and hash_entry(entry).startswith(item_id)
     ]
     if len(requests) > 1:
