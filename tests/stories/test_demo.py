@@ -26,9 +26,6 @@ _CHECKS = {
     "each_step_once_in_log", "each_chapter_numbered_once", "found_by_search", "no_call_without_result",
     "every_request_valid", "each_request_prefix_of_next",
 }  # fmt: skip
-_SIGNED_CHECKS = {
-    "unsigned_yes_refused", "approved_by_passkey", "signature_verifies", "vote_without_signature_found"
-}  # fmt: skip
 _CONFIRM_CHECKS = {
     "deny_accepted", "approve_accepted", "tidied", "wipe_asked_then_narrower", "page_shows_each_request",
     "nothing_ran_while_it_waited", "denial_read_by_the_model", "only_old_carts_gone", "ran_exactly_once",
@@ -117,24 +114,22 @@ def test_the_confirmation_chapter_denies_approves_and_finds_the_altered_byte(pla
     done = demo(place, "--chapter", "confirm", "--json", "--keep")
     report = report_of(done)
     names = {check["name"] for check in report["checks"]}
-    is_signed = "approved_by_passkey" in names  # where Chromium is here and works
-    assert names - _SIGNED_CHECKS == _CONFIRM_CHECKS and (not is_signed or names >= _SIGNED_CHECKS)
+    assert names == _CONFIRM_CHECKS
     assert (done.returncode, report["ok"], done.stderr) == (0, True, "")
     rows = report["measured"]["confirmations"]
     decided = [(row["action"], row["status"], row["execution"]) for row in rows]
-    assert decided[:3] == [
+    assert decided == [
         ("wipe_database", "denied", ""),
         ("delete_data", "approved", "executed"),
         ("wipe_database", "cancelled", ""),  # the one that it tried to approve itself
     ]
-    assert not is_signed or decided[3:] == [("rotate_keys", "approved", "")]
     folder = Path(report["folder"])
     with closing(sqlite3.connect(folder / "orders" / "shop.db")) as shop:
         changes = shop.execute("SELECT what, rows FROM changes").fetchall()
     assert changes == [("delete carts older than 90 days", 9)]
     with closing(sqlite3.connect(folder / "service" / "confirmations.db")) as log:
         decisions = log.execute("SELECT principal FROM events WHERE kind = 'decided'").fetchall()
-    assert decisions == [("scripted-approver",)] * (3 if is_signed else 2)
+    assert decisions == [("scripted-approver",)] * 2
     assert (folder / "home" / ".env").stat().st_mode & 0o777 == 0o600
     assert files_below(place / "home") == [] and files_below(place / "cwd") == []
 

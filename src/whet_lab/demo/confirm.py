@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 
-from whet.contract.errors import Unavailable
 from whet.contract.events import ConfirmationAsked, Event
 from whet.terminal.wording import clip
-from whet_lab.demo.browser import find_program, open_browser
 from whet_lab.demo.run import DemoRun, DemoTurn
-from whet_lab.demo.service import APPROVER, SIGNED_ACTION, DemoConfirmService
+from whet_lab.demo.service import APPROVER, DemoConfirmService
 from whet_lab.practice.shop import CART_AGES_DAYS, DATABASE, PROGRAM, WIPE, delete_command, make_shop
 
 _TIDY = "Tidy the shop database: there are too many old carts."
@@ -50,7 +47,6 @@ def run_chapter(run: DemoRun) -> None:
     _show_records(run, service, observations)
     _alter_record(run, service)
     _approve_itself(run, service)
-    _sign(run, service)
     _measure(run, service, turn)
 
 
@@ -63,7 +59,7 @@ def _start_service(run: DemoRun) -> DemoConfirmService:
         "shop's SQLite database, the agent, the confirmation service, its page, its records."
     )
     stage.command("whet confirm serve")
-    service = DemoConfirmService(run.world, passkeys=not _missing_requirement())
+    service = DemoConfirmService(run.world)
     stage.block(f"confirmation service: {service.url}\nweb page: {service.page_url}")
     stage.say("These lines of its settings make the agent ask there before it touches data:")
     stage.block(service.configure_agent(run.world.home, _ACTIONS))
@@ -212,53 +208,6 @@ def _verify(run: DemoRun, service: DemoConfirmService, home: Path) -> tuple[int,
     code, output = service.whet("confirm", "audit", "verify", home=home)
     run.stage.block(output.strip())
     return code, output
-
-
-def _missing_requirement() -> str:
-    """Return the reason why signing can't be shown here, or an empty string."""
-    if not find_program():
-        return "Chromium is not installed (apt-get install chromium)"
-    return (
-        "" if find_spec("webauthn") else "passkeys are an extra that is not installed (whet-agent[passkeys])"
-    )
-
-
-def _sign(run: DemoRun, service: DemoConfirmService) -> None:
-    stage = run.stage
-    stage.title("5  A person signs")
-    if missing := _missing_requirement():
-        stage.say(f"Left out: {missing}. A real browser would sign here with a virtual security key.")
-        return
-    stage.say(
-        f"A rule of this service wants a passkey for {SIGNED_ACTION}. A real Chromium signs in on the page,"
-        " with a virtual security key in place of a finger on a sensor, and that signs the request's digest."
-    )
-    request_id = service.submit(SIGNED_ACTION, "Rotate the signing keys of the shop")
-    digest = next(row["digest"] for row in service.list_records() if row["id"] == request_id)
-    code, output = service.whet("confirm", "approve", request_id, "--digest", digest)
-    stage.command(f"whet confirm approve {request_id} --digest {digest[:12]}...")
-    stage.block(output.strip())
-    run.check("unsigned_yes_refused", code != 0 and "passkey" in output, clip(output, 200))
-    try:
-        with open_browser(find_program(), run.world.folder / "chromium") as page:
-            service.approve_with_passkey(page, request_id)
-    except Unavailable as error:
-        stage.say(f"Left out from here on: {error.message}.")
-        return
-    record = next(row for row in service.list_records() if row["id"] == request_id)
-    stage.say(f"On the page: {_outcome(record)}.")
-    is_signed = (record["status"], record["resolved_by"]) == ("approved", APPROVER)
-    run.check("approved_by_passkey", is_signed, _outcome(record))
-    code, output = _verify(run, service, service.home.root)
-    run.check("signature_verifies", code == 0, clip(output, 200))
-    stage.say("In a copy, the signature is taken out of that vote:")
-    unsigned = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
-    code, output = _verify(run, service, service.copy_with_sql(unsigned))
-    run.check("vote_without_signature_found", code == 1 and "signature" in output, clip(output, 300))
-    run.conclude(
-        "What you just saw: the yes carries a signature of the person's own key over this very request, and"
-        " who checks the log checks the person, not a row."
-    )
 
 
 def _measure(run: DemoRun, service: DemoConfirmService, turn: DemoTurn) -> None:

@@ -19,7 +19,6 @@ from whet.config.paths import Home, replace_file
 from whet.contract.errors import Unavailable
 from whet.contract.texts import from_json
 from whet_confirm.open import service_paths
-from whet_lab.demo.browser import DemoBrowser
 from whet_lab.demo.world import DemoWorld
 
 APPROVER = "scripted-approver"
@@ -27,26 +26,16 @@ _API = "confirmation service: "
 _PAGE = "web page and browsers: "
 _WHET = (sys.executable, "-P", "-m", "whet")
 _TIMEOUT_S = 20
-SIGNED_ACTION = "rotate_keys"
-_POLICY = f"""[[rules]]
-name = "signed"
-action = "{SIGNED_ACTION}"
-effect = "ask"
-require_passkey = true
-"""
 
 
 class DemoConfirmService:
-    """A running service that ends with the demo's world. With `passkeys`, one action needs a passkey."""
+    """A running service that ends with the demo's world."""
 
-    def __init__(self, world: DemoWorld, *, passkeys: bool = False) -> None:
+    def __init__(self, world: DemoWorld) -> None:
         self._world = world
         self.home: Home = Home(world.folder / "service")
         self._environ = {"WHET_HOME": str(self.home.root)}
-        policy = world.folder / "policy.toml"
-        policy.write_text(_POLICY if passkeys else "", "utf-8")
-        command = ["confirm", "serve", "--port", "0", "--web-port", "0", "--policy", str(policy)]
-        process = world.whet(command, extra=self._environ)
+        process = world.whet(["confirm", "serve", "--port", "0", "--web-port", "0"], extra=self._environ)
         assert process.stdout is not None
         self.url: str = self._read_line(process.stdout, _API)
         self.page_url: str = self._read_line(process.stdout, _PAGE)
@@ -97,26 +86,6 @@ class DemoConfirmService:
         body = msgspec.json.encode({"action": action, "description": description}).decode()
         _, _, text = _call(self.url, "POST", "/confirm", body, headers)
         return str(from_json(text, dict[str, Any])["id"])
-
-    def approve_with_passkey(self, browser: DemoBrowser, request_id: str) -> None:
-        """Act as a person would: sign in, add a passkey, open the request, approve it with the passkey."""
-        # a passkey belongs to a host name, not to an address
-        page = self.page_url.replace("127.0.0.1", "localhost")
-        browser.open(f"{page}/passkeys")
-        browser.wait_until("document.querySelector('#token')")
-        token = msgspec.json.encode(self._token).decode()
-        browser.run(
-            f"(f => {{ f.value = {token}; f.form.requestSubmit(); }})(document.querySelector('#token'))"
-        )
-        browser.wait_until("document.querySelector('#add')")
-        browser.run("document.querySelector('#add').click()")
-        browser.wait_until("document.querySelector('.passkeys li')")
-        browser.open(f"{page}/r/{request_id}")
-        browser.wait_until("document.querySelector('#approve')")
-        for _ in range(2):  # a high-risk action needs a second confirmation
-            began = browser.run("performance.timeOrigin")
-            browser.run("document.querySelector('#approve').click()")
-            browser.wait_until(f"performance.timeOrigin !== {began}")
 
     def try_approving(self) -> tuple[list[tuple[str, int]], str]:
         """Let a program with the agent's token try to approve its own request.
