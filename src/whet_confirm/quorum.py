@@ -44,11 +44,6 @@ def groups_in(quorum: Sequence[Sequence[ApprovalNeed]]) -> set[str]:
     return {need.group for needs in quorum for need in needs if need.group}
 
 
-def is_met(quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], groups: Groups) -> bool:
-    """Return whether the approvals of `people` (distinct names) meet one of the alternatives."""
-    return not find_missing(quorum, people, groups)
-
-
 def find_missing(
     quorum: Sequence[Sequence[ApprovalNeed]], people: Sequence[str], groups: Groups
 ) -> tuple[tuple[ApprovalNeed, ...], ...]:

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.store.support import ONLY_SQLITE, USAGE, asking, new_log, on, talk, user
-from whet.contract.delegation import HelperWish
 from whet.contract.errors import NotFound
 from whet.contract.messages import Message, ToolCall
-from whet.store import grants, helper_rows, index, learned, outcomes, rows, sessions
+from whet.store import grants, index, learned, outcomes, rows, sessions
 from whet.store.copies import find_nearest
 from whet.store.sessions import NewSession
 
@@ -161,8 +160,3 @@ def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):
     found = on(db, outcomes.count_loading_sessions, "")
     assert found == {("a", "h"): 2, ("b", "h"): 1, ("a", "h2"): 1}
     assert on(db, outcomes.count_loading_sessions, "ann") == {}
-
-
-def test_a_session_that_has_asked_for_helpers_says_so(db):
-    on(db, helper_rows.add, helper_rows.HelperRow("h", "s1", 0, "c", HelperWish("do it"), "s1.c"))
-    assert on(db, sessions.has_helpers, "s1") and not on(db, sessions.has_helpers, "s2")

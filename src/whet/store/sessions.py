@@ -166,11 +166,6 @@ def is_planning(connection: apsw.Connection, session_id: str) -> bool:
     return bool(read_columns(connection, "planning", session_id)[0])
 
 
-def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
-    """Return whether a session has requested helpers."""
-    return bool(rows.number(connection, "SELECT EXISTS (SELECT 1 FROM helpers WHERE parent = ?)", session_id))
-
-
 def read_columns(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
     """Return columns of a session. Raises NotFound."""
     return select_columns(connection, columns, session_id)()
