@@ -65,11 +65,9 @@ _OUT_OPEN = "state IN ('queued', 'sending')"
 def get_or_create_chat(connection: apsw.Connection, location: ChatPlace) -> ChatRecord:
     """Return the conversation of a chat, creating it if needed."""
     where = (location.channel, location.chat, location.thread, location.user)
-    row = connection.execute(
-        f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? AND thread = ? AND user = ?", where
-    ).fetchone()
-    if row is not None:
-        return _read_chat(row)
+    chat = _find_chat(connection, "channel = ? AND chat = ? AND thread = ? AND user = ?", *where)
+    if chat is not None:
+        return chat
     connection.execute(
         "INSERT INTO gateway_chats (channel, chat, thread, user, is_group) VALUES (?, ?, ?, ?, ?)",
         (*where, int(location.is_group)),
@@ -79,38 +77,27 @@ def get_or_create_chat(connection: apsw.Connection, location: ChatPlace) -> Chat
 
 def get_chat(connection: apsw.Connection, chat_id: int) -> ChatRecord:
     """Return a conversation by its number, which must exist."""
-    row = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE id = ?", (chat_id,)).fetchone()
-    assert row is not None  # chats are never deleted
-    return _read_chat(row)
+    chat = _find_chat(connection, "id = ?", chat_id)
+    assert chat is not None  # chats are never deleted
+    return chat
 
 
 def find_chat_of_session(connection: apsw.Connection, session_id: str) -> ChatRecord | None:
     """Return the conversation that a session belongs to now, or None."""
-    row = connection.execute(
-        f"SELECT {_CHAT} FROM gateway_chats WHERE session_id = ? LIMIT 1", (session_id,)
-    ).fetchone()
-    return _read_chat(row) if row else None
+    return _find_chat(connection, "session_id = ? LIMIT 1", session_id)
 
 
 def find_platform_chat(connection: apsw.Connection, channel: str, name: str) -> ChatRecord | None:
     """Return the conversation of a platform's chat, or None. Of several threads, the main one."""
-    row = connection.execute(
-        f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND chat = ? ORDER BY thread, id LIMIT 1",
-        (channel, name),
-    ).fetchone()
-    return _read_chat(row) if row else None
+    return _find_chat(connection, "channel = ? AND chat = ? ORDER BY thread, id LIMIT 1", channel, name)
 
 
 def find_user_chat(
     connection: apsw.Connection, channel: str, user: str, group: str = ""
 ) -> ChatRecord | None:
     """Return a person's newest conversation in a group or, without `group`, their newest direct one."""
-    row = connection.execute(
-        f"SELECT {_CHAT} FROM gateway_chats WHERE channel = ? AND user = ? AND is_group = ?"
-        " AND (chat = ? OR NOT is_group) ORDER BY id DESC LIMIT 1",
-        (channel, user, int(bool(group)), group),
-    ).fetchone()
-    return _read_chat(row) if row else None
+    where = "channel = ? AND user = ? AND is_group = ? AND (chat = ? OR NOT is_group)"
+    return _find_chat(connection, f"{where} ORDER BY id DESC LIMIT 1", channel, user, int(bool(group)), group)
 
 
 def set_session(connection: apsw.Connection, chat_id: int, session_id: str) -> None:
@@ -234,23 +221,17 @@ def list_due(connection: apsw.Connection, channel: str, limit: int = 500) -> lis
 
     A later message never overtakes it, even while it waits for a retry.
     """
-    cursor = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE id IN (SELECT min(id) FROM gateway_outbox"
-        f" WHERE channel = ? AND {_OUT_OPEN} GROUP BY chat) AND state = 'queued'"
-        " ORDER BY id LIMIT ?",
-        (channel, limit),
+    first = f"SELECT min(id) FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} GROUP BY chat"
+    return _select_messages(
+        connection, f"id IN ({first}) AND state = 'queued' ORDER BY id LIMIT ?", channel, limit
     )
-    return [OutRow(*row) for row in cursor]
 
 
 def next_message(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
     """Return the next message to a conversation, or None if one is being sent or none waits."""
-    row = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN}"
-        " ORDER BY id LIMIT 1",
-        (channel, chat_id),
-    ).fetchone()
-    return OutRow(*row) if row and row[4] == "queued" else None
+    where = f"channel = ? AND chat = ? AND {_OUT_OPEN} ORDER BY id LIMIT 1"
+    messages = _select_messages(connection, where, channel, chat_id)
+    return messages[0] if messages and messages[0].state == "queued" else None
 
 
 def has_unsent(connection: apsw.Connection, chat_id: int) -> bool:
@@ -294,19 +275,14 @@ def uncount_attempt(connection: apsw.Connection, row_id: int) -> None:
 
 def get_message(connection: apsw.Connection, row_id: int) -> OutRow:
     """Return a message of the outbox by its number, which must exist."""
-    row = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
-    assert row is not None  # only messages sent long ago are deleted
-    return OutRow(*row)
+    return _select_messages(connection, "id = ?", row_id)[0]  # only messages sent long ago are deleted
 
 
 def list_messages(connection: apsw.Connection, states: Sequence[OutState], chat_id: int = 0) -> list[OutRow]:
     """Return the messages in these states, oldest first, of one conversation, or of all if `chat_id` is 0."""
     marks = ", ".join("?" * len(states))
-    cursor = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE state IN ({marks}) AND (? = 0 OR chat = ?) ORDER BY id",
-        (*states, chat_id, chat_id),
-    )
-    return [OutRow(*row) for row in cursor]
+    where = f"state IN ({marks}) AND (? = 0 OR chat = ?) ORDER BY id"
+    return _select_messages(connection, where, *states, chat_id, chat_id)
 
 
 def read_last_error(connection: apsw.Connection, row_id: int) -> str:
@@ -322,12 +298,8 @@ def replace_message_body(connection: apsw.Connection, row_id: int, body: str) ->
 
 def list_unfinished_sends(connection: apsw.Connection, channel: str) -> list[OutRow]:
     """Return a channel's messages that were being sent when the process ended."""
-    cursor = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} AND state = 'sending'"
-        " ORDER BY id",
-        (channel,),
-    )
-    return [OutRow(*row) for row in cursor]
+    where = f"channel = ? AND {_OUT_OPEN} AND state = 'sending' ORDER BY id"
+    return _select_messages(connection, where, channel)
 
 
 def clear_unknown_drafts(connection: apsw.Connection, channel: str) -> int:
@@ -416,6 +388,14 @@ def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> in
     return deleted
 
 
-def _read_chat(row: tuple[int, str, str, str, str, int, str, str]) -> ChatRecord:
+def _select_messages(connection: apsw.Connection, where: str, *values: str | int) -> list[OutRow]:
+    cursor = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE {where}", values)
+    return [OutRow(*row) for row in cursor]
+
+
+def _find_chat(connection: apsw.Connection, where: str, *values: str | int) -> ChatRecord | None:
+    row = connection.execute(f"SELECT {_CHAT} FROM gateway_chats WHERE {where}", values).fetchone()
+    if row is None:
+        return None
     id_, channel, chat, thread, user, is_group, session_id, draft = row
     return ChatRecord(id_, ChatPlace(channel, chat, thread, user, bool(is_group)), session_id, draft)

@@ -10,18 +10,18 @@ from whet.store.rows import ASSISTANT
 
 def count_steps(connection: apsw.Connection) -> int:
     """Count the stored answers of models, which equals the number of finished steps."""
-    return _count(connection, f"SELECT count(*) FROM messages WHERE role = {ASSISTANT}")
+    return rows.number(connection, f"SELECT count(*) FROM messages WHERE role = {ASSISTANT}")
 
 
 def count_calls(connection: apsw.Connection) -> dict[str, int]:
     """Count tool calls by how they ended: "" for success, else the kind of error."""
-    rows = connection.execute("SELECT error_kind, count(*) FROM tool_calls GROUP BY error_kind")
-    return {str(kind): int(number) for kind, number in rows}
+    cursor = connection.execute("SELECT error_kind, count(*) FROM tool_calls GROUP BY error_kind")
+    return {str(kind): int(number) for kind, number in cursor}
 
 
 def count_unfinished_calls(connection: apsw.Connection) -> int:
     """Count the calls that have no result."""
-    return _count(connection, "SELECT count(*) FROM tool_calls WHERE finished IS NULL")
+    return rows.number(connection, "SELECT count(*) FROM tool_calls WHERE finished IS NULL")
 
 
 def count_messages(connection: apsw.Connection, session_id: str) -> int:
@@ -47,8 +47,3 @@ def _read_messages(connection: apsw.Connection, session_id: str) -> list[tuple[i
         rows.ids_of(key),
     )
     return list(cursor)
-
-
-def _count(connection: apsw.Connection, sql: str) -> int:
-    row = connection.execute(sql).fetchone()
-    return 0 if row is None else int(row[0])

@@ -145,38 +145,31 @@ def has_name(connection: apsw.Connection, name: str) -> bool:
 
 def get(connection: apsw.Connection, schedule_id: str) -> Schedule | None:
     """Return a schedule by its id, or None if it was removed."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM schedules WHERE id = ?", (schedule_id,)).fetchone()
-    return None if row is None else _read_schedule(row)
+    schedules = _select(connection, "WHERE id = ?", schedule_id)
+    return schedules[0] if schedules else None
 
 
 def find(connection: apsw.Connection, name: str) -> Schedule:
     """Return a schedule by name, or by the beginning of its id. Raises NotFound."""
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM schedules WHERE name = ?1 OR (?1 <> '' AND substr(id, 1, length(?1)) = ?1)"
-        " ORDER BY name <> ?1 COLLATE NOCASE LIMIT 2",
-        (name,),
-    ).fetchall()
-    if not rows:
+    where = "WHERE name = ?1 OR (?1 <> '' AND substr(id, 1, length(?1)) = ?1)"
+    schedules = _select(connection, f"{where} ORDER BY name <> ?1 COLLATE NOCASE LIMIT 2", name)
+    if not schedules:
         raise NotFound(f"there is no schedule {name}", hint=_HINT)
-    if len(rows) > 1 and rows[0][1].lower() != name.lower():
+    if len(schedules) > 1 and schedules[0].name.lower() != name.lower():
         raise NotFound(f"{name} fits several schedules", hint=_HINT)
-    return _read_schedule(rows[0])
+    return schedules[0]
 
 
 def last_goal(connection: apsw.Connection) -> Schedule | None:
     """Return the most recent goal that was queued to begin at once, or None."""
-    row = connection.execute(
-        f"SELECT {_COLUMNS} FROM schedules WHERE goal <> '' AND at = created"
-        " ORDER BY at DESC, id DESC LIMIT 1"
-    ).fetchone()
-    return None if row is None else _read_schedule(row)
+    where = "WHERE goal <> '' AND at = created ORDER BY at DESC, id DESC LIMIT 1"
+    schedules = _select(connection, where)
+    return schedules[0] if schedules else None
 
 
 def list_schedules(connection: apsw.Connection) -> list[Schedule]:
     """Return all schedules, sorted by name."""
-    return [
-        _read_schedule(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM schedules ORDER BY name")
-    ]
+    return _select(connection, "ORDER BY name")
 
 
 def remove(connection: apsw.Connection, schedule_id: str) -> None:
@@ -336,6 +329,11 @@ def _forget_old(connection: apsw.Connection, schedule_id: str) -> None:
     for (job_id,) in old:
         connection.execute("DELETE FROM schedule_runs WHERE job = ?", (job_id,))
         connection.execute("DELETE FROM jobs WHERE id = ?", (job_id,))
+
+
+def _select(connection: apsw.Connection, clauses: str, *values: str) -> list[Schedule]:
+    cursor = connection.execute(f"SELECT {_COLUMNS} FROM schedules {clauses}", values)
+    return [_read_schedule(row) for row in cursor.fetchall()]
 
 
 def _read_schedule(row: tuple[Any, ...]) -> Schedule:
