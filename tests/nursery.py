@@ -76,6 +76,7 @@ def be_whet(order: dict[str, Any], control: list[int]) -> None:
 def main() -> None:
     for name in MODULES:
         importlib.import_module(name)
+    os.fsync = os.fstat  # type: ignore[assignment]  # as in conftest.py
     folder, own = tempfile.mkdtemp(), os.getpid()
     try:
         copy_new_databases(Path(folder), StateDatabase, RecordFile)
