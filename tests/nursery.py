@@ -36,8 +36,10 @@ MODULES = (
     "httptools",
     "whet.http1.client",
     "whet.trust",
+    "httpcore2",
     "httpx2",
     "anyio._backends._asyncio",
+    "whet_confirm.commands.confirm",
 )
 
 
