@@ -7,6 +7,7 @@ each, and writes {"id", "pid"} when that has started and {"id", "code"} when it 
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -68,9 +69,15 @@ def be_whet(order: dict[str, Any], control: list[int]) -> None:
         os.setgid(order["user"])
         os.setuid(order["user"])
     sys.argv = ["whet", *order["arguments"]]
+    codes: list[object] = []
+    # After success nothing is taken apart: that would copy most of what is shared with the nursery.
+    atexit.register(lambda: os._exit(0) if codes == [0] else None)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         importlib.import_module("whet.cli.main").main()
+    except SystemExit as end:
+        codes.append(end.code)
+        raise
     except KeyboardInterrupt:  # before the program was there, or after it had ended
         os._exit(130)
 
