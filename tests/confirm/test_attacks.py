@@ -31,7 +31,7 @@ from whet_confirm.oidc import OidcPerson, OidcSettings, SignInAttempt
 from whet_confirm.passkeys import vote_challenge
 from whet_confirm.records import Caller
 from whet_confirm.requests import revealed_digest
-from whet_confirm.web.keyring import request_origin
+from whet_confirm.web.passkey_pages import request_origin
 from whet_confirm.web.provider import ProviderPages
 
 pytestmark = pytest.mark.service(upkeep=False, private_callbacks=True)
@@ -242,12 +242,12 @@ class Authenticator:
         server.change(lambda tx: tx.connection.execute(sql, values).fetchall())
 
     def sign(self, digest: str, *, verdict: str = "approve", **odd: Any) -> str:
-        said = {
+        fields = {
             "type": odd.get("type", "webauthn.get"),
             "challenge": base64url(vote_challenge(verdict, digest)),
             "origin": odd.get("origin", "http://localhost:8766"),
         }
-        client = json.dumps(said).encode()
+        client = json.dumps(fields).encode()
         flags = bytes([odd.get("flags", 5)])  # somebody was there, and was verified
         data = hashlib.sha256(self.host.encode()).digest() + flags + odd.get("count", 6).to_bytes(4, "big")
         signature = self._key.sign(data + hashlib.sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
