@@ -110,7 +110,8 @@ def _find_abandoned(path: Path) -> set[str]:
 
     A branch is abandoned when the person edits an earlier prompt: the old prompt and all that followed it.
     """
-    abandoned, newest = set[str](), dict[object, str]()
+    abandoned: set[str] = set()
+    newest: dict[object, str] = {}
     children: dict[object, list[str]] = {}
     for line in _skip_copies(JsonLines(path, _lines)):
         if not isinstance(line.uuid, str) or line.is_sidechain:
@@ -206,7 +207,9 @@ def _read_answer(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
     """Return an answer's text, calls and reasoning."""
     if isinstance(content, str):
         return content, (), ""
-    texts, calls, thoughts = list[str](), list[ToolCall](), list[str]()
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    thoughts: list[str] = []
     for block in dicts_in(content):
         match block.get("type"):
             case "text":

@@ -56,7 +56,7 @@ class OutRow(msgspec.Struct, frozen=True):
 
 
 _CHAT = "id, channel, chat, thread, user, is_group, session_id, draft"
-_OUT = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
+_OUT_COLUMNS = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
 # Repeats the conditions of the indexes on open rows; without them a query reads every stored row.
 _IN_OPEN = "state IN ('waiting', 'begun')"
 _OUT_OPEN = "state IN ('queued', 'sending')"
@@ -235,7 +235,7 @@ def list_due(connection: apsw.Connection, channel: str, limit: int = 500) -> lis
     A later message never overtakes it, even while it waits for a retry.
     """
     cursor = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE id IN (SELECT min(id) FROM gateway_outbox"
+        f"SELECT {_OUT_COLUMNS} FROM gateway_outbox WHERE id IN (SELECT min(id) FROM gateway_outbox"
         f" WHERE channel = ? AND {_OUT_OPEN} GROUP BY chat) AND state = 'queued'"
         " ORDER BY id LIMIT ?",
         (channel, limit),
@@ -246,7 +246,7 @@ def list_due(connection: apsw.Connection, channel: str, limit: int = 500) -> lis
 def next_message(connection: apsw.Connection, channel: str, chat_id: int) -> OutRow | None:
     """Return the next message to a conversation, or None if one is being sent or none waits."""
     row = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN}"
+        f"SELECT {_OUT_COLUMNS} FROM gateway_outbox WHERE channel = ? AND chat = ? AND {_OUT_OPEN}"
         " ORDER BY id LIMIT 1",
         (channel, chat_id),
     ).fetchone()
@@ -294,7 +294,7 @@ def uncount_attempt(connection: apsw.Connection, row_id: int) -> None:
 
 def get_message(connection: apsw.Connection, row_id: int) -> OutRow:
     """Return a message of the outbox by its number, which must exist."""
-    row = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
+    row = connection.execute(f"SELECT {_OUT_COLUMNS} FROM gateway_outbox WHERE id = ?", (row_id,)).fetchone()
     assert row is not None  # only messages sent long ago are deleted
     return OutRow(*row)
 
@@ -303,7 +303,8 @@ def list_messages(connection: apsw.Connection, states: Sequence[OutState], chat_
     """Return the messages in these states, oldest first, of one conversation, or of all if `chat_id` is 0."""
     marks = ", ".join("?" * len(states))
     cursor = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE state IN ({marks}) AND (? = 0 OR chat = ?) ORDER BY id",
+        f"SELECT {_OUT_COLUMNS} FROM gateway_outbox WHERE state IN ({marks}) AND (? = 0 OR chat = ?)"
+        " ORDER BY id",
         (*states, chat_id, chat_id),
     )
     return [OutRow(*row) for row in cursor]
@@ -323,7 +324,7 @@ def replace_message_body(connection: apsw.Connection, row_id: int, body: str) ->
 def list_unfinished_sends(connection: apsw.Connection, channel: str) -> list[OutRow]:
     """Return a channel's messages that were being sent when the process ended."""
     cursor = connection.execute(
-        f"SELECT {_OUT} FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} AND state = 'sending'"
+        f"SELECT {_OUT_COLUMNS} FROM gateway_outbox WHERE channel = ? AND {_OUT_OPEN} AND state = 'sending'"
         " ORDER BY id",
         (channel,),
     )

@@ -70,7 +70,7 @@ class DemoBrowser:
         request |= {"sessionId": self._session} if self._session else {}
         os.write(self._command_writer, msgspec.json.encode(request) + b"\0")
         deadline_s = time.monotonic() + _MAX_WAIT_S
-        while (answer := self._next(deadline_s)).get("id") != self._number:
+        while (answer := self._read_answer(deadline_s)).get("id") != self._number:
             pass
         if "error" in answer:
             raise Unavailable(f"the browser: {answer['error']['message']}")
@@ -98,7 +98,7 @@ class DemoBrowser:
                 raise Unavailable(f"the browser waited too long for: {code}")
             time.sleep(0.05)
 
-    def _next(self, deadline_s: float) -> dict[str, Any]:
+    def _read_answer(self, deadline_s: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             if not select.select([self._answer_reader], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
                 raise Unavailable("the browser does not answer")
