@@ -124,14 +124,14 @@ def on_page(api: Api) -> tuple[Shown, Shown]:
         assert owner.post(f"/api/sessions/{session}/turns", json={"text": "go"}).status_code < 300
         seen: set[str] = set()
         for kind in WRITES:
-            one = waiting(owner, seen)
-            seen.add(one["id"])
-            by_api[kind] = "\n".join((one["title"], *(row["text"] for row in one["body"])))
+            fields = waiting(owner, seen)
+            seen.add(fields["id"])
+            by_api[kind] = "\n".join((fields["title"], *(row["text"] for row in fields["body"])))
             page = person.get(f"/sessions/{session}").text
             asked = page.partition('id="asked"')[2].partition("</section>")[0]
             kept = asked.partition('<details class="fold">')[0]  # the form to change it is no diff
             by_page[kind] = text_of(kept)
-            answer = owner.post(f"/api/approvals/{one['id']}", json={"answer": "once"})
+            answer = owner.post(f"/api/approvals/{fields['id']}", json={"answer": "once"})
             assert answer.status_code == 200, answer.text
     return by_api, by_page
 
@@ -148,6 +148,6 @@ def text_of(page: str) -> str:
 def waiting(owner: httpx2.Client, seen: set[str]) -> dict[str, Any]:
     """Give the question that waits and is none of those seen."""
     while True:
-        for one in owner.get("/api/approvals").json()["approvals"]:
-            if one["id"] not in seen:
-                return one
+        for approval in owner.get("/api/approvals").json()["approvals"]:
+            if approval["id"] not in seen:
+                return approval

@@ -189,11 +189,11 @@ class ImportGraph:
         """Return the undeclared packages that importing `target` needs, with the way to each."""
         if package := self.undeclared(target):
             return {package: target}
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for module in self._imported(target):
             for package, chain in self.chains.get(module, {}).items():
-                found[package] = f"{module} -> {chain}"
-        return found
+                texts[package] = f"{module} -> {chain}"
+        return texts
 
     def _imported(self, target: str) -> list[str]:
         """Return the modules of the tree that importing `target` runs: itself and its parents; of `folder.*`

@@ -27,11 +27,11 @@ def rows_with_calls(body: Body) -> list[tuple[int, Body]]:
 
 def fields_of(*allowed: str) -> Rule:
     """Refuse fields of messages that this vendor doesn't know."""
-    known = {"role", "content", "tool_calls", "tool_call_id", "name", *allowed}
+    texts = {"role", "content", "tool_calls", "tool_call_id", "name", *allowed}
 
     def rule(wire: str, body: Body) -> Refusal | None:
         for at, row in enumerate(items_of(body)):
-            for name in row.keys() - known:
+            for name in row.keys() - texts:
                 return says(f"Extra inputs are not permitted, field: 'messages[{at}].{name}'")
         return None
 
@@ -147,11 +147,11 @@ def plan_for(kind: Kind, numbers: count[int]) -> Any:
     def plan(request: PracticeRequest) -> ScriptedReply:
         if request.messages[-1].role == "tool" or "Images from" in request.last_user:
             return ScriptedReply("All done.", reasoning="I know it.")
-        made = [
+        practice_calls = [
             PracticeCall(name, "{}", kind.call_id.replace("{}", str(next(numbers) % 10)))
             for name in ("see", "look")
         ]
-        return ScriptedReply("", reasoning="I think.", tool_calls=tuple(made))
+        return ScriptedReply("", reasoning="I think.", tool_calls=tuple(practice_calls))
 
     return plan
 
@@ -181,8 +181,8 @@ async def switch(folder: Path, first: Kind, second: Kind) -> list[str]:
 
 FAST = {"anthropic-claude_proxy", "openrouter-fireworks", "openai-mistral", "gemini-deepseek", "vllm-kimi"}
 PAIRS = [
-    pytest.param(one, other, marks=() if f"{one}-{other}" in FAST else pytest.mark.slow)
-    for one in KINDS
+    pytest.param(kind, other, marks=() if f"{kind}-{other}" in FAST else pytest.mark.slow)
+    for kind in KINDS
     for other in KINDS
 ]
 LEARNED = {"kimi": 1, "vllm": 2}

@@ -187,8 +187,8 @@ async def test_images_go_with_what_is_said_and_a_note_with_what_begins_a_turn(tm
     seen = (TextPart("see"), image)
     async with rig(tmp_path) as r:
         r.session = msgspec.structs.replace(r.session, note=lambda: "noon")
-        said = [r.session.user_message("see", [image]), r.session.user_message("see")]
-        assert [(one.role, one.content, one.note) for one in said] == [
+        messages = [r.session.user_message("see", [image]), r.session.user_message("see")]
+        assert [(message.role, message.content, message.note) for message in messages] == [
             ("user", seen, "noon"),
             ("user", "see", "noon"),
         ]

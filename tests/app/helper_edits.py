@@ -45,6 +45,6 @@ async def _edited(folder: Path, base_url: str, places: list[int]) -> tuple[set[i
         by_call = sorted(rows, key=lambda row: int(row.call.rpartition(".")[2]))
         failed = [(one.name, one.error) for one in by_call if one.reason != "answered"]
         assert not failed, failed
-        found = {n for n, row in enumerate(by_call) if row.merge is not None and row.merge.conflicts}
-        said = [one.text for one in session.log.messages if one.role == "tool"]
-        return found, said
+        call = {n for n, row in enumerate(by_call) if row.merge is not None and row.merge.conflicts}
+        texts = [one.text for one in session.log.messages if one.role == "tool"]
+        return call, texts

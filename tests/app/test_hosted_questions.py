@@ -28,8 +28,8 @@ async def test_a_question_goes_to_the_person_of_its_own_session(tmp_path: Path) 
     async with hosting(script, tmp_path, mode="ask") as (_, many):
         ann, ben = Asked(), Asked("no")
         ann.wait = asyncio.Event()
-        one, two = await many.new_session(), await many.new_session()
-        first = asyncio.create_task(many.submit(one, "for ann", emit=ignore, person=ann))
+        session, two = await many.new_session(), await many.new_session()
+        first = asyncio.create_task(many.submit(session, "for ann", emit=ignore, person=ann))
         await until(lambda: ann.requests)
         assert text_of(await many.submit(two, "for ben", emit=ignore, person=ben)) == "Ben's is done."
         assert not (tmp_path / "made").exists()

@@ -46,7 +46,7 @@ def _ended(
                 key = session.log.live.key
                 stored = app.database.read_now(lambda db: facts.build_receipt(db, key, 1))
                 asked = app.database.read_now(lambda db: sessions.list_sessions(db, 9, kinds=("review",)))
-                [end] = [one for one in events if isinstance(one, TurnEnd)]
+                [end] = [event for event in events if isinstance(event, TurnEnd)]
                 return end, stored, sum(one.usage.total_tokens for one in asked)
 
     return asyncio.run(main())

@@ -377,5 +377,5 @@ def test_a_remote_by_ssh_is_asked_about_as_what_runs_only_outside(
 def test_what_holds_the_home_or_lies_in_whets_own_is_no_single_opening(
     command: str, opening: Opening
 ) -> None:
-    place = RiskScope("/opt", "/usr/share", "/usr/lib")
-    assert analyse(command, "/opt", place, "").needs == (opening,)
+    scope = RiskScope("/opt", "/usr/share", "/usr/lib")
+    assert analyse(command, "/opt", scope, "").needs == (opening,)

@@ -143,8 +143,8 @@ def test_a_deny_rule_holds_behind_programs_that_nothing_is_known_of(tmp_path: Pa
         "perhaps curl a.org",
     ]  # fmt: skip
     assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
-    known = ["git stash push", "echo git push", "grep curl a", "pip install curl", "make curl", "npm test"]
-    assert [command for command in known if "forbids it" in bench.sh(command).reason] == []
+    texts = ["git stash push", "echo git push", "grep curl a", "pip install curl", "make curl", "npm test"]
+    assert [command for command in texts if "forbids it" in bench.sh(command).reason] == []
 
 
 def test_a_deny_rule_holds_with_options_between_a_program_and_its_verb(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_a_deny_or_ask_rule_for_a_program_holds_if_nobody_can_tell_what_runs(tmp
     bench = Bench(tmp_path, yes, mode="auto", deny=["terminal(seq *)", "write(*.lock)"])
     assert [command for command in unknown if "terminal(seq *)" not in bench.sh(command).reason] == []
     assert "terminal(seq *) may forbid it" in bench.sh(unknown[0]).reason and yes.asked == []
-    known = ["x=ls; $x", "ls *.txt", "[ -f a ] && ls", "echo $(ls)", "$HOME/bin/x", "hash", "bash -c 'ls'"]
-    assert [command for command in known if bench.sh(command).verdict != "allow"] == []
+    texts = ["x=ls; $x", "ls *.txt", "[ -f a ] && ls", "echo $(ls)", "$HOME/bin/x", "hash", "bash -c 'ls'"]
+    assert [command for command in texts if bench.sh(command).verdict != "allow"] == []
     others = Bench(tmp_path, yes, mode="auto", deny=["terminal(*--force*)", "terminal(> *.lock)"])
     assert {others.sh(command).decided_by for command in unknown} == {"person"}
     asks = Bench(tmp_path, yes, mode="auto", ask=["terminal(seq*)"], allow=["terminal($x *)"])

@@ -124,4 +124,4 @@ async def test_a_call_asks_only_a_few_questions() -> None:
     requests = ServerRequests("x", send, lambda _method: None)
     with requests.during(CallPerson("owner", ask)):
         answers = [await requests.ask_person(_form()) for _ in range(6)]
-    assert [one["action"] for one in answers] == ["accept"] * 5 + ["cancel"] and len(asked) == 5
+    assert [answer["action"] for answer in answers] == ["accept"] * 5 + ["cancel"] and len(asked) == 5

@@ -168,13 +168,13 @@ class Page:
 
     def problems(self) -> list[str]:
         """Give what the browser complained about: errors, refused scripts and styles."""
-        found: list[str] = []
+        texts: list[str] = []
         for event in self.events:
             if event["method"] == "Runtime.exceptionThrown":
-                found.append(str(event["params"]["exceptionDetails"].get("exception", {}).get("description")))
+                texts.append(str(event["params"]["exceptionDetails"].get("exception", {}).get("description")))
             if event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
-                found.append(event["params"]["entry"]["text"])
-        return found
+                texts.append(event["params"]["entry"]["text"])
+        return texts
 
     def _loads(self) -> int:
         return sum(event["method"] == "Page.loadEventFired" for event in self.events)

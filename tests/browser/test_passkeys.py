@@ -27,10 +27,10 @@ def strict(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     policy = home / "policy.toml"
     policy.write_text(_POLICY)
-    made = Daemon(home, "--policy", str(policy), "--rate-limit", "1000")
-    made.url = made.url.replace("127.0.0.1", "localhost")
-    yield made
-    made.stop()
+    daemon = Daemon(home, "--policy", str(policy), "--rate-limit", "1000")
+    daemon.url = daemon.url.replace("127.0.0.1", "localhost")
+    yield daemon
+    daemon.stop()
 
 
 def authenticator(page: Page) -> None:
@@ -91,11 +91,11 @@ def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page, stric
     assert problems(strict) == ()
     # A forged vote, with the chain made to fit or not, is not the person's.
     swapped = "UPDATE events SET data = json_set(data, '$.verdict', 'deny') WHERE kind = 'vote'"
-    assert any("is not theirs" in one for one in problems(strict, swapped))
+    assert any("is not theirs" in text for text in problems(strict, swapped))
     stripped = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
-    assert any("has no signature" in one for one in problems(strict, stripped))
+    assert any("has no signature" in text for text in problems(strict, stripped))
     key = "UPDATE passkeys SET public_key = 'AAAA'"
-    assert any("not the one in the log" in one for one in problems(strict, key))
+    assert any("not the one in the log" in text for text in problems(strict, key))
 
 
 @pytest.mark.slow

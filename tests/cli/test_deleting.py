@@ -40,8 +40,8 @@ def disk(home: Path) -> bytes:
 
 
 def left(home: Path, words: tuple[str, ...] = WORDS) -> list[str]:
-    found = disk(home)
-    return [word for word in words if word.encode() in found]
+    data = disk(home)
+    return [word for word in words if word.encode() in data]
 
 
 @pytest.fixture

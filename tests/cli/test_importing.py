@@ -34,13 +34,13 @@ def a_home(folder: Path) -> Path:
     plugin.mkdir(parents=True)
     (plugin / "plugin.yaml").write_text("name: hello\n")
     (plugin / "__init__.py").write_text("def register(ctx):\n    pass\n")
-    made = HermesDb(folder / "state.db")
-    made.session(
+    hermes_db = HermesDb(folder / "state.db")
+    hermes_db.session(
         "20260101_000000_abc",
         [{"role": "user", "content": "count the purple crates"}, {"role": "assistant", "content": "seven"}],
         title="Crates",
     )
-    made.close()
+    hermes_db.close()
     return folder
 
 

@@ -88,8 +88,8 @@ def test_a_message_that_was_shown_as_queued_outlives_a_kill(folder: Path) -> Non
             tty.type("new words\r", "I see.")
             tty.leave("/quit\r")
         messages = json.loads(server.requests[-1].body)["messages"]
-    said = [str(message["content"]) for message in messages if message["role"] == "user"]
-    assert [text.split("\n")[0] for text in said[-3:]] == ["go", "left zebra", "new words"]
+    texts = [str(message["content"]) for message in messages if message["role"] == "user"]
+    assert [text.split("\n")[0] for text in texts[-3:]] == ["go", "left zebra", "new words"]
     assert not (folder / "made").exists()
 
 

@@ -103,12 +103,12 @@ class Served:
         with selectors.DefaultSelector() as ready:
             ready.register(self.process.stdout, selectors.EVENT_READ)
             deadline = time.monotonic() + 30
-            while (found := re.search(rb"http://127\.0\.0\.1:(\d+)\n", seen)) is None:
+            while (match := re.search(rb"http://127\.0\.0\.1:(\d+)\n", seen)) is None:
                 assert time.monotonic() < deadline and ready.select(30), seen
                 part = os.read(self.process.stdout.fileno(), 4096)
                 assert part, f"it ended: {seen!r}"
                 seen += part
-        return int(found[1])
+        return int(match[1])
 
     def __enter__(self) -> Served:
         return self.start()

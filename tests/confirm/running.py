@@ -218,9 +218,9 @@ def outside(paths: ServicePaths) -> apsw.Connection:
 
 
 def field_of(page: str, name: str) -> str:
-    found = re.search(rf'name="{name}" value="([^"]+)"', page)
-    assert found is not None, page
-    return found[1]
+    match = re.search(rf'name="{name}" value="([^"]+)"', page)
+    assert match is not None, page
+    return match[1]
 
 
 def alter(database: Path, sql: str, values: Sequence[Any] = ()) -> None:

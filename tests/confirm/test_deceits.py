@@ -97,7 +97,7 @@ def test_the_harm_is_seen_in_every_other_field_that_runs_along(server, field):
 )  # fmt: skip
 def test_what_runs_in_another_order_than_it_is_shown_is_named(server, text, turned):
     request = server.stored(ask(server, {"command": text, "more": ["\u05d0", "\u05d1"]}))
-    assert any("right to left" in one for one in describe_unclear(request)) is turned
+    assert any("right to left" in unclear for unclear in describe_unclear(request)) is turned
     assert ("JSON shows" in unclear_warning(request)) is turned
 
 
@@ -106,12 +106,12 @@ def deciding(server: Running, change: Any) -> threading.Thread:
     alice = server.client("approve", "alice")
 
     def work() -> None:
-        found: list[dict[str, Any]] = []
+        fields: list[dict[str, Any]] = []
         wait_until(
-            lambda: found.extend(alice.get("/confirm?status=pending").json()["requests"]) or bool(found)
+            lambda: fields.extend(alice.get("/confirm?status=pending").json()["requests"]) or bool(fields)
         )
         change()
-        alice.post(f"/confirm/{found[0]['id']}/approve", json={"digest": found[0]["digest"]})
+        alice.post(f"/confirm/{fields[0]['id']}/approve", json={"digest": fields[0]["digest"]})
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -152,5 +152,7 @@ def test_who_lacks_a_passkey_is_not_told_to_type_a_code(agent, alice):
     request = agent.post("/confirm", json=SUBMIT).json()
     refused = alice.post(request["approve_url"], json={})
     assert (refused.status_code, refused.json()["reason"]) == (403, "passkey")
-    told = explain_failure(Failed(refused.json()["error"], status=refused.status_code, body=refused.json()))
-    assert "passkey" in told.hint and "--code" not in told.hint
+    failure = explain_failure(
+        Failed(refused.json()["error"], status=refused.status_code, body=refused.json())
+    )
+    assert "passkey" in failure.hint and "--code" not in failure.hint

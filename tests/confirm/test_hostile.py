@@ -165,9 +165,9 @@ def test_roles_do_not_reach_into_each_other(server):
 def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(server):
     for _ in range(40):
         request = ask(server)
-        path, gate, found = f"/confirm/{request['id']}", threading.Barrier(5), {}
+        path, gate, fields = f"/confirm/{request['id']}", threading.Barrier(5), {}
 
-        def go(name: str, who: Any, where: str, body: dict[str, str], gate=gate, found=found) -> None:
+        def go(name: str, who: Any, where: str, body: dict[str, str], gate=gate, found=fields) -> None:
             gate.wait(20)
             found[name] = who.post(where, json=body).status_code
 
@@ -182,10 +182,10 @@ def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(serve
             thread.start()
         for thread in threads:
             thread.join(20)
-        ends = [found[name] for name in ("approve", "deny", "cancel")]
-        assert sorted(ends) == [200, 409, 409], found
-        uses = [found["consume"], found["use again"]]
-        assert uses.count(200) <= (found["approve"] == 200) and set(uses) <= {200, 409}, found
+        ends = [fields[name] for name in ("approve", "deny", "cancel")]
+        assert sorted(ends) == [200, 409, 409], fields
+        uses = [fields["consume"], fields["use again"]]
+        assert uses.count(200) <= (fields["approve"] == 200) and set(uses) <= {200, 409}, fields
 
 
 def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path):

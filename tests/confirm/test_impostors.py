@@ -73,7 +73,7 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded):
 
     async def both() -> list[RequestOutcome]:
         ballots = [DecisionInput(request["id"], "approve", code=code) for request in (first, second)]
-        return await asyncio.gather(*(service.decide(one, alice) for one in ballots))
+        return await asyncio.gather(*(service.decide(ballot, alice) for ballot in ballots))
 
     assert sorted(one.kind for one in guarded.server.run(both())) == ["code", "decided"]
 
@@ -109,10 +109,10 @@ def signing(tmp_path):
 
 
 def _respelled(signed: str, change: Callable[[bytes, str], str]) -> str:
-    found = json.loads(signed)
-    text = found["response"]["signature"]
-    found["response"]["signature"] = change(unbase64(text), text)
-    return json.dumps(found)
+    data = json.loads(signed)
+    text = data["response"]["signature"]
+    data["response"]["signature"] = change(unbase64(text), text)
+    return json.dumps(data)
 
 
 def _folded(raw: bytes) -> str:
@@ -285,7 +285,7 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
 
         def data(buttons: Buttons, request_id: str, label: str = "Approve") -> str:
             notice = build_notice(server.stored(request_id), link="")
-            return next(one.data for one in buttons.make_buttons(notice) if label in one.label)
+            return next(button.data for button in buttons.make_buttons(notice) if label in button.label)
 
         def press(text: str, user: str = "7") -> str:
             incoming = Incoming(ChatPlace("chat", "-1001", user=user), "1", "press", text=text)

@@ -158,8 +158,8 @@ def test_a_long_log_is_verified_when_somebody_asks(past):
     def look(last: int, *, is_asked: bool = False) -> bool | None:
         sql = "UPDATE events SET id = ? WHERE id = (SELECT max(id) FROM events)"
         past.service.database.write_now(lambda db: db.execute(sql, (last,)))
-        found = asyncio.run(AuditWatch(past.service).latest_check(is_asked=is_asked))
-        return found and found.report.is_good
+        verification = asyncio.run(AuditWatch(past.service).latest_check(is_asked=is_asked))
+        return verification and verification.report.is_good
 
     assert look(past.service.log.state().size) is True
     assert look(QUICK_EVENTS) is False  # events are missing

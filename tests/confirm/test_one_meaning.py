@@ -273,10 +273,10 @@ def end_tokens(server: Running, how: str, ids: list[str]) -> None:
 
 
 def test_the_limit_counts_what_another_process_stored(tmp_path):
-    with Running(tmp_path, rate=3, upkeep=False) as one:
-        agent = one.client("submit", "agent")
+    with Running(tmp_path, rate=3, upkeep=False) as running:
+        agent = running.client("submit", "agent")
         assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(2)] == [202, 202]
-        other = open_service(one.paths, policy=None, limits=CallerLimits(3))
+        other = open_service(running.paths, policy=None, limits=CallerLimits(3))
         third = Submission(SUBMIT["action"], "the third")
         outcome = asyncio.run(other.submit(Caller("agent", "submit"), third))
         other.database.close()

@@ -180,9 +180,13 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
     rule = ConfirmRule("r", "ask", (), (), (), (), (), None, frozenset(), "", ApprovalPlan(), None, 60)
     policy = ConfirmPolicy(rules=(rule,), groups={"ops": ("ann", "slack:S1"), "sec": ("oidc:sec",)})
 
-    def seated(found: ConfirmPolicy = policy, asked_by: str = "", now_s: float = NOW_S) -> dict[str, Any]:
+    def seated(
+        confirm_policy: ConfirmPolicy = policy, asked_by: str = "", now_s: float = NOW_S
+    ) -> dict[str, Any]:
         database = desk.service.database
-        return database.read_now(lambda db: stand_ins.apply_stand_ins(db, found, now_s, asked_by)).groups
+        return database.read_now(
+            lambda db: stand_ins.apply_stand_ins(db, confirm_policy, now_s, asked_by)
+        ).groups
 
     assert seated() == {"ops": ("ann",), "sec": ()}
     assert seated(ConfirmPolicy(groups=policy.groups)) == policy.groups
@@ -235,21 +239,23 @@ async def test_a_collector_that_is_not_there_is_an_error_of_the_system():
 
 
 def test_the_document_names_how_each_call_is_answered_and_may_be_refused():
-    found = json.loads(routes.read_document())
-    assert found["info"]["title"] == "Whet confirmation service"
+    data = json.loads(routes.read_document())
+    assert data["info"]["title"] == "Whet confirmation service"
     any_call = {"400", "401", "403", "405", "408", "413", "429", "431", "503"}
     answers: dict[str, list[str]] = {}
-    for path, calls in found["paths"].items():
+    for path, calls in data["paths"].items():
         for method, call in calls.items():
             assert any_call <= call["responses"].keys()
-            answers[f"{method.upper()} {path}"] = [one for one in call["responses"] if one not in any_call]
-    one, decided = "/confirm/{id}", ["200", "202", "404", "409", "425"]
+            answers[f"{method.upper()} {path}"] = [
+                response for response in call["responses"] if response not in any_call
+            ]
+    text, decided = "/confirm/{id}", ["200", "202", "404", "409", "425"]
     settled, missing = ["200", "404", "409", "425"], ["200", "404"]
     assert {call: sorted(said) for call, said in answers.items() if said != ["200"]} == {
-        "POST /confirm": ["200", "202", "422"], f"GET {one}": missing, f"POST {one}/approve": decided,
-        f"POST {one}/deny": decided, f"POST {one}/cancel": settled, f"POST {one}/amend": settled,
-        f"POST {one}/consume": settled, f"POST {one}/report": settled,
-        f"GET {one}/grant": ["200", "404", "409"], f"GET {one}/deliveries": missing,
+        "POST /confirm": ["200", "202", "422"], f"GET {text}": missing, f"POST {text}/approve": decided,
+        f"POST {text}/deny": decided, f"POST {text}/cancel": settled, f"POST {text}/amend": settled,
+        f"POST {text}/consume": settled, f"POST {text}/report": settled,
+        f"GET {text}/grant": ["200", "404", "409"], f"GET {text}/deliveries": missing,
         "POST /whitelist": ["201"], "DELETE /whitelist/{entry}": missing, "POST /delegations": ["201"],
         "DELETE /delegations/{number}": missing, "POST /callbacks/{number}/retry": missing,
     }  # fmt: skip

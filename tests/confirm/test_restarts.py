@@ -68,8 +68,8 @@ def test_an_older_copy_of_the_database_is_not_served(rolled_back, tmp_path, know
 def test_a_restored_copy_is_served_once_somebody_says_why(rolled_back):
     paths = rolled_back
     service = opened(paths, why="restored after the disk died")
-    told = [event for event in service.log.history() if event.kind == "state_accepted"]
-    assert [json.loads(event.data)["why"] for event in told] == ["restored after the disk died"]
+    events = [event for event in service.log.history() if event.kind == "state_accepted"]
+    assert [json.loads(event.data)["why"] for event in events] == ["restored after the disk died"]
     report = service.database.read_now(lambda db: audit.verify(db, {service.key.id: service.key}))
     service.database.close()
     assert report.problems == ()

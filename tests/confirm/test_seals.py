@@ -59,9 +59,9 @@ def add(service: ConfirmService, name: str) -> None:
 
 
 def sealed(service: ConfirmService) -> seals.Seal:
-    found = service.database.read_now(seals.read_seal)
-    assert found is not None
-    return found
+    seal = service.database.read_now(seals.read_seal)
+    assert seal is not None
+    return seal
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def check(path: Path, *keys: SigningKey | PublicKey) -> audit.AuditReport:
 
 
 def problems(service: ConfirmService, **keys: SigningKey) -> tuple[str, ...]:
-    known = {service.key.id: keys.get("own", service.key.public)}
-    return service.database.read_now(lambda db: audit.verify(db, known)).problems
+    fields = {service.key.id: keys.get("own", service.key.public)}
+    return service.database.read_now(lambda db: audit.verify(db, fields)).problems
 
 
 def test_a_sum_of_rows_is_stored_as_it_always_was():
@@ -120,11 +120,11 @@ def test_upkeep_signs_what_is_not_signed_yet(busy):
 
 def test_who_has_the_public_key_alone_is_told_that_it_is_not_signed_yet(busy):
     service, _ = busy
-    (said,) = problems(service)
-    assert "not signed yet" in said
+    (text,) = problems(service)
+    assert "not signed yet" in text
     assert problems(service, own=service.key) == ()
-    (said,) = problems(service, own=SigningKey(os.urandom(32)))
-    assert "not signed by this service" in said
+    (text,) = problems(service, own=SigningKey(os.urandom(32)))
+    assert "not signed by this service" in text
 
 
 def test_a_checkpoint_signs_its_commit(busy):
@@ -251,8 +251,8 @@ def test_what_a_replaced_key_seals_is_not_believed_any_more(busy, opened):
     assert again.database.read_now(lambda db: audit.verify(db, keys)).problems == ()
     with closing(sqlite3.connect(paths.database)) as db, db:
         _recoded(db, old.sign, old.id)
-    (said,) = again.database.read_now(lambda db: audit.verify(db, keys)).problems
-    assert "a key that was replaced" in said
+    (problem,) = again.database.read_now(lambda db: audit.verify(db, keys)).problems
+    assert "a key that was replaced" in problem
     with pytest.raises(StoreCorrupt, match="not signed with a key that is known"):
         add(again, "dora")
     again.database.close()

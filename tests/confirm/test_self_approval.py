@@ -74,8 +74,8 @@ def test_gate_paths_are_forbidden_also_through_links(tmp_path, path, is_forbidde
     (tmp_path / path).write_text("x")
     link = tmp_path / "innocent"
     link.symlink_to(tmp_path / path)
-    found = boundary_of(tmp_path)
-    assert found.forbids(tmp_path / path) is is_forbidden and found.forbids(link) is is_forbidden
+    boundary = boundary_of(tmp_path)
+    assert boundary.forbids(tmp_path / path) is is_forbidden and boundary.forbids(link) is is_forbidden
 
 
 def test_redaction_the_shapes_of_its_secrets_are_masked(tmp_path):

@@ -80,13 +80,18 @@ def line(kind: Any, text: str) -> ArgumentDiffLine:
 
 
 def test_changes_and_patches_are_diffs_above_the_rest():
-    found = build_rows(
+    argument_rows = build_rows(
         {"z": 1, "old": "a\nb", "new": "a\nc", "patch": "--- x\n+++ x\n@@ 1 @@\n-b\n+c\n d\ne"}, Disclosure()
     )
-    assert [row.name for row in found] == ["old → new", "patch", "z"]
-    assert found[0].diff[1:] == (line("same", "a"), line("removed", "b"), line("added", "c"))
-    assert (found[0].added, found[0].removed, found[0].size, found[0].is_folded) == (1, 1, "4 lines", False)
-    assert found[1].diff == (
+    assert [row.name for row in argument_rows] == ["old → new", "patch", "z"]
+    assert argument_rows[0].diff[1:] == (line("same", "a"), line("removed", "b"), line("added", "c"))
+    assert (
+        argument_rows[0].added,
+        argument_rows[0].removed,
+        argument_rows[0].size,
+        argument_rows[0].is_folded,
+    ) == (1, 1, "4 lines", False)
+    assert argument_rows[1].diff == (
         line("place", "--- x"), line("place", "+++ x"), line("place", "@@ 1 @@"), line("removed", "b"),
         line("added", "c"), line("same", "d"), line("same", "e"),
     )  # fmt: skip
@@ -166,11 +171,11 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named():
 def test_characters_that_hide_or_look_like_others_are_named():
     assert shown.describe_unclear(asked()) == [] and shown.unclear_warning(asked()) == ""
     signs = "\u200b\u200c\u200d\u200e\u200f\u202a\u202b"
-    found = shown.describe_unclear(asked(description=signs, action="\u200b"))
-    assert len(found) == 7, "each once"
+    unclears = shown.describe_unclear(asked(description=signs, action="\u200b"))
+    assert len(unclears) == 7, "each once"
     head = "Look closely: it holds characters that hide or look like others: "
-    assert shown.unclear_warning(asked(description=signs)) == f"{head}{', '.join(found[:5])}, and 2 more"
-    assert shown.unclear_warning(asked(description=signs[:5])) == f"{head}{', '.join(found[:5])}"
+    assert shown.unclear_warning(asked(description=signs)) == f"{head}{', '.join(unclears[:5])}, and 2 more"
+    assert shown.unclear_warning(asked(description=signs[:5])) == f"{head}{', '.join(unclears[:5])}"
     turned = asked(action="\u05d0/1")
     assert shown.describe_unclear(turned)[-1].startswith("letters from right to left around digits or signs")
     assert shown.unclear_warning(turned).endswith("the JSON shows the stored order")
@@ -409,8 +414,8 @@ def test_an_event_as_a_line_of_syslog():
     ],
 )
 def test_where_the_log_goes(address, kind, where):
-    found = parse_destination(address, {})
-    assert isinstance(found, kind) and vars(found)["_address"] == where
+    destination = parse_destination(address, {})
+    assert isinstance(destination, kind) and vars(destination)["_address"] == where
 
 
 @pytest.mark.parametrize(

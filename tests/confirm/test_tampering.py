@@ -78,8 +78,8 @@ def look(path: Path, paths: ServicePaths) -> audit.AuditReport:
 
 def tables(db: sqlite3.Connection) -> dict[str, list[tuple[str, str]]]:
     names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    found = {name: [(row[1], row[2]) for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
-    return {name: columns for name, columns in found.items() if not name.startswith("sqlite_")}
+    rows = {name: [(row[1], row[2]) for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
+    return {name: columns for name, columns in rows.items() if not name.startswith("sqlite_")}
 
 
 def other(value: Any, kind: str, dice: random.Random) -> object:
@@ -124,9 +124,9 @@ def test_nothing_is_wrong_at_first_and_no_table_is_empty(paths):
 
 def columns(paths: ServicePaths) -> list[tuple[str, str, str]]:
     db = sqlite3.connect(paths.database)
-    found = [(table, name, kind) for table, those in tables(db).items() for name, kind in those]
+    rows = [(table, name, kind) for table, those in tables(db).items() for name, kind in those]
     db.close()
-    return found
+    return rows
 
 
 @pytest.mark.slow
@@ -136,10 +136,10 @@ def test_any_column_of_any_table_that_is_changed_is_found(paths, tmp_path):
 
         def change(db: sqlite3.Connection, table: str = table, name: str = name, kind: str = kind) -> None:
             rows = db.execute(f"SELECT {name} FROM {table}").fetchall()
-            place = dice.randrange(len(rows))
+            number = dice.randrange(len(rows))
             keys = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[5]]
-            key = db.execute(f"SELECT {', '.join(keys)} FROM {table} LIMIT 1 OFFSET {place}").fetchone()
-            old = db.execute(f"SELECT {name} FROM {table} LIMIT 1 OFFSET {place}").fetchone()[0]
+            key = db.execute(f"SELECT {', '.join(keys)} FROM {table} LIMIT 1 OFFSET {number}").fetchone()
+            old = db.execute(f"SELECT {name} FROM {table} LIMIT 1 OFFSET {number}").fetchone()[0]
             where = " AND ".join(f"{one} = ?" for one in keys)
             db.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (other(old, kind, dice), *key))
 

@@ -40,7 +40,7 @@ def spoil(path: Path, request_id: str, change: str) -> None:
 
 def told_of(caplog: pytest.LogCaptureFixture, words: str = "is left out") -> list[str]:
     errors = (record for record in caplog.records if record.levelno >= logging.WARNING)
-    return [text for one in errors if words in (text := one.getMessage())]
+    return [text for error in errors if words in (text := error.getMessage())]
 
 
 def names(hook: Receiver, request: ConfirmRequest) -> int:

@@ -147,8 +147,8 @@ def test_an_open_page_hears_that_something_changed_until_its_person_signs_out(se
     submitted = asked(agent)
     with page.stream("GET", "/live", params={"after": start}) as answer:
         lines = answer.iter_lines()
-        told = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
-        assert told == {"requests": [submitted["id"]], "kinds": ["submitted"]}
+        data = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
+        assert data == {"requests": [submitted["id"]], "kinds": ["submitted"]}
         csrf = field_of(page.get("/").text, "csrf")
         assert page.post("/logout", data={"csrf": csrf}).status_code == 303
         asked(agent)
@@ -190,14 +190,14 @@ def test_two_hundred_pages_listen_at_once(server):
         opened = [cast("Any", await stream.serve(request)).body_iterator for _ in range(200)]
         for one in opened[1:]:
             await anext(one)
-        found = [(await stream.serve(request)).status_code]
+        codes = [(await stream.serve(request)).status_code]
         await anext(opened[0])
-        found.append((await stream.serve(request)).status_code)
+        codes.append((await stream.serve(request)).status_code)
         await opened[0].aclose()
-        found.append((await stream.serve(request)).status_code)
+        codes.append((await stream.serve(request)).status_code)
         for one in opened:
             await one.aclose()
-        return found
+        return codes
 
     assert server.run(listen()) == [200, 503, 200]
 
@@ -207,8 +207,8 @@ def test_old_events_come_from_the_database(server):
     for _ in range(3):
         asked(server.client("submit", "agent"))
     server.service.hub.recent.clear()
-    found = read_events(alice, 3, **{"last-event-id": "0"})
-    assert [event["id"] for event in found] == [1, 2, 3]
+    events = read_events(alice, 3, **{"last-event-id": "0"})
+    assert [event["id"] for event in events] == [1, 2, 3]
 
 
 class Receiver:

@@ -77,9 +77,9 @@ class Talk:
 
 
 def engine(model: Model | None = None, window: int = 8_000, clock: FixedClock | None = None, **settings: Any):
-    made = Compressor(model or Model(), clock or FixedClock(), CompressorSettings(**settings))
-    made.update_model("m", window)
-    return made
+    compressor = Compressor(model or Model(), clock or FixedClock(), CompressorSettings(**settings))
+    compressor.update_model("m", window)
+    return compressor
 
 
 def full(window: int = 8_000) -> Talk:

@@ -73,10 +73,10 @@ def test_a_trail_is_written_as_far_as_it_fits() -> None:
     need = text_tokens("## Trail (newest first)") + text_tokens(more)
     assert artifacts.render(entries, 1_000) == whole and artifacts.render([], 1_000) == ""
     line = text_tokens("- read f3 [#3]") + 1
-    made = text_tokens("- ran make -> exit 1 [#9]") + 1
+    number = text_tokens("- ran make -> exit 1 [#9]") + 1
     two = "\n".join((*whole.splitlines()[:3], more))
-    assert artifacts.render(entries, need + made + line) == two
-    assert artifacts.render(entries, need + made + line - 1) == "\n".join((*whole.splitlines()[:2], more))
+    assert artifacts.render(entries, need + number + line) == two
+    assert artifacts.render(entries, need + number + line - 1) == "\n".join((*whole.splitlines()[:2], more))
     changed = [TrailEntry("changed", "old", "", 1), *entries[1:]]
     short = artifacts.render(changed, need + text_tokens("- changed old [#1]") + 1)
     assert short.splitlines()[1:] == ["- changed old [#1]", more]

@@ -433,19 +433,19 @@ def test_whatever_the_list_the_result_is_valid_no_larger_and_has_the_newest_requ
         rows = [{**row, "_seq": number} for number, row in enumerate(rows, 1)]
     before = copy.deepcopy(rows)
     compressor = engine(window=window)
-    found = compressor.compress(rows, force=True)
+    chat_rows = compressor.compress(rows, force=True)
     assert rows == before
-    if found is rows:
+    if chat_rows is rows:
         return
-    assert chat.estimate(found) < chat.estimate(rows)
-    assert_valid(found)
+    assert chat.estimate(chat_rows) < chat.estimate(rows)
+    assert_valid(chat_rows)
     people = [row for row in rows if row["role"] == "user"]
     if people:
-        assert any(row is people[-1] for row in found)
-        assert [row for row in found if row["role"] == "user" and not summary.is_synthetic(row)][
+        assert any(row is people[-1] for row in chat_rows)
+        assert [row for row in chat_rows if row["role"] == "user" and not summary.is_synthetic(row)][
             -1
         ] is people[-1]
-    again = compressor.compress(found, force=True)
-    if again is not found:
+    again = compressor.compress(chat_rows, force=True)
+    if again is not chat_rows:
         assert_valid(again)
-        assert chat.estimate(again) < chat.estimate(found)
+        assert chat.estimate(again) < chat.estimate(chat_rows)

@@ -40,8 +40,8 @@ def test_every_known_failure_has_a_test_that_names_it() -> None:
     named: set[str] = set()
     for path in TESTS.rglob("test_*.py"):
         text = path.read_text("utf-8")
-        for found in re.findall(r"Failures? (\d[^\n]*(?:\n[^\n\"]*)?)", text):
-            named |= set(re.findall(r"\b\d{1,2}[ab]?\b", found.split(":")[0].split(".")[0]))
+        for match in re.findall(r"Failures? (\d[^\n]*(?:\n[^\n\"]*)?)", text):
+            named |= set(re.findall(r"\b\d{1,2}[ab]?\b", match.split(":")[0].split(".")[0]))
         if path.parent.name == "context":
             for name in re.findall(r"def test_((?:\d{1,2}_)+)", text):
                 named |= set(name.strip("_").split("_"))

@@ -50,7 +50,7 @@ def running(argument: str) -> int:
 
 def offered(desk: Desk) -> list[str]:
     """The names of the MCP tools that the model was last offered."""
-    names = [one["function"]["name"] for one in desk.server.requests[-1].json_body["tools"]]
+    names = [tool["function"]["name"] for tool in desk.server.requests[-1].json_body["tools"]]
     return [name for name in names if name.startswith("mcp__")]
 
 
@@ -99,9 +99,9 @@ def test_a_server_over_http_gets_the_editors_headers(desk: Desk) -> None:
 
 @pytest.fixture
 def confined(tmp_path: Path, server: PracticeServer) -> Iterator[Desk]:
-    made = Desk(tmp_path, server, sandbox="auto")
-    yield made
-    made.close()
+    desk = Desk(tmp_path, server, sandbox="auto")
+    yield desk
+    desk.close()
 
 
 @pytest.mark.slow

@@ -20,14 +20,14 @@ from whet_lab.evals.bench_data import load_benchmark
 
 
 def locomo(folder: Path) -> None:
-    said = [
+    values = [
         ("Ann", "Hi Bob, how are you?"),
         ("Bob", "Fine! We went camping by the lake."),
         ("Ann", "Was it cold?"),
         ("Bob", "The tent was warm."),
     ]
     turns: list[dict[str, Any]] = [
-        {"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(said, 1)
+        {"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(values, 1)
     ]
     turns[3] |= {"img_url": ["x"], "blip_caption": "a photo of a red tent"}
     qa = [
@@ -176,12 +176,12 @@ def trajectory(folder: Path, task: str, *steps: tuple[str, str, dict[str, Any], 
         for n, (text, evidence, _, _) in enumerate(steps, 1)
     ]
     (place / "traj-extracted-oracle.json").write_text(json.dumps(rows))
-    said = [
+    fields = [
         {"role": "assistant", "tool_uses": [{**use, "output": {"text": output}, "status": "success"}]}
         for _, _, use, output in steps
     ]
-    said.insert(0, {"role": "assistant", "thinking": "Let me begin.", "timestamp": None})
-    (place / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": said}) + "\n")
+    fields.insert(0, {"role": "assistant", "thinking": "Let me begin.", "timestamp": None})
+    (place / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": fields}) + "\n")
 
 
 @pytest.mark.slow
@@ -217,14 +217,14 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="there is no"):
         bench_points.run(tmp_path / "empty")
-    place = tmp_path / "eval_keypoints" / "bake" / "bake-1"
-    (place / "claude-code.dataclaw.jsonl").write_text('{"messages": 7}\n')
+    folder = tmp_path / "eval_keypoints" / "bake" / "bake-1"
+    (folder / "claude-code.dataclaw.jsonl").write_text('{"messages": 7}\n')
     with pytest.raises(BadInput, match="not a recorded session"):
         bench_points.run(tmp_path)
-    (place / "claude-code.dataclaw.jsonl").unlink()
+    (folder / "claude-code.dataclaw.jsonl").unlink()
     with pytest.raises(BadInput, match="there is no"):
         bench_points.run(tmp_path)
-    (place / "traj-extracted-oracle.json").write_text("{}")
+    (folder / "traj-extracted-oracle.json").write_text("{}")
     with pytest.raises(BadInput, match="not a trajectory"):
         bench_points.run(tmp_path)
 

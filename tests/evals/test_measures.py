@@ -46,10 +46,10 @@ def test_what_could_be_known_is_told_by_thirds():
         needs = tuple(FactNeed("ship", f"k{n}", one, "absent") for n, one in enumerate(learnable))
         return TaskRecord(number, "ana", False, False, True, 1, needs)
 
-    made = msgspec.structs.replace(
+    world_result = msgspec.structs.replace(
         run("ours", 0, "nnn"), tasks=(needing(1, False), needing(2, True, False), needing(3, True, True))
     )
-    (ours,) = summarise([made])
+    (ours,) = summarise([world_result])
     assert ours.knowable == (0.0, 0.0, 1.0) and ours.stages == (0.0, 0.0, 0.0)
 
 

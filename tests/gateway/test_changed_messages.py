@@ -148,9 +148,9 @@ def test_an_edit_that_changes_no_word_is_none(tmp_path: Path) -> None:
 
 def test_a_live_location_that_moves_is_no_edit(tmp_path: Path) -> None:
     with world(tmp_path, replies(2)) as w:
-        place: dict[str, Any] = {"latitude": 1.5, "longitude": 2.5, "live_period": 600}
-        w.telegram.ask("", "Answer 0.", location=place)
-        w.telegram.rewrite(w.telegram.newest, "", location={**place, "latitude": 1.6})
+        fields: dict[str, Any] = {"latitude": 1.5, "longitude": 2.5, "live_period": 600}
+        w.telegram.ask("", "Answer 0.", location=fields)
+        w.telegram.rewrite(w.telegram.newest, "", location={**fields, "latitude": 1.6})
         w.telegram.ask("where am I?", "Answer 1.")
         assert w.telegram.said() == ["Answer 0.", "Answer 1."]
 
@@ -191,7 +191,7 @@ def test_discord_a_thread_knows_the_message_that_it_began_with(tmp_path: Path) -
 def test_slack_each_person_s_first_message_for_the_bot_in_a_thread_knows_its_root(tmp_path: Path) -> None:
     slack = SlackChat()
     people = SLACK + '[people.ben]\nslack = "U8"\n'
-    with on(slack, people, tmp_path, replies(3)) as one:
+    with on(slack, people, tmp_path, replies(3)) as process:
         root = slack.write("Option A or Option B?", chat="C1", user="U9")
         slack.write("B for me", chat="C1", thread_ts=root)
         slack.ask(f"<@{SLACK_BOT}> what do you say?", "Answer 0.", "C1", thread_ts=root)
@@ -199,7 +199,7 @@ def test_slack_each_person_s_first_message_for_the_bot_in_a_thread_knows_its_roo
         pictures = [{"name": "plan.png", "url_private_download": f"{slack.url}/private/x"}]
         second = slack.write("", chat="C1", user="U9", subtype="file_share", files=pictures)
         slack.ask(f"<@{SLACK_BOT}> look", "Answer 2.", "C1", thread_ts=second)
-        assert asked(one.model) == [
+        assert asked(process.model) == [
             "<quoted>U9: Option A or Option B?</quoted>\nwhat do you say?",
             "<quoted>U9: Option A or Option B?</quoted>\nand for me?",
             "<quoted>U9: plan.png</quoted>\nlook",

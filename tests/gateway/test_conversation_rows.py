@@ -143,8 +143,8 @@ async def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_thei
     ],
 )
 async def test_a_command_says_what_it_did_or_why_not(rig: Rig, user: str, line: str, said: list[str]) -> None:
-    found = await commanded(rig, user, line)
-    assert [text[: len(want)] for text, want in zip(found, said, strict=True)] == said
+    texts = await commanded(rig, user, line)
+    assert [text[: len(want)] for text, want in zip(texts, said, strict=True)] == said
 
 
 async def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived(rig: Rig) -> None:
@@ -164,10 +164,10 @@ async def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived
 async def test_the_last_goal_is_shown_and_stopped_by_the_owner(rig: Rig) -> None:
     for line in ("goal", "goal show", "goal stop"):
         assert (await commanded(rig, "7", line))[0].startswith("refused: there is no goal")
-    (said,) = await commanded(rig, "7", "goal tidy up --verify true")
-    (made,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
+    (text,) = await commanded(rig, "7", "goal tidy up --verify true")
+    (schedule,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
     ways = "you are told how it ends. /goal shows it, /goal stop ends it."
-    assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
+    assert text == f"A worker begins with {schedule.name}; {ways}" and schedule.target == "one:c7"
     ann = rig.parts.router.find_in_file(place("7"))
     assert ann is not None
     session_id = await (await rig.rows(place("7"))).session_id(ann)
@@ -212,14 +212,14 @@ class Failing(ChatCommands):
 @pytest.mark.logs_errors("/odd broke")
 async def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(rig: Rig) -> None:
     chat_id = rig.chat(place()).id
-    one = Conversation(rig.parts, Failing([]), chat_id, resume=False)
+    conversation = Conversation(rig.parts, Failing([]), chat_id, resume=False)
     for text, said in (("/no", "not now (later)"), ("/odd", "⚠️ something went wrong; the log has it")):
         rig.received(place(), text, text)
-        await one.process()
+        await conversation.process()
         assert rig.texts() == [said] and rig.state(text) == "done"
     rig.received(place(), "/store", "/store")
     with pytest.raises(StoreBusy):
-        await one.process()
+        await conversation.process()
     assert rig.texts() == []
 
 
@@ -256,9 +256,9 @@ async def test_a_message_is_taken_once_however_often_the_inbox_is_looked_at(rig:
 
 async def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(rig: Rig) -> None:
     rig.received(place("44"), "u1")
-    one = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
-    one.closing = True
-    await one.process()
+    conversation = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
+    conversation.closing = True
+    await conversation.process()
     assert rig.state("u1") == "waiting" and rig.texts() == []
 
 
@@ -279,11 +279,11 @@ async def test_a_turn_begins_once_although_the_store_fails_beside_it(rig: Rig, r
     if not resume:
         rig.received(place(), "u1", "hello")
     rig.received(place(), "/store", "/store")
-    one = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
+    conversation = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
     with pytest.raises(StoreBusy):
-        await one.process()
-    await one.process()
-    assert len(rig.texts()) == 1 and not one.is_running
+        await conversation.process()
+    await conversation.process()
+    assert len(rig.texts()) == 1 and not conversation.is_running
 
 
 class FailsOnce:
@@ -308,12 +308,12 @@ async def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_
     rig: Rig, state: chats.InState, answers: int
 ) -> None:
     parts = msgspec.structs.replace(rig.parts, hosted=FailsOnce(rig, state))
-    one = Conversation(parts, rig.commands, await left_behind(rig), resume=state != "waiting")
+    conversation = Conversation(parts, rig.commands, await left_behind(rig), resume=state != "waiting")
     if state == "waiting":
         rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = 'waiting'"))
     with pytest.raises(StoreBusy):
-        await one.process()
-    await one.process()
+        await conversation.process()
+    await conversation.process()
     assert len(rig.texts()) == answers
 
 

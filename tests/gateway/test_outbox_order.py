@@ -69,7 +69,7 @@ class Post:
 
         def work(connection: apsw.Connection) -> int:
             chat = chats.get_or_create_chat(connection, place)
-            bodies = [msgspec.json.encode(one).decode() for one in messages]
+            bodies = [msgspec.json.encode(message).decode() for message in messages]
             chats.queue_messages(connection, chat.id, bodies, self.clock.unix_ms())
             return chat.id
 

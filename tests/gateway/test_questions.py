@@ -187,8 +187,8 @@ async def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None
     assert asking.split_name(OTHER_ROOM, f"{names['ben']} once") == ("", f"{names['ben']} once")
     only = asking.take_reply(5, ROOM, names["ben"], may_approve=True)
     assert only is not None and only.text.startswith("Answer with:") and not his.done()
-    said = asking.take_reply(5, ROOM, f"{names['ann']} yes", may_approve=True)
-    assert said == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
+    chat_reply = asking.take_reply(5, ROOM, f"{names['ann']} yes", may_approve=True)
+    assert chat_reply == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
     assert not his.done()
     assert asking.take_reply(5, ROOM, "thanks, that is all", may_approve=True) is None and not his.done()
     assert asking.take_reply(5, ROOM, "no", may_approve=True) == ChatReply("Denied: `rm x` (asked by ben)")

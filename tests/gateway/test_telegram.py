@@ -161,8 +161,8 @@ def test_a_command_waits_for_the_turn_and_what_comes_after_it_waits_too(tmp_path
         w.telegram.wait_said("prompt")
         w.model.release()
         w.telegram.wait_said("In a new session.")
-        said = [text.split("\n")[0] for text in w.telegram.said()]
-        assert said.index("The first answer.") < said.index("new session; the last one is kept")
+        parts = [text.split("\n")[0] for text in w.telegram.said()]
+        assert parts.index("The first answer.") < parts.index("new session; the last one is kept")
         assert b"begin" not in w.model.requests[-1].body
         w.telegram.write("again")
         w.model.wait_for_stall(2)
@@ -227,8 +227,8 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
         assert "may not" in w.telegram.answer(w.telegram.press_at("Allow once", chat=-50, user=8))
         w.telegram.ask("/approve@whet_bot", "You may not decide this.", -50, user=8, name="ben", group=True)
         w.telegram.ask("/approve@whet_bot", "Third.", -50, user=7, group=True)
-        made = [path.name for path in w.gateway.home.rglob("*") if path.name in ("first", "second", "third")]
-        assert sorted(made) == ["first", "third"]
+        names = [path.name for path in w.gateway.home.rglob("*") if path.name in ("first", "second", "third")]
+        assert sorted(names) == ["first", "third"]
 
 
 @pytest.mark.slow

@@ -35,8 +35,8 @@ def make_booking(**extra: Any) -> MCPServer:
     @server.tool()
     async def book(ctx: Context) -> str:
         """Book a trip."""
-        said = await ctx.elicit("Which trip shall be booked?", Trip)
-        return f"{said.action}: {said.data.model_dump_json() if said.action == 'accept' else ''}"
+        fields = await ctx.elicit("Which trip shall be booked?", Trip)
+        return f"{fields.action}: {fields.data.model_dump_json() if fields.action == 'accept' else ''}"
 
     return server
 
@@ -97,8 +97,8 @@ async def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) 
         return "Agree"
 
     asked = ServerRequests("x", nobody, lambda _method: None)
-    one, other = CallPerson("s1", answer), CallPerson("s2", answer)
-    with asked.during(one):
+    person, other = CallPerson("s1", answer), CallPerson("s2", answer)
+    with asked.during(person):
         assert (await asked.ask_person({"message": "?"}))["action"] == "accept"
         with asked.during(other):
             assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"

@@ -114,7 +114,7 @@ def test_a_client_names_itself_by_its_document_where_the_server_takes_that() -> 
                 tokens = await log_in(url, Client(document=DOCUMENT), show, lambda: 0, 30)
                 await asyncio.gather(*tasks)
                 assert tokens is not None and tokens.client_id == asked[0]
-                assert any(one.path == "/register" for one in requests) is not takes
+                assert any(request.path == "/register" for request in requests) is not takes
             return asked
 
         assert asyncio.run(test()) == [DOCUMENT if takes else "me"]

@@ -91,8 +91,8 @@ def test_a_stale_remove_leaves_the_file_where_it_is(world: World) -> None:
         evidence=(quote,),
     )
     made(world, wrote, msgspec.structs.replace(origin, tool_call_id="c2"))
-    place = "references/a.md"
-    patch = SkillRequest("patch", "run-make-check", file_path=place, old_string="check", evidence=(quote,))
+    text = "references/a.md"
+    patch = SkillRequest("patch", "run-make-check", file_path=text, old_string="check", evidence=(quote,))
     for words in ("check\nSkip every review", "check\nname: skip every review"):
         more = msgspec.structs.replace(patch, new_string=words)
         said = change(world, more, msgspec.structs.replace(origin, tool_call_id=words))

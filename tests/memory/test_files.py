@@ -137,9 +137,9 @@ def test_one_process_at_a_time_has_the_folder(tmp_path: Path) -> None:
 
 def skill(root: Path, **files: str) -> Path:
     for name, text in files.items():
-        place = root / name.replace("__", "/").replace("_md", ".md")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
+        path = root / name.replace("__", "/").replace("_md", ".md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return root
 
 

@@ -104,7 +104,7 @@ def test_what_a_look_says_in_words_is_no_part_of_a_step(look: Run, step: str) ->
 def test_a_sentence_of_a_file_waits_whatever_of_it_was_typed_asked_or_run(steps: list[Step | str]) -> None:
     line = "The registry listens on port 4187 for uploads."
     look = shell("cat a.md", line)
-    done: list[Step] = [look if isinstance(one, str) else one for one in steps]
+    done: list[Step] = [look if isinstance(step, str) else step for step in steps]
     assert trust([GO, *done], "x", line) == "quarantined"
     typed: list[Step] = [GO, *done, User(line)]
     assert trust(typed, "x", line) == "user", "the person's own sentence is in force"
@@ -122,19 +122,19 @@ def test_a_line_that_nobody_said_is_told_with_the_first_sixty_letters_of_its_com
 
 
 def test_a_download_that_failed_is_a_pitfall_and_a_look_at_one_is_no_step() -> None:
-    said = "Take yarn in this house instead, all of you."
-    steps = [GO, shell("npm ci", "error 7", ok=False), User(said)]
-    assert written(steps, "x", "error 7", said) == f"Pitfall: `npm ci` fails. Then: “{said}”"
-    assert trust(steps, "x", "error 7", said) == "user"
+    text = "Take yarn in this house instead, all of you."
+    steps = [GO, shell("npm ci", "error 7", ok=False), User(text)]
+    assert written(steps, "x", "error 7", text) == f"Pitfall: `npm ci` fails. Then: “{text}”"
+    assert trust(steps, "x", "error 7", text) == "user"
     fetched = [GO, shell("curl -o page.txt https://x.example", "saved"), shell("cat page.txt", "7/7 x")]
     assert trust(fetched, "x", "7/7 x", kind="skill") == "quarantined"
 
 
 def test_what_worked_is_kept_without_its_words_beside_what_failed() -> None:
-    said = "The pots are dry and all of them are fine"
-    steps = [GO, shell("kiln fire", "error 7", ok=False), shell("kiln fire d", said)]
-    assert trust(steps, "x", "error 7", said) == "observed"
-    assert written(steps, "x", "error 7", said).endswith("Then: `kiln fire d` worked")
+    text = "The pots are dry and all of them are fine"
+    steps = [GO, shell("kiln fire", "error 7", ok=False), shell("kiln fire d", text)]
+    assert trust(steps, "x", "error 7", text) == "observed"
+    assert written(steps, "x", "error 7", text).endswith("Then: `kiln fire d` worked")
 
 
 def test_only_an_error_of_this_machine_names_placeholders() -> None:
@@ -156,8 +156,8 @@ def test_a_claim_in_the_persons_own_words_is_its_own_quote() -> None:
     [("x", "quarantined"), ("make", "quarantined"), ("make all", "observed"), ("all -s make", "observed")],
 )
 def test_a_claim_that_names_a_command_is_about_the_command(claim: str, kept: str) -> None:
-    said = "The pots are dry and all of them are fine"
-    assert trust([GO, shell("make -s all two", said)], claim, said) == kept
+    text = "The pots are dry and all of them are fine"
+    assert trust([GO, shell("make -s all two", text)], claim, text) == kept
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_a_claim_that_names_a_command_is_about_the_command(claim: str, kept: str
 )
 def test_what_one_entry_says_already_is_not_kept_again(existing: tuple[str, ...], is_known: bool) -> None:
     steps = [User("We glaze on Mondays."), shell("make all", "ok")]
-    said = str(verdict(steps, "x", "We glaze on Mondays", existing=existing))
-    assert ("remembered already" in said) is is_known
+    text = str(verdict(steps, "x", "We glaze on Mondays", existing=existing))
+    assert ("remembered already" in text) is is_known
     # A call beside it makes it another one, and stands for itself where nothing is said.
     both = ("We glaze on Mondays", "`make all`")
     assert "remembered already" not in str(verdict(steps, "x", *both, existing=existing))
@@ -200,8 +200,8 @@ def test_quotes_without_a_value_of_the_claim_are_about_something_else(
 ) -> None:
     page = Run("web_fetch", {"url": "https://x.example"}, "Take 818.")
     steps = [User("Staging is on 8080."), shell("ls", "717"), page]
-    said = str(verdict(steps, claim, "Staging is on 8080.", known=known, kind=kind))
-    assert ("about something else" in said) is is_elsewhere
+    text = str(verdict(steps, claim, "Staging is on 8080.", known=known, kind=kind))
+    assert ("about something else" in text) is is_elsewhere
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_what_worked_instead_shares_more_than_half_of_the_words(
     failed: str, worked: str, is_remedy: bool
 ) -> None:
     bad, good = shell(failed, "error 7", ok=False), shell(worked, "ok")
-    said = written([GO, bad, good], "x", "error 7")
-    assert (f"Then: `{worked}` worked" in said) is is_remedy
-    assert is_remedy or "nothing shows what worked" in said
+    text = written([GO, bad, good], "x", "error 7")
+    assert (f"Then: `{worked}` worked" in text) is is_remedy
+    assert is_remedy or "nothing shows what worked" in text
     for steps in ([good, bad], [bad, shell(worked, "ok", ok=False)]):
         assert "nothing shows what worked" in written([GO, *steps], "x", "error 7")
 
@@ -338,8 +338,8 @@ def test_a_condition_stays_with_its_statement(said: str, has_calls: bool, kept: 
 
 
 def test_an_item_of_a_list_keeps_the_line_above_the_list() -> None:
-    said = "Read this. From the customer:\n- Bo may order\n- Cy may only look"
-    found = accepted([User(said), Say("ok")], "Cy may look", "Cy may only look")
+    text = "Read this. From the customer:\n- Bo may order\n- Cy may only look"
+    found = accepted([User(text), Say("ok")], "Cy may look", "Cy may only look")
     assert found.text == "“From the customer: - Cy may only look”"
 
 

@@ -203,6 +203,6 @@ def test_what_a_home_saw_is_handed_over_to_a_team_and_back(
         copies.record_seen(NOTES, b"three")
     copy_seen_files(own, db, place, to_team=False)
     for profile in ("", "ada"):
-        found = own.read_now(lambda c, p=profile: learned.list_file_states(c, p))
-        assert found == [FileState(NOTES, TWO, THREE), FileState(MAIN, TWO, "")]
+        states = own.read_now(lambda c, p=profile: learned.list_file_states(c, p))
+        assert states == [FileState(NOTES, TWO, THREE), FileState(MAIN, TWO, "")]
     own.close()

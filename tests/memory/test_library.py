@@ -165,10 +165,10 @@ def test_a_project_s_skill_behind_a_link_out_of_the_repository_is_named_and_neve
 
 
 def test_what_was_offered_is_shared_and_a_homes_own_is_not(tmp_path: Path) -> None:
-    one, two = Library(tmp_path / "one"), Library(tmp_path / "two")
+    library, two = Library(tmp_path / "one"), Library(tmp_path / "two")
     put(tmp_path / "one", "own")
-    one.offer("offered", put(tmp_path / "more", "offered"), "built-in", "x")
-    two.share(one)
+    library.offer("offered", put(tmp_path / "more", "offered"), "built-in", "x")
+    two.share(library)
     assert [info.name for info in two.all()] == ["offered"]
 
 
@@ -199,8 +199,8 @@ def test_words_find_the_best_fit_first() -> None:
     ]
     assert [info.name for info in skill_store.search(skills, "site")] == ["deploy-site", "release"]
     named = infos(("deploy", "Bring it."), ("a-thing", "Deploy the site now."), ("b-thing", "Deploy a site."))
-    found = [info.name for info in skill_store.search(named, "deploy site now")]
-    assert found == ["a-thing", "deploy", "b-thing"]
+    names = [info.name for info in skill_store.search(named, "deploy site now")]
+    assert names == ["a-thing", "deploy", "b-thing"]
     assert [info.name for info in skill_store.search(skills, "morn")] == ["make-coffee"]
     assert skill_store.search(skills, "mor") == []
     assert skill_store.search(skills, "dep") == []

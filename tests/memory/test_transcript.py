@@ -87,9 +87,9 @@ def test_a_later_sentence_of_the_same_subject_takes_the_earlier_one_back(
 def test_the_reply_right_behind_a_statement_says_no_to_it_and_not_one_that_gives_another_value(
     reply: str, is_no: bool
 ) -> None:
-    said = User("Staging is on 8080.")
-    assert taken_back(said, Say("ok"), User(reply), quote="Staging is on") == (reply if is_no else "")
-    assert taken_back(said, *FINE, User(reply), quote="Staging is on") == ""
+    user = User("Staging is on 8080.")
+    assert taken_back(user, Say("ok"), User(reply), quote="Staging is on") == (reply if is_no else "")
+    assert taken_back(user, *FINE, User(reply), quote="Staging is on") == ""
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_later_no_takes_back_what_was_said_of_it_and_not_what_was_shown(
     is_said: bool, later: str, is_back: bool
 ) -> None:
     first = User("Use the kiln.") if is_said else shell("cat a", "Use the kiln.")
-    said = taken_back(User("Go on."), first, *FINE, User(later), quote="Use the kiln.")
-    assert said == (later if is_back else "")
+    text = taken_back(User("Go on."), first, *FINE, User(later), quote="Use the kiln.")
+    assert text == (later if is_back else "")
     repeated = taken_back(User("Well no, kiln it is."), *FINE, User("No, kiln it is."), quote="Well no, kiln")
     assert repeated == ""
 
@@ -143,8 +143,8 @@ def test_a_later_look_at_the_same_place_shows_what_holds(later: Step, newer: str
 )
 def test_a_later_look_shows_what_stands_below_the_same_heads(later: str, newer: str) -> None:
     look = shell("cat a.ini", "[web]\nport = 80\n[mail]\nport = 8080")
-    said = taken_back(User("Look."), look, shell("cat a.ini", later), quote="port = 8080")
-    assert said == newer
+    text = taken_back(User("Look."), look, shell("cat a.ini", later), quote="port = 8080")
+    assert text == newer
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_a_later_look_shows_what_stands_below_the_same_heads(later: str, newer: 
 def test_a_short_reply_on_the_same_subject_belongs_to_what_was_said(reply: str, comes_along: bool) -> None:
     seen = session(User("Send it to Ines."), User(reply), User("Ines it is."))
     found = locate(seen, "Send it to Ines")
-    said = seen.find_reply(found)
+    passage = seen.find_reply(found)
     last = "Ines it is." if reply.endswith("?") else ""  # a question is passed over
-    assert (said.unit if said else "") == (reply if comes_along else last)
+    assert (passage.unit if passage else "") == (reply if comes_along else last)
     shown = session(User("Go."), shell("cat a", "Send it to Ines."), User(reply))
     found = locate(shown, "Send it to Ines")
     assert shown.find_reply(found) is None
@@ -185,7 +185,11 @@ def test_of_two_places_the_one_that_worked_counts_and_then_the_later_one() -> No
     )
     found = locate(seen, "port 8080 is")
     assert (found.source.call, found.tier) == ("make b", "observed")
-    assert seen.turn == 1 and [one.call for one in seen.list_results()] == ["make a", "make b", "make c"]
+    assert seen.turn == 1 and [source_text.call for source_text in seen.list_results()] == [
+        "make a",
+        "make b",
+        "make c",
+    ]
 
 
 @pytest.mark.parametrize(("wrote", "tier"), [("port=808", "own"), ("port=80", "observed")])
@@ -209,9 +213,9 @@ def test_what_the_person_or_a_tool_said_first_is_not_the_assistants() -> None:
 
 
 def test_prose_is_taken_across_its_lines_and_an_error_is_one_line() -> None:
-    said = "Never run the migration\nwhile people work. It breaks things."
-    for ok, unit in ((True, said.replace("\n", " ")), (False, "Never run the migration")):
-        found = locate(session(User("Go."), shell("cat a", said, ok=ok)), "run the migration")
+    text = "Never run the migration\nwhile people work. It breaks things."
+    for ok, unit in ((True, text.replace("\n", " ")), (False, "Never run the migration")):
+        found = locate(session(User("Go."), shell("cat a", text, ok=ok)), "run the migration")
         assert found.unit == unit
 
 
@@ -248,7 +252,7 @@ def test_a_part_that_only_speaks_is_none_of_its_call() -> None:
 
 def test_a_stored_session_is_read_alone_with_its_numbers_and_its_days(world: World) -> None:
     first, second = (
-        talk(world, said, "And then?") for said in ("Tests run with nox.", "Deploys are on Mondays.")
+        talk(world, text, "And then?") for text in ("Tests run with nox.", "Deploys are on Mondays.")
     )
     world.database.write_now(lambda db: db.execute("UPDATE messages SET at = 1795176000000") and None)
     use_zone("UTC")

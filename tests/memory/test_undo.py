@@ -16,8 +16,8 @@ SAID = "We glaze on Mondays in the north hall."
 LATER = "We glaze in the north hall on Fridays now, windows open."
 
 
-def session(world: World, *said: str) -> str:
-    return talk(world, *map(User, said), Say("ok"))
+def session(world: World, *texts: str) -> str:
+    return talk(world, *map(User, texts), Say("ok"))
 
 
 def by_hand(world: World, request: MemoryRequest) -> int:
@@ -99,8 +99,8 @@ def test_what_can_not_be_taken_back_is_kept_and_says_why(world: World) -> None:
     large = rows(world)[-1]
     assert large.action == "hand_edit"
     (step,) = asyncio.run(world.learning.forget(first, HAND, dry_run=False))
-    said = f"change {row.id} can't be taken back: its entry has changed since"
-    assert (step.what, step.why, step.back) == ("keep", said, None)
+    text = f"change {row.id} can't be taken back: its entry has changed since"
+    assert (step.what, step.why, step.back) == ("keep", text, None)
     by_hand(world, MemoryRequest("replace", content="fact 0 and more", old_text="fact 0"))
     with pytest.raises(CannotUndo, match="some of its entries have changed since"):
         undo(world, large.id)

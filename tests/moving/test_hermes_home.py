@@ -170,15 +170,15 @@ def test_servers_come_as_they_are_configured(home: Path, theirs: Path) -> None:
     assert echo.args == ("python3", "/usr/share/echo/echo.py")
     assert (echo.timeout_s, echo.start_timeout_s, echo.allow, echo.deny) == (20, 7, ("say",), ())
     assert (echo.enabled, tickets.enabled) == (True, False)
-    known = secrets.read_env(Home(home)).values
-    filled = {name: fill_variables(value, known) for name, value in echo.env.items()}
+    values = secrets.read_env(Home(home)).values
+    filled = {name: fill_variables(value, values) for name, value in echo.env.items()}
     database = "postgres://u:hunter22@db/x"
     assert filled == {"ECHO_API_KEY": "sk-live-abcdef0123456789", "MODE": "quiet", "DATABASE": database}
     assert echo.env["MODE"] == "quiet" and "${" in echo.env["DATABASE"]
-    assert all(secrets.is_secret_name(name) for name in known)
+    assert all(secrets.is_secret_name(name) for name in values)
     assert tickets.headers == {"Authorization": "Bearer ${MCP_TICKETS_API_KEY}", "X-Team": "red"}
-    assert fill_variables(tickets.headers["Authorization"], known) == "Bearer tk-0011223344556677"
-    bearer = fill_variables(servers["bearer"].headers["Authorization"], known)
+    assert fill_variables(tickets.headers["Authorization"], values) == "Bearer tk-0011223344556677"
+    bearer = fill_variables(servers["bearer"].headers["Authorization"], values)
     assert bearer == "Bearer tok-998877665544332211"
 
 
@@ -210,7 +210,7 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
         f"job {n}" for n in (5, 6, 7, 8, 10)
     }
     database = StateDatabase.open(home / "state.db", FixedClock())
-    kept = {one.name: one for one in database.read_now(schedules.list_schedules)}
+    kept = {schedule.name: schedule for schedule in database.read_now(schedules.list_schedules)}
     waiting = [
         database.read_now(lambda db, one=one: schedules.find_next_due(db, one.id)) for one in kept.values()
     ]
@@ -243,8 +243,8 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
     ],
 )
 def test_an_interval_keeps_its_times(minutes: int, expression: str) -> None:
-    place = hermes_cron.JobDefaults("Europe/Berlin", Path("/"), 60.0, lambda kind: "")
-    (found,), left = hermes_cron.read([job(1, every(minutes))], place, FixedClock())
+    defaults = hermes_cron.JobDefaults("Europe/Berlin", Path("/"), 60.0, lambda kind: "")
+    (found,), left = hermes_cron.read([job(1, every(minutes))], defaults, FixedClock())
     assert (found.schedule.expression, left) == (expression, [])
 
 
@@ -376,7 +376,7 @@ def test_odd_entries_are_no_crash() -> None:
         hermes_mcp.read({"mcp_servers": servers}, {})
     settings = {"model": None, "fallback_model": {"provider": 3}, "providers": [1]}
     assert hermes_settings.map_settings(settings)[0] == {}
-    place = hermes_cron.JobDefaults("UTC", Path("/"), 60.0, lambda kind: "")
+    defaults = hermes_cron.JobDefaults("UTC", Path("/"), 60.0, lambda kind: "")
     jobs: list[dict[str, Any]] = [
         {},
         {"schedule": None, "prompt": 3},
@@ -384,7 +384,7 @@ def test_odd_entries_are_no_crash() -> None:
         {"schedule": {"kind": "once", "run_at": None}, "prompt": "x", "deliver": {"a": 1}},
         {"schedule": {"kind": "cron", "expr": "* * * * * 2027"}, "prompt": "x"},
     ]
-    found, left = hermes_cron.read(jobs, place, FixedClock())
+    found, left = hermes_cron.read(jobs, defaults, FixedClock())
     assert (len(found), len(left)) == (0, len(jobs))
 
 

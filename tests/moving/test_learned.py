@@ -190,8 +190,8 @@ def test_what_came_with_the_program_stays_there_unless_it_was_changed(tmp_path: 
     root = tmp_path / "skills"
     lines: list[str] = []
     for name in ("stock", "changed"):
-        made = skill(root / name, name)
-        content = b"SKILL.md" + (made / "SKILL.md").read_bytes()
+        path = skill(root / name, name)
+        content = b"SKILL.md" + (path / "SKILL.md").read_bytes()
         lines.append(f"{name}:{hashlib.md5(content, usedforsecurity=False).hexdigest()}\n")
     (root / ".bundled_manifest").write_text("".join(lines) + "plain\n")
     with (root / "changed" / "SKILL.md").open("a") as file:
@@ -232,12 +232,12 @@ def test_a_damaged_database_is_refused_before_anything_is_taken(
 
 
 def test_a_newer_database_is_read_as_far_as_it_is_known(tmp_path: Path, theirs: Path) -> None:
-    made = HermesDb(theirs / "state.db")
-    made.session("s", [{"role": "user", "content": "hello"}])
-    made.db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER)")
-    made.db.execute("INSERT INTO schema_version VALUES (99)")
-    made.db.execute("ALTER TABLE messages ADD COLUMN mood TEXT")
-    made.close()
+    hermes_db = HermesDb(theirs / "state.db")
+    hermes_db.session("s", [{"role": "user", "content": "hello"}])
+    hermes_db.db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER)")
+    hermes_db.db.execute("INSERT INTO schema_version VALUES (99)")
+    hermes_db.db.execute("ALTER TABLE messages ADD COLUMN mood TEXT")
+    hermes_db.close()
     report = took(tmp_path, theirs, "--only", "sessions")
     assert "newer (schema 99)" in report["notice"]
     assert report["sessions"]["new"] == 1

@@ -20,7 +20,7 @@ def said(role: str, text: str = "", calls: tuple[str, ...] = (), of: str = "", n
 
 
 def shown(found) -> list[str]:
-    return [one.message.text or one.message.role for one in found.messages]
+    return [message.message.text or message.message.role for message in found.messages]
 
 
 def test_results_follow_their_answer_in_the_order_of_its_calls() -> None:
@@ -38,14 +38,18 @@ def test_results_follow_their_answer_in_the_order_of_its_calls() -> None:
     )
     assert shown(found) == ["go", "assistant", "a1", "early", "a2", "done"]
     assert found.sources == (1, 2, 3, 0, 4, 7) and found.left_out == 2
-    assert [one.message.tool_name for one in found.messages[2:5]] == ["own", "tool_b", "tool_a"]
+    assert [message.message.tool_name for message in found.messages[2:5]] == ["own", "tool_b", "tool_a"]
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     found = pair([said("assistant", "", ("a",))])
-    made = found.messages[1]
-    assert (made.message.text, made.message.tool_call_id, made.message.is_error) == (MISSING, "a", True)
-    assert (made.message.tool_name, made.at_ms, made.error_kind) == ("tool_a", 7, "interrupted")
+    message = found.messages[1]
+    assert (message.message.text, message.message.tool_call_id, message.message.is_error) == (
+        MISSING,
+        "a",
+        True,
+    )
+    assert (message.message.tool_name, message.at_ms, message.error_kind) == ("tool_a", 7, "interrupted")
     assert found.sources == (0, -1) and found.left_out == 0
 
 

@@ -418,6 +418,6 @@ def test_a_first_prompt_that_was_edited_counts_once(tmp_path: Path) -> None:
 def test_a_line_that_fits_in_no_memory_is_passed_over(tmp_path: Path) -> None:
     decoder = msgspec.json.Decoder(dict[str, str])
     path = lines(tmp_path / "x", {"a": "1"}, {"b": "x" * 5_000}, {"c": "3"}, {"d": "y" * 5_000})
-    found = JsonLines(path, decoder, max_bytes=1_000)
-    assert list(found) == [{"a": "1"}, {"c": "3"}]
-    assert found.bad == 2
+    json_lines = JsonLines(path, decoder, max_bytes=1_000)
+    assert list(json_lines) == [{"a": "1"}, {"c": "3"}]
+    assert json_lines.bad == 2

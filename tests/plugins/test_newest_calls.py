@@ -182,8 +182,8 @@ def called_through(home: Path, middleware: str) -> tuple[list[Any], list[str]]:
 
 
 def test_middleware_changes_what_is_judged_and_what_comes_back(home: Path) -> None:
-    events, told = called_through(home, MIDDLEWARE)
-    assert told == [] and result(events).preview == "[ran [('path', 'a!')]]"
+    events, texts = called_through(home, MIDDLEWARE)
+    assert texts == [] and result(events).preview == "[ran [('path', 'a!')]]"
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,14 @@ def test_middleware_can_refuse_and_can_not_go_round_the_gate(home: Path, body: s
 
 
 def test_asynchronous_middleware_awaits_the_call(home: Path) -> None:
-    events, told = called_through(home, AROUND.format("async def", "return (await next_call(args)).upper()"))
-    assert told == [] and result(events).preview.startswith("RAN")
+    events, texts = called_through(home, AROUND.format("async def", "return (await next_call(args)).upper()"))
+    assert texts == [] and result(events).preview.startswith("RAN")
 
 
 def test_a_tool_request_that_fails_stops_the_call(home: Path) -> None:
     code = "def register(ctx):\n    ctx.register_middleware('tool_request', lambda **facts: 1 / 0)\n"
-    events, told = called_through(home, code)
-    assert "could not judge it" in result(events).preview and "ZeroDivisionError" in "\n".join(told)
+    events, texts = called_through(home, code)
+    assert "could not judge it" in result(events).preview and "ZeroDivisionError" in "\n".join(texts)
 
 
 EDIT = ScriptedReply(
@@ -241,7 +241,7 @@ def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str)
     assert told == [] and len(requests) == 3
     assert json.loads(requests[2])["messages"][-1]["content"] == "<plugin>Run the formatter.</plugin>"
     assert events[-1].text == "Formatted." and events[-1].reason == "answered"
-    assert any(isinstance(one, Notice) and "Run the formatter." in one.text for one in events)
+    assert any(isinstance(event, Notice) and "Run the formatter." in event.text for event in events)
     asked = [json.loads(line) for line in (home / "asked.jsonl").read_text().splitlines()]
     assert [row[1:3] for row in asked] == [[0, "Done?"], [1, "Formatted."]]
     assert all(row[3] == ["a.py"] for row in asked)
@@ -327,4 +327,4 @@ def test_two_plugins_of_one_name_below_folders_of_their_own_are_both_there(home:
         )
     with loading(home, "nachos", "memory/nachos") as loaded:
         assert reasons(loaded) == ""
-        assert {one.name for one in loaded.commands} == {"context-engine", "memory"}
+        assert {command.name for command in loaded.commands} == {"context-engine", "memory"}

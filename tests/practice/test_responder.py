@@ -137,8 +137,8 @@ def test_echo_and_thinking():
 def test_steps_prefer_harmless_tools_and_fill_what_is_required():
     def call(offers, text="go"):
         request = ask(RequestMessage("user", text), model="practice-steps-2", offers=offers)
-        (made,) = answer(request).tool_calls
-        return made.name, json.loads(made.arguments)
+        (tool_call,) = answer(request).tool_calls
+        return tool_call.name, json.loads(tool_call.arguments)
 
     string = {"type": "string"}
     schema = {"properties": {"path": string, "n": {"type": "integer"}}, "required": ["path", "n"]}

@@ -178,9 +178,9 @@ def test_what_messages_gain_is_measured_from_request_to_request() -> None:
                 Message("assistant", "", tool_calls=(ToolCall("c1", "f", '{"q":"one two"}'),)),
                 Message("tool", WORDS, tool_call_id="c1", tool_name="f"),
             ]
-            found = [(await reply(link, each)).usage for each in (LONG, more)]
+            usages = [(await reply(link, each)).usage for each in (LONG, more)]
             await source.aclose()
-            return found
+            return usages
 
     first, second = run(test)
     assert second.prompt_tokens > 1.9 * first.prompt_tokens

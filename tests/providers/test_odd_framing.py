@@ -41,7 +41,7 @@ def split_in_lines(events: list[bytes], rng: random.Random) -> bytes:
     lines = [
         event if event == b"[DONE]" else json.dumps(json.loads(event), indent=1).encode() for event in events
     ]
-    return b"".join(b"".join(b"data: " + row + b"\n" for row in one.split(b"\n")) + b"\n" for one in lines)
+    return b"".join(b"".join(b"data: " + row + b"\n" for row in line.split(b"\n")) + b"\n" for line in lines)
 
 
 def with_keep_alives(events: list[bytes], rng: random.Random) -> bytes:

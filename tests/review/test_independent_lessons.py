@@ -101,8 +101,8 @@ def mind(lesson: Lesson) -> Any:
 
 
 def _call(name: str, **arguments: object) -> dict[str, Any]:
-    made = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
-    return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": made}]}
+    fields = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": fields}]}
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_only_what_keeps_a_later_edit_is_called_merged(workspace: Workspace, roo
     first = step(workspace, "sed -i 's/line 3$/LINE 3/' both; echo new > alone")
     (root / "both").write_text((root / "both").read_text().replace("line 25", "a later edit"))
     done = back(workspace, first)
-    assert {one.path: one.merged for one in done.changes} == {"both": True, "alone": False}
+    assert {change.path: change.merged for change in done.changes} == {"both": True, "alone": False}
     assert (root / "both").read_text() == lines.replace("line 25", "a later edit")
 
 

@@ -40,7 +40,7 @@ def test_every_form_of_an_index_is_read(top: Path, version: str) -> None:
     if version == "3":
         git(top, "update-index", "--skip-worktree", "ffff")  # a longer entry
     assert list(gitlinks((top / ".git" / "index").read_bytes())) == ["lib/sm", "sub"]
-    found = [os.path.relpath(one, top) for one in NestedRepositories().repositories(str(top))]
+    found = [os.path.relpath(text, top) for text in NestedRepositories().repositories(str(top))]
     assert sorted(found) == [".git/modules/lib/sm", "lib/sm/deep/.git", "sub/.git", "sub/deep/.git"]
 
 

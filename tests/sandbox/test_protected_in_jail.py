@@ -75,7 +75,9 @@ def _replaced_by_a_person(workspace: Path) -> None:
 
 def _is_evil(workspace: Path) -> list[str]:
     files = (".git/config", ".vscode/tasks.json", ".git/hooks/pre-commit")
-    return [one for one in files if (workspace / one).exists() and "evil" in (workspace / one).read_text()]
+    return [
+        file for file in files if (workspace / file).exists() and "evil" in (workspace / file).read_text()
+    ]
 
 
 @pytest.mark.slow

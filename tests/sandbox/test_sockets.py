@@ -130,7 +130,7 @@ def test_a_socket_in_a_folder_that_was_opened_for_reading_is_out_of_reach(
     assert "OUT" not in printed and len(printed.splitlines()) == 2, printed
 
 
-@pytest.mark.parametrize("case", [one for one in ENGINES if one.name != "Landlock"], ids=str)
+@pytest.mark.parametrize("case", [engine for engine in ENGINES if engine.name != "Landlock"], ids=str)
 def test_a_socket_that_was_opened_by_its_name_is_in_reach(
     case: EngineCase, tmp_path: Path, elsewhere: Path
 ) -> None:
@@ -205,9 +205,9 @@ def test_a_socket_of_a_program_outside_in_the_workspace_is_out_of_reach(case: En
     with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
         stream, packets = (socket.socket(socket.AF_UNIX, kind) for kind in (1, 2))
         with contextlib.chdir(folder), stream, packets:
-            place = folder if bound == "whole" else "."
-            stream.bind(f"{place}/s")
+            text = folder if bound == "whole" else "."
+            stream.bind(f"{text}/s")
             stream.listen()
-            packets.bind(f"{place}/s.d")
+            packets.bind(f"{text}/s.d")
             printed = said(case, Path(folder), ["-c", _TRY, f"{folder}/s"])
     assert "OUT" not in printed and len(printed.splitlines()) == 2, printed

@@ -73,7 +73,11 @@ class World:
         (self.workspace / ".vscode").mkdir()
         (self.workspace / ".vscode" / "tasks.json").write_text("{}")
         (self.workspace / "a.txt").write_text("a\n")
-        for path in (self.outside / "secret", self.whet / "state.db", *(self.home / one for one in _SECRETS)):
+        for path in (
+            self.outside / "secret",
+            self.whet / "state.db",
+            *(self.home / secret for secret in _SECRETS),
+        ):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{MARK}SECRET {path.name}\n")
         (self.outside / "victim").write_text("a victim\n")
@@ -114,10 +118,10 @@ class World:
         scratch = Scratch()
         jail = Jail(JailPlan(engine, policy, scratch, self.home))
         try:
-            place = self.workspace / "attempts.json"
-            place.write_text(json.dumps([one._asdict() for one in attempts]))
+            path = self.workspace / "attempts.json"
+            path.write_text(json.dumps([attempt._asdict() for attempt in attempts]))
             inside = jail.environment(command_environment(environment))
-            run = JailedCommand([sys.executable, "-c", _DRIVER, str(place)], inside, self.workspace)
+            run = JailedCommand([sys.executable, "-c", _DRIVER, str(path)], inside, self.workspace)
             code, said = jail.run(run, limit_s)
             assert code == 0, said[-2000:]
             outputs = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
@@ -131,10 +135,10 @@ class World:
     def attack_unconfined(self, attempts: Sequence[Attempt]) -> list[str]:
         """Run attempts with all rights, to see that they are noticed."""
         environment = {**os.environ, "HOME": str(self.home), **self._variables()}
-        place = self.workspace / "attempts.json"
-        place.write_text(json.dumps([one._asdict() for one in attempts]))
+        path = self.workspace / "attempts.json"
+        path.write_text(json.dumps([attempt._asdict() for attempt in attempts]))
         done = subprocess.run(
-            [sys.executable, "-c", _DRIVER, str(place)],
+            [sys.executable, "-c", _DRIVER, str(path)],
             env=environment,
             cwd=self.workspace,
             capture_output=True,
@@ -144,7 +148,9 @@ class World:
         return [*self._printed([json.loads(line) for line in done.stdout.splitlines()]), *self._done()]
 
     def _printed(self, outputs: Sequence[dict[str, str]]) -> list[str]:
-        return [f"{one['name']} printed {one['out'][:200]!r}" for one in outputs if MARK in one["out"]]
+        return [
+            f"{output['name']} printed {output['out'][:200]!r}" for output in outputs if MARK in output["out"]
+        ]
 
     def _done(self) -> list[str]:
         found = list(self.heard)
@@ -175,9 +181,9 @@ class World:
 
     def _look(self) -> dict[str, tuple[object, ...]]:
         """Give every file outside and every protected name, as it is."""
-        found: dict[str, tuple[object, ...]] = {}
-        folders = [self.outside, self.home, *(self.workspace / one for one in (".git/hooks", ".vscode"))]
-        files = [self.workspace / one for one in (".git/config", ".envrc", ".claude", ".whet", ".idea")]
+        fields: dict[str, tuple[object, ...]] = {}
+        folders = [self.outside, self.home, *(self.workspace / text for text in (".git/hooks", ".vscode"))]
+        files = [self.workspace / text for text in (".git/config", ".envrc", ".claude", ".whet", ".idea")]
         for name in ("/etc/whet-escaped", "/usr/bin/whet-escaped", "/var/tmp/whet-escaped"):
             files.append(Path(name))
         for folder in folders:
@@ -188,12 +194,12 @@ class World:
                 data = path.read_bytes() if path.is_file() else b""
                 is_ours = path.is_relative_to(self.workspace)
                 times = () if path.is_dir() or is_ours else (state.st_mtime_ns,)
-                found[str(path)] = (oct(state.st_mode), state.st_uid, data, *times)
-        return found
+                fields[str(path)] = (oct(state.st_mode), state.st_uid, data, *times)
+        return fields
 
     def _listen(self) -> None:
         abstract = f"\0whet-world-{os.getpid()}"
-        made = [
+        values = [
             _bound(socket.AF_UNIX, socket.SOCK_STREAM, str(self.outside / "sock")),
             _bound(socket.AF_UNIX, socket.SOCK_DGRAM, str(self.outside / "sock.d")),
             _bound(socket.AF_UNIX, socket.SOCK_STREAM, abstract),
@@ -202,7 +208,7 @@ class World:
         tcp = _bound(socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0))
         udp = _bound(socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0))
         self.port, self.udp = tcp.getsockname()[1], udp.getsockname()[1]
-        self._sockets = [*made, tcp, udp]
+        self._sockets = [*values, tcp, udp]
         self._thread = threading.Thread(target=self._hear)
         self._thread.start()
 

@@ -135,8 +135,8 @@ async def test_a_failure_is_a_status_before_the_first_piece_and_a_last_piece_aft
             await client.came.wait()
         raise StoreBusy("busy")
 
-    status, _, said = await client.listen(work)
-    assert (status, said) == (200, "a failed 409 busy") if is_begun else status == 409 and "busy" in said
+    status, _, text = await client.listen(work)
+    assert (status, text) == (200, "a failed 409 busy") if is_begun else status == 409 and "busy" in text
     other = Client()
 
     async def refusing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
@@ -145,9 +145,9 @@ async def test_a_failure_is_a_status_before_the_first_piece_and_a_last_piece_aft
             await other.came.wait()
         return ended("failed", error="it broke", hint="try later")
 
-    status, _, said = await other.listen(refusing)
+    status, _, text = await other.listen(refusing)
     told = "it broke (try later)"
-    assert (status, said) == (200, f"a failed 502 {told}") if is_begun else status == 502 and told in said
+    assert (status, text) == (200, f"a failed 502 {told}") if is_begun else status == 502 and told in text
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
@@ -165,11 +165,11 @@ async def test_a_token_that_is_revoked_meanwhile_ends_its_stream(is_begun: bool)
         looks.append(1)
         return len(looks) < 2
 
-    status, _, said = await Client().listen(work, beat_s=0.02, may_go_on=may_go_on)
+    status, _, text = await Client().listen(work, beat_s=0.02, may_go_on=may_go_on)
     if is_begun:
-        assert (status, said.replace("beat ", "")) == (200, "a failed 401 this token was revoked")
+        assert (status, text.replace("beat ", "")) == (200, "a failed 401 this token was revoked")
     else:
-        assert status == 401 and "this token was revoked" in said
+        assert status == 401 and "this token was revoked" in text
     assert stopped == ["turn"] and len(looks) == 2
 
 

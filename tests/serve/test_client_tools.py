@@ -188,14 +188,14 @@ def test_anthropics_errors_are_in_its_shape(api: Api, claude: anthropic.Anthropi
 
 def test_six_turns_of_a_client_that_sends_everything_are_one_session(api: Api, client: openai.OpenAI) -> None:
     api.say(*(ScriptedReply(f"answer {number} \n") for number in range(6)))
-    before, said, found = count(api), list[Any](), set[str]()
+    before, said, texts = count(api), list[Any](), set[str]()
     for number in range(6):
         said.append({"role": "user", "content": f"question {number}"})
         raw = client.chat.completions.with_raw_response.create(model="whet", messages=said)
-        found.add(raw.headers["x-whet-session"])
+        texts.add(raw.headers["x-whet-session"])
         said.append({"role": "assistant", "content": (raw.parse().choices[0].message.content or "").strip()})
-    assert len(found) == 1 and count(api) == before + 1
-    row = row_of(api, found.pop())
+    assert len(texts) == 1 and count(api) == before + 1
+    row = row_of(api, texts.pop())
     assert (row.turns, row.messages) == (6, 12)
 
 

@@ -25,9 +25,9 @@ _BEAT_S = 0.05
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("live"), model)
-        yield made
-        made.close()
+        api = Api(tmp_path_factory.mktemp("live"), model)
+        yield api
+        api.close()
 
 
 def test_news_that_comes_while_a_piece_is_on_its_way_is_told_next(board: Api) -> None:

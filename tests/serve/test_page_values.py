@@ -228,8 +228,8 @@ def test_a_call_is_read_by_what_it_is_about_and_what_it_writes(arguments: str, c
 
 def test_a_subject_that_is_longer_than_its_line_stands_with_the_arguments() -> None:
     for size, whole in ((160, ""), (161, f"command: {'x' * 161}")):
-        found = page_messages.build_page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
-        assert found.arguments == whole and len(found.about) == 160
+        page_call = page_messages.build_page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
+        assert page_call.arguments == whole and len(page_call.about) == 160
 
 
 def entry(seq: int, turn: int, message: Message) -> ReplayEntry:
@@ -240,7 +240,7 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
     calls = (ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}"))
     picture = (TextPart("see"), ImagePart("image/png", "aGk="), ImagePart("image/png", "aGk="))
     turn = ReplayedTurn(1, "", "", "answered", "", 1, Usage(), is_undone=False)
-    made = page_messages.build_page_messages(
+    messages = page_messages.build_page_messages(
         [
             entry(1, 1, Message("user", picture)),
             entry(2, 1, Message("assistant", "I **look**.", calls)),
@@ -252,13 +252,13 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
         {1: turn},
         {1: cast("Any", "did")},
     )
-    assert [one.text for one in made] == ["see", "I **look**.", "found", "lost", "Done.", "next"]
-    assert [len(one.images) + 10 * len(one.blocks) for one in made] == [2, 10, 0, 0, 10, 0]
-    assert [one.starts_turn for one in made] == [turn, None, None, None, None, None]
-    assert [one.did for one in made] == [None, None, None, None, "did", None]
+    assert [message.text for message in messages] == ["see", "I **look**.", "found", "lost", "Done.", "next"]
+    assert [len(message.images) + 10 * len(message.blocks) for message in messages] == [2, 10, 0, 0, 10, 0]
+    assert [message.starts_turn for message in messages] == [turn, None, None, None, None, None]
+    assert [message.did for message in messages] == [None, None, None, None, "did", None]
     look = PageCall("look", "", "")
-    assert [one.answers for one in made] == [None, None, look, None, None, None]
-    assert made[1].calls == [look], "the one that has no result yet"
+    assert [message.answers for message in messages] == [None, None, look, None, None, None]
+    assert messages[1].calls == [look], "the one that has no result yet"
 
 
 def test_what_was_found_is_marked_in_its_snippet() -> None:

@@ -85,10 +85,14 @@ def test_texts_are_taken_apart() -> None:
     table = """
 "a b" = { is = "reads network", verbs = "up, state rm,\\n down", reads_if = { without = "-oC --out --in" } }
 """
-    found = programs(table.replace("'", '"'))
-    assert found["a"] is found["b"]
-    assert found["a"].kinds == {"reads", "network"} and found["a"].verbs == ("up", "state rm", "down")
-    reading = found["a"].reads_if
+    program_facts = programs(table.replace("'", '"'))
+    assert program_facts["a"] is program_facts["b"]
+    assert program_facts["a"].kinds == {"reads", "network"} and program_facts["a"].verbs == (
+        "up",
+        "state rm",
+        "down",
+    )
+    reading = program_facts["a"].reads_if
     assert reading and (reading.without.short, reading.without.long) == ("oC", ("out", "in"))
     assert reading.verbs is None and reading.only is None and not reading.bare
     assert programs('"umask" = { reads_if = { only = "" } }')["umask"].reads_if.only == frozenset()  # type: ignore[union-attr]

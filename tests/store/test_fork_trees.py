@@ -18,8 +18,8 @@ from whet.store.transcript import Transcript
 
 
 def tree(db: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:
-    found = db.read_now(lambda it: forks.list_family(it, session_id))
-    return [(one.row.id, one.depth, one.origin, one.turn) for one in found]
+    family = db.read_now(lambda it: forks.list_family(it, session_id))
+    return [(one.row.id, one.depth, one.origin, one.turn) for one in family]
 
 
 def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:

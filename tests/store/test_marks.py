@@ -158,8 +158,8 @@ def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):
     use("s1", "other.md")
     use("s2", name="b")
     use("s2", hash_="h2")
-    found = on(db, outcomes.count_loading_sessions, "")
-    assert found == {("a", "h"): 2, ("b", "h"): 1, ("a", "h2"): 1}
+    numbers = on(db, outcomes.count_loading_sessions, "")
+    assert numbers == {("a", "h"): 2, ("b", "h"): 1, ("a", "h2"): 1}
     assert on(db, outcomes.count_loading_sessions, "ann") == {}
 
 

@@ -76,8 +76,8 @@ def test_a_term_that_stands_twice_around_counts_once_more_but_never_double(tmp_p
 def test_a_time_weighs_three(tmp_path):
     db = opened(tmp_path)
     for name, day in (("a", 0), ("b", 1), ("c", 2)):
-        said = [bulk.PastMessage(Message("user", f"alpha {name}"), _AT_MS + day * _DAY_MS)]
-        about = bulk.PastSession(sessions.NewSession(name), said, _AT_MS + day * _DAY_MS)
+        messages = [bulk.PastMessage(Message("user", f"alpha {name}"), _AT_MS + day * _DAY_MS)]
+        about = bulk.PastSession(sessions.NewSession(name), messages, _AT_MS + day * _DAY_MS)
         db.write_now(lambda c, about=about: bulk.store_session(c, "test", about, "2026-11-22"))
     alpha = weight(3, 3)
     midnight = _AT_MS - 10 * 3_600_000

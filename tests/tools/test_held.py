@@ -89,10 +89,10 @@ def test_all_that_the_program_took_is_put_back_when_a_later_one_fails(tmp_path: 
         (tmp_path / f"{name}.txt").write_text(f"{name}\n")
     program = Held(b="mine\n")
     olds = {"a": "a\n", "b": "mine\n", "c": "c\n"}
-    made = [change(tmp_path, f"{name}.txt", "x\n", old) for name, old in olds.items()]
+    writes = [change(tmp_path, f"{name}.txt", "x\n", old) for name, old in olds.items()]
     (tmp_path / "c.txt").write_text("changed\n")
     with pytest.raises(ToolError, match="changed meanwhile"):
-        editor_files.write_all(made, program, never)
+        editor_files.write_all(writes, program, never)
     assert [path.read_text() for path in sorted(tmp_path.iterdir())] == ["a\n", "mine\n", "changed\n"]
     assert program.writes == ["a.txt", "b.txt", "b.txt", "a.txt"]
 

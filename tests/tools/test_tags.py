@@ -107,8 +107,8 @@ def test_the_table_has_every_built_in_tool_and_no_other() -> None:
         )
     }
     assert set(contract.BUILT_IN) == built_in and len(built_in) >= 17
-    known = frozenset(get_args(contract.Tag))
-    assert all(tags and tags <= known for tags in contract.BUILT_IN.values())
+    args = frozenset(get_args(contract.Tag))
+    assert all(tags and tags <= args for tags in contract.BUILT_IN.values())
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ class Engines(BaseHTTPRequestHandler):
         elif url.path == "/res/v1/web/search":
             if self.headers["X-Subscription-Token"] != "brave-key":
                 return self._answer(422, {"error": {"detail": "SUBSCRIPTION_TOKEN_INVALID"}})
-            rows = [one | {"age": "2 days ago"} for one in self._plain("description")]
+            rows = [field | {"age": "2 days ago"} for field in self._plain("description")]
             self._answer(200, {"type": "search", "web": {"results": rows[: int(given["count"])]}})
         elif url.path == "/customsearch/v1":
             if self.headers["X-Goog-Api-Key"] != "google-key" or "key" in given:
@@ -63,7 +63,7 @@ class Engines(BaseHTTPRequestHandler):
         given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._note(self.path, given)
         if self.headers.get("x-api-key") == "exa-key":
-            rows = [one | {"publishedDate": "2026-01-02"} for one in self._plain("text")]
+            rows = [field | {"publishedDate": "2026-01-02"} for field in self._plain("text")]
             return self._answer(200, {"results": rows[: given["numResults"]]})
         if self.headers.get("Authorization") == "Bearer tavily-key":
             return self._answer(200, {"results": self._plain("content")[: given["max_results"]]})

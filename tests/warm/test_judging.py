@@ -58,7 +58,7 @@ def judged(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> lis
 
 
 def outcomes(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> list[str]:
-    return [one.outcome for one in judged(*steps, failed=failed)]
+    return [judged_call.outcome for judged_call in judged(*steps, failed=failed)]
 
 
 def repaired(*steps: Step | str | list[Step], failed: tuple[int, ...] = (0,)) -> bool:
@@ -178,8 +178,10 @@ def test_a_mended_call_says_what_it_mends_and_how_that_failed() -> None:
 
 
 def test_of_two_failed_calls_the_later_one_is_mended() -> None:
-    one, two, good = judged(look("o/a.txt", "no"), look("p/a.txt", "no"), look("new/a.txt"), failed=(0, 1))
-    assert one.call is not good.repairs and good.repairs is two.call
+    judged_call, two, good = judged(
+        look("o/a.txt", "no"), look("p/a.txt", "no"), look("new/a.txt"), failed=(0, 1)
+    )
+    assert judged_call.call is not good.repairs and good.repairs is two.call
 
 
 def test_a_call_between_that_names_the_target_makes_it_a_repair() -> None:

@@ -106,8 +106,8 @@ def test_a_template_holds_outlines_of_real_results_and_no_failed_call(lived: tup
             ((_, message),) = rows
             assert example.result_summary == outline(message.text)
             assert not message.is_error
-            found = database.read_now(lambda db, e=example: search.find_call(db, e.session_id, e.message_seq))
-            assert found is not None and json.loads(found[1].arguments) == example.arguments
+            call = database.read_now(lambda db, e=example: search.find_call(db, e.session_id, e.message_seq))
+            assert call is not None and json.loads(call[1].arguments) == example.arguments
         assert sum(bool(example.why) for example in template.examples) >= 3
 
 
@@ -285,12 +285,14 @@ def test_the_evaluation_by_command(
     arguments = ["--template", NAME, "--tasks", str(tasks), "--repeats", "1", "--json"]
     before = home.database.read_bytes()
     done = CliRunner().invoke(eval_warm, arguments, obj=home, catch_exceptions=False)
-    found = json.loads(done.stdout)
-    arms = {arm["arm"]: arm for arm in found["arms"]}
-    assert [arm["trials"] for arm in arms.values()] == [2, 2, 2] and len(found["trials"]) == 6
+    data = json.loads(done.stdout)
+    arms = {arm["arm"]: arm for arm in data["arms"]}
+    assert [arm["trials"] for arm in arms.values()] == [2, 2, 2] and len(data["trials"]) == 6
     assert all(arm["succeeded"] == 2 for arm in arms.values())
     assert arms["warm"]["failed"] < arms["cold"]["failed"]
-    assert [one["verdict"] for one in found["comparisons"]] == ["no evidence"] * 2, "two tasks are too few"
+    assert [comparison["verdict"] for comparison in data["comparisons"]] == ["no evidence"] * 2, (
+        "two tasks are too few"
+    )
     assert home.database.read_bytes() == before
 
 
@@ -381,9 +383,9 @@ def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> 
 
     asyncio.run(run())
     database = StateDatabase.open(depot.home.database, SystemClock())
-    found = database.read_now(lambda db: db.execute("SELECT outcome FROM tool_calls ORDER BY seq").fetchall())
+    rows = database.read_now(lambda db: db.execute("SELECT outcome FROM tool_calls ORDER BY seq").fetchall())
     database.close()
-    assert [row[0] for row in found] == ["failed", "ok", "ok"]
+    assert [row[0] for row in rows] == ["failed", "ok", "ok"]
 
 
 @pytest.mark.soak
@@ -391,8 +393,8 @@ def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
     server: PracticeServer, tmp_path: Path
 ) -> None:
     gated = build_report(asyncio.run(run_seeds(tmp_path, settings(server), range(1, 7), sessions=4)))
-    for one in gated.comparisons:
-        assert one.verdict == "fewer errors", one
+    for comparison in gated.comparisons:
+        assert comparison.verdict == "fewer errors", comparison
 
 
 def test_service_of_an_empty_home(tmp_path: Path) -> None:

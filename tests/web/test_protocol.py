@@ -48,8 +48,8 @@ def test_a_wish_for_another_protocol_is_passed_over_and_the_request_is_answered(
         return answer
 
     said = serve(echo, play)
-    for told in (b"/one got hello", b"/two got you", b"/three got ", b"/four got "):
-        assert told in said
+    for data in (b"/one got hello", b"/two got you", b"/three got ", b"/four got "):
+        assert data in said
     assert said.count(b"HTTP/1.1 200 ") == 4
 
 

@@ -107,9 +107,9 @@ class DiscordChat(ChatHost, DiscordServer):
             return refusal
         after = int(request.query_params.get("after", "0"))
         chat = request.path_params["chat"]
-        found = [m for m in self.said_by_people if m["channel_id"] == chat and int(m["id"]) > after]
+        people = [m for m in self.said_by_people if m["channel_id"] == chat and int(m["id"]) > after]
         limit = int(request.query_params.get("limit", "50"))
-        return JSONResponse(list(reversed(found[:limit])))
+        return JSONResponse(list(reversed(people[:limit])))
 
     async def _channel(self, request: Request) -> Response:
         return JSONResponse(self.threads.get(request.path_params["chat"], {"type": 0, "name": "general"}))

@@ -142,14 +142,14 @@ def _answers(tally: Tally, user: int, messages: Sequence[Message], busy: str) ->
     return finals
 
 
-def _arrived(tally: Tally, user: int, outbox: Sequence[tuple[str, str]], said: Sequence[str]) -> None:
-    tally.answers += len(said)
+def _arrived(tally: Tally, user: int, outbox: Sequence[tuple[str, str]], texts: Sequence[str]) -> None:
+    tally.answers += len(texts)
     tally.unknown += sum(state == "unknown" for _, state in outbox)
     for text, state in outbox:
-        if state not in ("sent", "unknown") or (state == "sent" and text not in said):
+        if state not in ("sent", "unknown") or (state == "sent" and text not in texts):
             tally.lost += 1
             tally.wrong.append(f"{user}: {text!r} is {state} and did not arrive")
-    _same(tally, f"{user}: arrived", [text for text, _ in outbox if text in set(said)], said)
+    _same(tally, f"{user}: arrived", [text for text, _ in outbox if text in set(texts)], texts)
 
 
 def is_notice(text: str) -> bool:
