@@ -32,14 +32,16 @@ def script() -> list[ScriptedReply]:
 def blind(shown: Shown) -> list[str]:
     """Say what of which writes was not shown."""
     return [
-        f"{kind}: {one[:200]!r}" for kind, (_, lines) in WRITES.items() for one in missing(shown[kind], lines)
+        f"{kind}: {text[:200]!r}"
+        for kind, (_, lines) in WRITES.items()
+        for text in missing(shown[kind], lines)
     ]
 
 
 def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
     """A terminal: the question, and all of it where the question offers that."""
     prepare(folder)
-    found: Shown = {}
+    texts: Shown = {}
     question = ["-q", "go"] if one_shot else []
     with (
         PracticeServer(script=script()) as server,
@@ -49,15 +51,15 @@ def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
         for kind in WRITES:
-            found[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter alone is no:")
-            if "only shows all" in found[kind]:
+            texts[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter alone is no:")
+            if "only shows all" in texts[kind]:
                 tty.type("v\r")
-                found[kind] += tty.wait_for("Enter alone is no:")
+                texts[kind] += tty.wait_for("Enter alone is no:")
             tty.type("o\r")
             if not one_shot:
-                found[kind] += tty.wait_for("● ")  # the call has run: its question is drawn no more
-        found["the end"] = tty.wait_for("All done.")
-    return found
+                texts[kind] += tty.wait_for("● ")  # the call has run: its question is drawn no more
+        texts["the end"] = tty.wait_for("All done.")
+    return texts
 
 
 def in_editor(desk: Desk) -> Shown:

@@ -67,7 +67,7 @@ def drop_brackets(line: str) -> str:
 
 ALL = [(page.name, *one) for page in PAGES for one in typed(page)]
 # A line that several pages have is run for the first of them; a first hour goes in one piece.
-FIRST = {line: (name, line, said) for name, line, said in reversed(ALL)}
+FIRST = {line: (name, line, text) for name, line, text in reversed(ALL)}
 COMMANDS = [one for one in ALL if one[0] in ("first-hour.md", *WHOLE) or FIRST[one[1]] == one]
 OF_SESSIONS = re.compile(r"whet (?:rewind|diff|sessions|review|forget|rate|warm|context|cost|goal)\b")
 
@@ -194,7 +194,7 @@ def test_what_the_rewind_page_tells_to_type_in_a_chat_works(tmp_path: Path) -> N
         Tty(["chat", "--continue", *flags(server)], program.work, environ=environ) as tty,
     ):
         tty.wait_for("Ctrl-D")
-        for command, said in IN_A_CHAT.items():
-            tty.type(f"{command}\r", said)
+        for command, text in IN_A_CHAT.items():
+            tty.type(f"{command}\r", text)
             if command == "/rewind":
                 tty.type("\x1b", "3.2", "/rewind TURN[.STEP]")

@@ -90,8 +90,8 @@ async def test_the_command_that_the_person_wrote_is_what_was_cut_off(tmp_path: P
 
 
 def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
-    made = derive_facts(endless("send"), {"command": "x" * 500}, ToolOutput("done"), (), tmp_path)
-    assert f'"sent":"{"x" * 200}"' in made
+    text = derive_facts(endless("send"), {"command": "x" * 500}, ToolOutput("done"), (), tmp_path)
+    assert f'"sent":"{"x" * 200}"' in text
     assert (
         derive_facts(endless("send"), {"command": "x"}, ToolOutput("", error_kind="denied"), (), tmp_path)
         == ""
@@ -101,8 +101,8 @@ def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [{"runs_on": "p1"}, {"over": "p1"}])
 def test_a_process_that_runs_on_or_is_over_is_named(tmp_path: Path, more: Any) -> None:
     ((name, value),) = more.items()
-    made = derive_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
-    assert f'"{name}":"{value}"' in made
+    text = derive_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
+    assert f'"{name}":"{value}"' in text
 
 
 async def test_what_a_stopped_call_had_printed_and_its_time_are_kept(tmp_path: Path) -> None:

@@ -348,9 +348,9 @@ async def test_what_the_person_wrote_instead_runs_and_the_model_is_told(tmp_path
         assert r.trace() == ["put " + "b" * 5_000]
         (started,) = r.seen(ToolStarted)
         assert started.arguments == '{"what":"' + "b" * 5_000 + '"}'  # type: ignore[union-attr]
-        line, said = results(r)[0].splitlines()[0], results(r)[0].splitlines()[-1]
+        line, text = results(r)[0].splitlines()[0], results(r)[0].splitlines()[-1]
         assert line.startswith('[The person changed this call before allowing it. These arguments ran: {"w')
-        assert said == "put " + "b" * 5_000 and "of 5,011 characters cut" in results(r)[0]
+        assert text == "put " + "b" * 5_000 and "of 5,011 characters cut" in results(r)[0]
 
 
 async def test_only_neighbours_that_may_overlap_run_together(tmp_path: Path) -> None:

@@ -159,9 +159,9 @@ def plan_for(kind: Kind, numbers: count[int]) -> Any:
 async def switch(folder: Path, first: Kind, second: Kind) -> list[str]:
     """Return what the servers refused in a session of three turns: first, second, first again."""
     numbers = count()
-    async with refusing(seed=1) as one, refusing(seed=1 if first is second else 2) as other:
+    async with refusing(seed=1) as refusing_server, refusing(seed=1 if first is second else 2) as other:
         session_id = ""
-        for kind, server in ((first, one), (second, other), (first, one)):
+        for kind, server in ((first, refusing_server), (second, other), (first, refusing_server)):
             server.rules, server.plan = list(kind.rules), plan_for(kind, numbers)
             server.is_strict, server.call_fields = kind.is_strict, dict(kind.extra)
             async with rig(
@@ -173,7 +173,7 @@ async def switch(folder: Path, first: Kind, second: Kind) -> list[str]:
                 provider_name=kind.provider,
             ) as r:
                 end = await r.turn("go")
-                refused = [text for each in (one, other) for _, text in each.refused]
+                refused = [text for each in (refusing_server, other) for _, text in each.refused]
                 assert (end.reason, end.text) == ("answered", "All done."), (end.error, refused)
                 session_id = r.session.id
         return refused

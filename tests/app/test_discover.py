@@ -129,8 +129,8 @@ async def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
         while len(asyncio.all_tasks()) > 3:  # this one, the asking, and the probe of the silent one
             await asyncio.sleep(0.01)
         let_pass(300)
-        found = await asking
-    assert [choice.provider for choice in found] == ["vllm"]
+        choices = await asking
+    assert [choice.provider for choice in choices] == ["vllm"]
 
 
 OFFERS = [ModelChoice("openai", "gpt", "OPENAI_API_KEY is set"), practice_choice()]

@@ -66,7 +66,7 @@ def _fork_and_go_on(api: Api) -> None:
     assert "otherwise" in json.dumps(third[5:]) and "second" not in json.dumps(third)
     assert database.read_now(lambda db: [message.text for message in iter_messages(db, old)]) == before
     calls = database.read_now(lambda db: replay.list_entries(db, "fork1", 1, 9))
-    assert [one.call.name for one in calls if one.call] == ["terminal"]
+    assert [replay_entry.call.name for replay_entry in calls if replay_entry.call] == ["terminal"]
 
     def gone(db: apsw.Connection) -> int:
         session_deletion.delete_session(db, old)
@@ -77,7 +77,7 @@ def _fork_and_go_on(api: Api) -> None:
         session.id for session in database.read_now(lambda db: sessions.list_sessions(db, 9))
     ]
     listed = database.read_now(lambda db: sessions.list_sessions(db, 9, archived=True))
-    assert [one.id for one in listed] == ["fork1"]
+    assert [session_row.id for session_row in listed] == ["fork1"]
     for turn in (9, 3):
         with pytest.raises(NotFound, match="no turn"):
             database.write_now(lambda db, turn=turn: forks.fork(db, old, turn, "x", "2099"))  # type: ignore[misc]
@@ -98,4 +98,4 @@ def test_all_of_a_turn_is_copied_but_what_was_judged_of_it(tmp_path: Path) -> No
 
 def _tree(database: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:
     family = database.read_now(lambda db: forks.list_family(db, session_id))
-    return [(one.row.id, one.depth, one.origin, one.turn) for one in family]
+    return [(tree_row.row.id, tree_row.depth, tree_row.origin, tree_row.turn) for tree_row in family]

@@ -32,7 +32,7 @@ async def _pursued(
 ) -> dict[str, GoalRow]:
     """Pursue each case's goal, each in a workspace of its own, in one program."""
     goal_rows: dict[str, GoalRow] = {}
-    script = [one for case in cases.values() for one in (*map(shell, case.commands), ANSWER)]
+    script = [reply for case in cases.values() for reply in (*map(shell, case.commands), ANSWER)]
     with PracticeServer(script=script) as server:
         async with open_app(
             folder / "home",

@@ -55,12 +55,15 @@ def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> 
     failed = [(row.name, row.reason, row.error) for row in rows if row.reason != "answered"]
     assert not failed, failed
     assert {row.answer for row in rows} == {f"result {n}" for n in range(count)}
-    for one in rows:
-        number = one.answer.split()[1]
+    for helper_row in rows:
+        number = helper_row.answer.split()[1]
         log = work / f"log{number}.txt"
         lines = log.read_text().splitlines() if log.exists() else []
-        assert lines in ([], [number]), (one.name, lines)  # a command that a kill cut off is not run again
-        assert one.merge is None or one.merge.done
+        assert lines in ([], [number]), (
+            helper_row.name,
+            lines,
+        )  # a command that a kill cut off is not run again
+        assert helper_row.merge is None or helper_row.merge.done
     return killed
 
 

@@ -112,8 +112,8 @@ async def test_a_helper_can_be_steered_and_stopped(tmp_path: Path) -> None:
         context = looking(app, session)
         await _until(lambda: _runs(app, first) and _runs(app, second))
         window = HelperWindow(app.helpers)
-        told = await window.act(context, first.name, "write", steps(answer="steered"), 0)
-        assert "reads it" in told.text
+        output = await window.act(context, first.name, "write", steps(answer="steered"), 0)
+        assert "reads it" in output.text
         stopped = await window.act(context, second.name, "kill", "", 0)
         assert "stopped" in stopped.text
         (tmp_path / "work" / "go").touch()
@@ -195,7 +195,7 @@ async def test_a_conflict_is_shown_and_nothing_is_written(tmp_path: Path) -> Non
         assert "its edits are merged" in merged
         assert "conflict in a.txt; nothing was changed" in refused
         assert "<<<<<<<" in refused and "left" in refused and "right" in refused
-        there = {one.name for one in folder.iterdir()} & {"left.txt", "right.txt"}
+        there = {path.name for path in folder.iterdir()} & {"left.txt", "right.txt"}
         assert len(there) == 1
         patch = refused.partition("git cat-file -p ")[2].partition("]")[0]
         assert "a.txt" in _git(folder, "cat-file", "-p", patch)

@@ -350,7 +350,7 @@ def connections_to(server: PracticeServer) -> int:
     """Count this process's open connections to a server."""
     port, rows = urlsplit(server.url).port, Path("/proc/self/net/tcp").read_text().splitlines()[1:]
     there = [row.split()[2:4] for row in rows]
-    return sum(place.endswith(f":{port:04X}") and state == "01" for place, state in there)
+    return sum(text.endswith(f":{port:04X}") and state == "01" for text, state in there)
 
 
 async def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:

@@ -99,9 +99,9 @@ async def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
     def helpers(parent_id: str) -> list[object]:
         """The helpers of this very conversation: other tests may keep theirs."""
         return [
-            one
-            for one in gc.get_objects()
-            if isinstance(one, Session) and one.log.session.parent_session_id == parent_id
+            session
+            for session in gc.get_objects()
+            if isinstance(session, Session) and session.log.session.parent_session_id == parent_id
         ]
 
     async with hosting(script, tmp_path) as (_, many):

@@ -61,9 +61,9 @@ def problems(daemon: Daemon, *changes: str) -> tuple[str, ...]:
     for change in changes:
         copy.execute(change)
     own = load_key(daemon.home / "confirm" / "signing.key", may_make=False)
-    found = verify(copy, {own.id: own})
+    report = verify(copy, {own.id: own})
     copy.close()
-    return found.problems
+    return report.problems
 
 
 @pytest.mark.slow

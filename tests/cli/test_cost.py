@@ -155,8 +155,8 @@ def test_imported_turns_whose_price_nobody_knows_are_no_cost_of_nothing(home: Pa
         code, out, _ = run(command, tmp_path)
         priced = [line for line in out.splitlines() if "$0" in line and not line.startswith("today")]
         assert code == 0 and not priced and "?" in out, out
-    found = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), now, 7))
-    assert (found.today_usd, found.forecast_usd, found.unpriced_turns) == (None, None, 1)
+    report = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), now, 7))
+    assert (report.today_usd, report.forecast_usd, report.unpriced_turns) == (None, None, 1)
     tomorrow = now + timedelta(days=1)
     later = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), tomorrow, 7))
     assert later.today_usd == 0

@@ -47,9 +47,9 @@ def left(home: Path, words: tuple[str, ...] = WORDS) -> list[str]:
 @pytest.fixture
 def session(home: Path, clock: FixedClock) -> str:
     store(home, clock, "Lunch", *[LUNCH] * 20)
-    made = store(home, clock, "kztitle", SECRET, AGAIN)  # few: FTS5 merges at once where a tenth is deleted
+    text = store(home, clock, "kztitle", SECRET, AGAIN)  # few: FTS5 merges at once where a tenth is deleted
     store(home, clock, "Dinner", *[LUNCH] * 20)
-    return made
+    return text
 
 
 @pytest.fixture

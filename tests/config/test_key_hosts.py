@@ -62,7 +62,7 @@ def test_an_address_on_the_command_line_is_an_unnamed_chat_completions_server_wi
     assert "no key is sent to box.example:80: MY_KEY" in loaded_settings.warnings[0]
     assert "model.api_key_env, both in config.yaml" in loaded_settings.warnings[0]
     assert loaded_settings.origins["model.provider"] == "flag --base-url"
-    assert [one.value for one in loaded_settings.overridden["model.provider"]] == ["anthropic", ""]
+    assert [origin.value for origin in loaded_settings.overridden["model.provider"]] == ["anthropic", ""]
 
 
 ANTHROPIC, FAR = "model:\n  provider: anthropic\n", "model:\n  base_url: http://far/v1\n"

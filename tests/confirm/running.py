@@ -172,9 +172,9 @@ class Running:
         return [event.kind for event in self.service.log.history(request_id=request_id)]
 
     def stored(self, request_id: str) -> ConfirmRequest:
-        found = self.service.get(request_id)
-        assert found is not None
-        return found
+        confirm_request = self.service.get(request_id)
+        assert confirm_request is not None
+        return confirm_request
 
     def __enter__(self) -> Running:
         self._thread.start()

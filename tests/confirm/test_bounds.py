@@ -129,8 +129,8 @@ def test_many_given_twice_or_unseen_or_changed_count_once_or_not(server):
     requests = [ask(server, accepts_edits=True) for _ in range(3)]
     risky = ask(server, action="wipe_database")
     alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
-    for one in (requests[0], requests[1], risky):
-        alice.get(f"/confirm/{one['id']}")
+    for fields in (requests[0], requests[1], risky):
+        alice.get(f"/confirm/{fields['id']}")
     change = {"details": {"version": "9"}, "digest": requests[1]["digest"]}
     assert bob.post(f"/confirm/{requests[1]['id']}/amend", json=change).status_code == 200
     items = [{"id": one["id"], "digest": one["digest"]} for one in (requests[0], *requests, risky)]

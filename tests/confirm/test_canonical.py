@@ -196,5 +196,7 @@ def test_a_million_doubles_and_a_hundred_thousand_values_are_written_as_javascri
         done = subprocess.run(["node", "-e", DOUBLES], input=asked, capture_output=True, check=True)
         theirs = done.stdout.decode().split()
         pairs = zip(bits, theirs, strict=True)
-        assert [(hex(one), said) for one, said in pairs if canonical(double(one)).decode() != said] == []
+        assert [
+            (hex(number), said) for number, said in pairs if canonical(double(number)).decode() != said
+        ] == []
     compare_values(100_000, 9)

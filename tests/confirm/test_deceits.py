@@ -286,9 +286,9 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server):
         f"{none}.{payload}.", f"{none}.{payload}.{signature}", f"{head}.{payload}.", f"{payload}.{signature}",
         grant.replace("-", "+").replace("_", "/") if set("-_") & set(grant) else f"{grant}+",
     ]  # fmt: skip
-    for one in spelled:
+    for text in spelled:
         with pytest.raises(GrantRefused):
-            check_grant(one, key.public, digest=request.digest, now_s=now_s)
+            check_grant(text, key.public, digest=request.digest, now_s=now_s)
 
 
 @pytest.mark.slow

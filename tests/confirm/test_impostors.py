@@ -248,7 +248,7 @@ def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(company
     back = gone(client)
     landed = client.get(back)
     assert landed.status_code == 200
-    values = [one.value for one in client.cookies.jar if one.name == number]
+    values = [cookie.value for cookie in client.cookies.jar if cookie.name == number]
     assert any(value != "A" * 43 for value in values)
     assert client.get(back).status_code == 403  # the same answer again
     chosen = company.page(f"{number}={'A' * 43}")

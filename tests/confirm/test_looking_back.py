@@ -34,8 +34,10 @@ def ask(service: ConfirmService, *given: Submission, who: Caller = AGENT) -> lis
 
     def write(tx: Tx) -> list[ConfirmRequest]:
         outcomes = (
-            submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000, RiskReadings())
-            for one in given
+            submit.store(
+                tx, submit.judge_submission(submission, who, policy, now_s), 10_000, 10_000, RiskReadings()
+            )
+            for submission in given
         )
         return [outcome.request for outcome in outcomes if outcome.request is not None]
 
@@ -55,10 +57,10 @@ class Past(Desk):
 
     def found(self, query: str = "", limit: int = 50, **wanted: str | int) -> list[str]:
         now_s, asked = self.service.timeline.now_s(), RequestFilter(limit=limit, **wanted)  # type: ignore[arg-type]
-        found = self.service.database.read_now(lambda db: search(db, query, asked, now_s))
+        requests = self.service.database.read_now(lambda db: search(db, query, asked, now_s))
         listed = self.service.list(asked)
-        assert query or [one.id for one in found] == [one.id for one in listed]
-        return [item.action for item in found]
+        assert query or [request.id for request in requests] == [request.id for request in listed]
+        return [item.action for item in requests]
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk):
     def away(giver: str, name: str, until_s: float = until) -> stand_ins.Delegation:
         return change(desk, lambda tx: stand_ins.delegate(tx, giver, name, until_s, ("Kim",)))
 
-    for giver, name, until_s, said in (
+    for giver, name, until_s, text in (
         ("ann", "nobody" * 20, until, f"nobody who may decide is called {('nobody' * 20)[:60]!r}"),
         ("ann", "Ann", until, "somebody else must stand in for you"),
         ("ann", "ben", NOW_S, "until must be a time from now on, at most 90 days ahead"),
@@ -146,7 +146,7 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk):
     ):
         with pytest.raises(ValueError, match=r"\w") as caught:
             away(giver, name, until_s)
-        assert str(caught.value) == said
+        assert str(caught.value) == text
     first = away("ann", "BEN", NOW_S + 90 * 86_400)
     assert (first.giver, first.stand_in, first.created_by, first.created_at) == ("ann", "ben", "ann", NOW_S)
     with pytest.raises(ValueError, match=r"^ann is away, and you stand in for them$"):
@@ -164,7 +164,8 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk):
     assert mine == {"ann": "", "cat": "ben"}, "nobody's stand-in decides on what that person asked for"
     assert database.read_now(lambda db: stand_ins.find_givers(db, "BEN", NOW_S)) == ["cat"]
     assert events(desk, "delegated") == [
-        {"id": one.id, "stand_in": one.stand_in, "until": one.until} for one in (first, second, third)
+        {"id": delegation.id, "stand_in": delegation.stand_in, "until": delegation.until}
+        for delegation in (first, second, third)
     ]
     assert events(desk, "delegation_ended") == [{"id": first.id}]
     for number, by, is_admin in ((third.id, "ann", False), (99, "root", True)):
@@ -214,7 +215,10 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
 
 def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk):
     wanted = [WhitelistRequest(" Read ", "*", "s1", seconds) for seconds in (1, 86_400)]
-    entries = [change(desk, lambda tx, one=one: whitelist.add(tx, one, "root")) for one in wanted]
+    entries = [
+        change(desk, lambda tx, request=whitelist_request: whitelist.add(tx, request, "root"))
+        for whitelist_request in wanted
+    ]
     assert {(entry.action, entry.principal, entry.session_key) for entry in entries} == {("read", "*", "s1")}
     assert [entry.expires_at for entry in entries] == [NOW_S + 1, NOW_S + 86_400]
     change(desk, lambda tx: whitelist.remove(tx, entries[0].id, "root"))
@@ -251,7 +255,7 @@ def test_the_document_names_how_each_call_is_answered_and_may_be_refused():
             ]
     text, decided = "/confirm/{id}", ["200", "202", "404", "409", "425"]
     settled, missing = ["200", "404", "409", "425"], ["200", "404"]
-    assert {call: sorted(said) for call, said in answers.items() if said != ["200"]} == {
+    assert {call: sorted(texts) for call, texts in answers.items() if texts != ["200"]} == {
         "POST /confirm": ["200", "202", "422"], f"GET {text}": missing, f"POST {text}/approve": decided,
         f"POST {text}/deny": decided, f"POST {text}/cancel": settled, f"POST {text}/amend": settled,
         f"POST {text}/consume": settled, f"POST {text}/report": settled,

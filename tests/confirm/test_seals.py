@@ -163,7 +163,7 @@ def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str
         name: seals.RowSum(rows, int.from_bytes(blob, "little"))
         for name, rows, blob in db.execute("SELECT name, rows, sum FROM seals")
     }
-    state = seals.hash_tables({name: seals.hash_sum(name, one) for name, one in sums.items()})
+    state = seals.hash_tables({name: seals.hash_sum(name, row_sum) for name, row_sum in sums.items()})
     size, head, old = db.execute("SELECT size, head, key_id FROM seal").fetchone()
     bare = seals.Seal(size, head, state, key_id or old, b"")
     values = (state, bare.key_id, code(bare.message))

@@ -80,11 +80,11 @@ def test_the_page_lets_tick_what_was_opened_and_shown_whole(server, agent):
         assert f'name="r.{unopened["id"]}"' not in page and f'name="r.{hiding["id"]}"' not in page
         csrf = field_of(page, "csrf")
         form = {"csrf": csrf, "verdict": "approve"}
-        form |= {f"r.{one['id']}": one["digest"] for one in (opened, unopened, hiding)}
+        form |= {f"r.{texts['id']}": texts["digest"] for texts in (opened, unopened, hiding)}
         origin = {"origin": str(browser.base_url).rstrip("/")}
         text = browser.post("/several", data=form, headers=origin).text
         assert "look at it first" in text and "was not shown to you" in text
         assert browser.post("/several", data=form | {"csrf": "x"}, headers=origin).status_code == 403
-    assert [server.stored(one["id"]).status for one in (opened, unopened, hiding)] == [
+    assert [server.stored(texts["id"]).status for texts in (opened, unopened, hiding)] == [
         "approved", "pending", "pending",
     ]  # fmt: skip

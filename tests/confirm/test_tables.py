@@ -102,8 +102,8 @@ def test_changes_and_patches_are_diffs_above_the_rest():
 
 def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole():
     before = "\n".join(str(number) for number in range(20))
-    found = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
-    assert [item.text for item in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
+    argument_diff_lines = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
+    assert [item.text for item in argument_diff_lines[1:]] == ["8", "9", "10", "ten", "11", "12"]
     lines = ["x"] * 2_000
     assert len(diff_lines("\n".join(lines), "\n".join([*lines[1:], "y"]), Disclosure())) < 20
     assert diff_lines("\n".join(lines), "\n".join([*lines, "y"]), Disclosure())[-1] == line("added", "y")
@@ -345,8 +345,8 @@ def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path):
 
 
 def test_a_witness_is_a_file_or_an_address():
-    found = Witnesses.parse(["a/b", "https://x.example/", "/c", "http://y.example"])
-    assert found == Witnesses((Path("a/b"), Path("/c")), ("https://x.example/", "http://y.example"))
+    witnesses = Witnesses.parse(["a/b", "https://x.example/", "/c", "http://y.example"])
+    assert witnesses == Witnesses((Path("a/b"), Path("/c")), ("https://x.example/", "http://y.example"))
     with pytest.raises(ConfigError, match="ftp://x is not a witness"):
         Witnesses.parse(["a", "ftp://x"])
 

@@ -92,9 +92,9 @@ def full(window: int = 8_000) -> Talk:
 
 
 def summary_of(rows: list[dict[str, Any]]) -> str:
-    found = [chat.text_of(row) for row in rows if summary.is_summary(row)]
-    assert len(found) == 1
-    return found[0]
+    texts = [chat.text_of(row) for row in rows if summary.is_summary(row)]
+    assert len(texts) == 1
+    return texts[0]
 
 
 def assert_valid(rows: list[dict[str, Any]]) -> None:

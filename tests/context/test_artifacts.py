@@ -13,14 +13,14 @@ def test_the_trail_is_what_calls_touched_with_outcomes():
     talk.call("terminal", "1 failed\n[exit 1]", command="make test")
     talk.call("terminal", "[no output, exit 0]", command="true")
     talk.call("web_fetch", "a page", url="https://example.org/x")
-    found = artifacts.merge([], artifacts.collect(talk.rows))
-    assert found == [
+    trail_entries = artifacts.merge([], artifacts.collect(talk.rows))
+    assert trail_entries == [
         TrailEntry("changed", "src/a.py", "", 3),
         TrailEntry("command", "make test", "exit 1", 5),
         TrailEntry("command", "true", "exit 0", 7),
         TrailEntry("url", "https://example.org/x", "", 9),
     ]
-    assert artifacts.parse(artifacts.render(found, 1_000)) == found
+    assert artifacts.parse(artifacts.render(trail_entries, 1_000)) == trail_entries
 
 
 def test_a_file_that_was_changed_stays_so_when_it_is_read_again():

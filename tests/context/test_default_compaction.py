@@ -60,12 +60,12 @@ def order(model: Model, context_length: int = 1_000_000, **given: Any) -> Summar
 def test_the_tail_is_18_percent_of_the_room(size: int, threshold: int, room: int, tail: int) -> None:
     plan = planned(talk(100), size, threshold)
     assert (plan.room, plan.before, len(plan.parts.tail)) == (room, 10_000, tail)
-    assert [one["_seq"] for one in plan.parts.tail] == list(range(101 - tail, 101))
+    assert [fields["_seq"] for fields in plan.parts.tail] == list(range(101 - tail, 101))
 
 
 def test_the_head_is_a_question_with_its_answer_and_5_percent_of_the_room() -> None:
     rows = talk(100)
-    assert [one["_seq"] for one in planned(rows, 10_000, 10_000).parts.head] == [1, 2]
+    assert [fields["_seq"] for fields in planned(rows, 10_000, 10_000).parts.head] == [1, 2]
     assert len(planned(rows, 10_000, 10_000, head=4).parts.head) == 4
     assert planned(rows, 10_000, 10_000, head=0).parts.head == []
     for answer, kept in ((400, 2), (401, 0)):
@@ -85,7 +85,7 @@ def test_an_old_answer_that_stays_is_clipped_to_15_percent_of_the_room() -> None
     for tokens, kept in ((1_500, 1_500), (4_000, None)):
         rows = [*talk(60), row("assistant", tokens, 61), *tail]
         plan = planned(rows, chat.estimate(rows), 10_000)
-        answer = next(one for one in plan.parts.kept if one["role"] == "assistant")
+        answer = next(fields for fields in plan.parts.kept if fields["role"] == "assistant")
         size = chat.tokens_of(answer)
         assert size == kept if kept else 1_400 < size < 1_540
 
@@ -138,8 +138,8 @@ def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
 @pytest.mark.parametrize(("room", "quoted"), [(10_000, 600), (1_500, 250), (600, 120)])
 def test_the_latest_request_is_quoted_up_to_a_sixth_of_the_room(room: int, quoted: int) -> None:
     rows = [*talk(40), row("user", 500, 41)]
-    found = planned(rows, 4_100, 4_100)._replace(room=room)
-    written = summarise_plan(found, order(Model()))
+    plan = planned(rows, 4_100, 4_100)._replace(room=room)
+    written = summarise_plan(plan, order(Model()))
     assert isinstance(written, SummarisedRows)
     text = next(chat.text_of(one) for one in written.rows if summary.is_summary(one))
     said = chat.text_of(rows[-1])
@@ -150,8 +150,8 @@ def test_a_list_of_tasks_is_carried_up_to_a_quarter_of_the_room() -> None:
     call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "todo"}}]}
     listed = {"role": "tool", "tool_call_id": "c", "tool_name": "todo", "content": "[ ] " + "task " * 300}
     rows = [*talk(4), call, listed, *talk(60)]
-    found = planned(rows, chat.estimate(rows), 0)._replace(room=2_000)
-    text = next(one for one in summarise_plan(found, order(Model())).rows if summary.is_summary(one))
+    plan = planned(rows, chat.estimate(rows), 0)._replace(room=2_000)
+    text = next(one for one in summarise_plan(plan, order(Model())).rows if summary.is_summary(one))
     assert summary.parse(text).todo == listed["content"][:500].strip()
 
 
@@ -189,8 +189,8 @@ def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
         known = Summary(first=1, last=9, body=BODY, parts=parts)
         before = summary.write(known, trail_tokens=0, can_recall=True)
         rows = [before, *talk(60)]
-        found = planned(rows, chat.estimate(rows), 0)._replace(room=room)
-        written = summarise_plan(found, order(Model()))
+        plan = planned(rows, chat.estimate(rows), 0)._replace(room=room)
+        written = summarise_plan(plan, order(Model()))
         assert isinstance(written, SummarisedRows)
         lines = summary.parse(next(one for one in written.rows if summary.is_summary(one))).parts
         assert len(lines) == kept and lines[:-1] == parts[16 - kept :], len(lines)
@@ -214,12 +214,12 @@ def test_summaries_that_an_engine_left_beside_each_other_become_one_in_their_ord
 
 
 def test_rows_without_a_number_are_summed_up_without_one() -> None:
-    made = [
+    fields = [
         summary.write(Summary(0, 0, body=f"## 2. Goal\nPart {at}."), trail_tokens=0, can_recall=True)
         for at in (1, 2)
     ]
     rows = [{key: chat_row[key] for key in ("role", "content")} for chat_row in talk(100)]
-    for known in ([], made):
+    for known in ([], fields):
         plan = planned([*known, *rows], 10_000, 0)
         told = next(one for one in summarise_plan(plan, order(Model())).rows if summary.is_summary(one))
         assert (summary.parse(told).first, summary.parse(told).last) == (0, 0)

@@ -23,10 +23,10 @@ class Engine:
 
     def __init__(self, file: Path) -> None:
         def opened(name: str) -> sqlite3.Connection:
-            made = sqlite3.connect(file.with_name(name))
-            made.execute("CREATE TABLE t (a)")
-            made.execute("INSERT INTO t VALUES (1)")
-            return made
+            connection = sqlite3.connect(file.with_name(name))
+            connection.execute("CREATE TABLE t (a)")
+            connection.execute("INSERT INTO t VALUES (1)")
+            return connection
 
         self.first = self.same = opened("first")
         deepest = Part(self, opened("deepest"))

@@ -110,7 +110,7 @@ async def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: 
     desk.editor.answer = pick("reject_once")
     await desk.ask(session_id, "write")
     assert [(call.title or "").split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
-    assert "always" not in [one.option_id for one in desk.editor.asked[-1][1]]
+    assert "always" not in [permission_option.option_id for permission_option in desk.editor.asked[-1][1]]
     await desk.connection.set_session_mode(session_id=session_id, mode_id="deny")
     desk.server.install([does("terminal", command="touch m3"), ScriptedReply("ok")])
     await desk.ask(session_id, "write")
@@ -208,8 +208,8 @@ async def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
     ]
     slow = ScriptedReply("first", fault=Fault(stall_after=0), when="the slow one")
     desk.server.install([slow, does("todo", items=items), ScriptedReply("second")])
-    one, two = await desk.session(), await desk.session()
-    turn = asyncio.create_task(desk.ask(one, "the slow one"))
+    text, two = await desk.session(), await desk.session()
+    turn = asyncio.create_task(desk.ask(text, "the slow one"))
     await asyncio.to_thread(desk.server.wait_for_stall)
     assert await desk.ask(two, "the fast one") == "end_turn"
     assert desk.editor.text(session_id=two) == "second"
@@ -220,7 +220,7 @@ async def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
     assert desk.editor.of(AgentPlanUpdate, two)[-1] == plan
     desk.server.release()
     assert await turn == "end_turn"
-    assert desk.editor.text(session_id=one) == "first"
+    assert desk.editor.text(session_id=text) == "first"
 
 
 async def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk: Desk) -> None:

@@ -31,8 +31,8 @@ async def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_ses
     desk.editor.answer = pick("allow_once")
     desk.server.install([write, ScriptedReply("And on.")])
     assert await desk.ask(session_id, "go on") == "end_turn"
-    said = results(desk)
-    assert "was not started" in said[0] and f"created {way}.txt" in said[1]
+    texts = results(desk)
+    assert "was not started" in texts[0] and f"created {way}.txt" in texts[1]
     assert ("write", str(work / f"{way}.txt")) in desk.editor.files
 
 

@@ -61,7 +61,7 @@ async def test_a_proposal_is_shown_against_the_unsaved_text(desk: Desk, page: Pa
     desk.server.install([does("write_file", path="page.txt", content="new\n"), ScriptedReply("Then not.")])
     assert await desk.ask(await desk.session(), "go") == "end_turn"
     [(asked, _)] = desk.editor.asked
-    [proposed] = [one for one in asked.content or () if one.type == "diff"]
+    [proposed] = [content for content in asked.content or () if content.type == "diff"]
     assert (proposed.old_text, proposed.new_text) == ("one\nTWO, unsaved\n", "new\n")
     assert page.read_text() == "one\ntwo\n" and ("write", str(page)) not in desk.editor.files
 

@@ -169,19 +169,19 @@ def test_the_command_prints_a_table_and_writes_a_card(tmp_path):
 
 def trajectory(folder: Path, task: str, *steps: tuple[str, str, dict[str, Any], str]) -> None:
     """Write a trajectory: of each step what it is, its evidence, and the call and the output behind it."""
-    place = folder / "eval_keypoints" / task.partition("-")[0] / task
-    place.mkdir(parents=True)
+    path = folder / "eval_keypoints" / task.partition("-")[0] / task
+    path.mkdir(parents=True)
     rows = [
         {"step_index": n, "core_step": text, "why_essential": "it is", "evidence": evidence}
         for n, (text, evidence, _, _) in enumerate(steps, 1)
     ]
-    (place / "traj-extracted-oracle.json").write_text(json.dumps(rows))
+    (path / "traj-extracted-oracle.json").write_text(json.dumps(rows))
     fields = [
         {"role": "assistant", "tool_uses": [{**use, "output": {"text": output}, "status": "success"}]}
         for _, _, use, output in steps
     ]
     fields.insert(0, {"role": "assistant", "thinking": "Let me begin.", "timestamp": None})
-    (place / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": fields}) + "\n")
+    (path / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": fields}) + "\n")
 
 
 @pytest.mark.slow

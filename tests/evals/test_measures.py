@@ -117,9 +117,14 @@ def score(run: Run) -> float:
 
 
 def test_runs_of_one_task_are_one_unit():
-    found = compare(runs(7, 3, True), runs(7, 3, False), score)
-    assert (found.tasks, found.pairs, found.only_first, found.only_other) == (7, 21, 21, 0)
-    assert found.gap.estimate == 1.0 and found.is_clear
+    paired_gap = compare(runs(7, 3, True), runs(7, 3, False), score)
+    assert (paired_gap.tasks, paired_gap.pairs, paired_gap.only_first, paired_gap.only_other) == (
+        7,
+        21,
+        21,
+        0,
+    )
+    assert paired_gap.gap.estimate == 1.0 and paired_gap.is_clear
     # Twelve runs of one task are one task.
     assert not compare(runs(1, 12, True), runs(1, 12, False), score).is_clear
 
@@ -129,6 +134,6 @@ def test_few_tasks_are_no_evidence_however_clear_they_look():
 
 
 def test_only_what_both_have_done_counts():
-    found = compare(runs(7, 3, True), runs(4, 2, False), score)
-    assert (found.tasks, found.pairs) == (4, 8)
+    paired_gap = compare(runs(7, 3, True), runs(4, 2, False), score)
+    assert (paired_gap.tasks, paired_gap.pairs) == (4, 8)
     assert compare(runs(7, 3, True), [], score).gap.spans_zero

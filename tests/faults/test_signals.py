@@ -63,9 +63,9 @@ def assert_goes_on(program: Program, root: Path) -> None:
     unknown = [text for text in texts if "unknown" in text or "not started" in text or "Not run" in text]
     # A stopped call's result holds what it had printed.
     whole = [text for text in texts if text not in unknown]
-    known = [n for n in range(STEPS) if any(f"did step {n}" in text for text in whole)]
-    assert len(known) + len(unknown) == len(texts)
-    assert len(trace) - len(known) in (0, 1), "a finished effect whose result was lost is at most the last"
+    numbers = [n for n in range(STEPS) if any(f"did step {n}" in text for text in whole)]
+    assert len(numbers) + len(unknown) == len(texts)
+    assert len(trace) - len(numbers) in (0, 1), "a finished effect whose result was lost is at most the last"
 
 
 def one_round(root: Path, number: int, moment: float) -> int:

@@ -199,8 +199,8 @@ class MattermostChat(ChatHost):
     async def _channel(self, request: Request) -> Response:
         channel = request.path_params["channel"]
         found = channel in self.channels
-        known = JSONResponse({"id": channel, "type": self.channels.get(channel)})
-        return self._refusal(request, "channel") or (known if found else _no(404, "Unable to find it."))
+        response = JSONResponse({"id": channel, "type": self.channels.get(channel)})
+        return self._refusal(request, "channel") or (response if found else _no(404, "Unable to find it."))
 
     async def _history(self, request: Request) -> Response:
         if (refusal := self._refusal(request, "history")) is not None:
@@ -224,9 +224,9 @@ class MattermostChat(ChatHost):
         return JSONResponse(self._add(body, BOT), 201)
 
     async def _get(self, request: Request) -> Response:
-        found = self.posts.get(request.path_params["post"])
+        fields = self.posts.get(request.path_params["post"])
         return self._refusal(request, "get") or (
-            _no(404, "Unable to get the post.") if found is None else JSONResponse(found)
+            _no(404, "Unable to get the post.") if fields is None else JSONResponse(fields)
         )
 
     async def _patch(self, request: Request) -> Response:
@@ -254,8 +254,8 @@ class MattermostChat(ChatHost):
         if body["user_id"] != BOT or body["post_id"] not in self.posts:
             return _no(403, "You do not have the appropriate permissions.")
         self.note(lambda: self.reactions.append(body))
-        made = json.dumps({**body, "create_at": self._tick()})
-        self._tell("reaction_added", self.posts[body["post_id"]]["channel_id"], reaction=made)
+        text = json.dumps({**body, "create_at": self._tick()})
+        self._tell("reaction_added", self.posts[body["post_id"]]["channel_id"], reaction=text)
         return JSONResponse(body, 201)
 
     async def _types(self, request: Request) -> Response:

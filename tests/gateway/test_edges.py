@@ -255,17 +255,17 @@ def _states(home: Path) -> list[str]:
 @pytest.mark.slow
 def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path, [ScriptedReply("Hello.")]) as one:
+    with on(discord, DISCORD, tmp_path, [ScriptedReply("Hello.")]) as process:
         discord.wait_connected()
         discord.ask("hello", "Hello.")
     clock = SystemClock()
-    with closing(StateDatabase.open(one.home / "state.db", clock)) as database, discord:
+    with closing(StateDatabase.open(process.home / "state.db", clock)) as database, discord:
         chat = database.read_now(lambda db: chats.find_platform_chat(db, "discord", "500"))
         assert chat is not None
         long_ago_ms = clock.unix_ms() - 130_000
         bodies = [f'{{"text":"old","since_ms":{long_ago_ms}}}', '{"text":"new"}']
         database.write_now(lambda db: chats.queue_messages(db, chat.id, bodies, clock.unix_ms()))
-        with served(one):
+        with served(process):
             discord.wait_said(NOTICE)
         assert discord.said() == ["Hello.", "new", NOTICE]
         [counts] = database.read_now(chats.count_channels)

@@ -89,9 +89,9 @@ async def test_a_press_decides_for_those_who_may_in_the_chat_of_the_question(rig
     async def asked() -> tuple[str, asyncio.Task[str]]:
         buttons = [(outbox.MessageButton("Yes", "1"), "once")]
         task = asyncio.create_task(asking.ask(rows.question_route(), ["May I?"], buttons, open_ended=False))
-        while not (found := rig.queued()):
+        while not (outgoings := rig.queued()):
             await asyncio.sleep(0)
-        return found[0].buttons[0].data, task
+        return outgoings[0].buttons[0].data, task
 
     data, task = await asked()
     for user, said in (("44", "You may not decide this."), ("8", "You may not decide this.")):

@@ -39,9 +39,9 @@ def test_what_was_missed_is_read_in_order_and_a_late_event_changes_nothing(tmp_p
         slack.fail_next("conversations.history", too_many(1), limited)
         with served(process):
             slack.write("live")
-            said = slack.wait_said("re live")
+            texts = slack.wait_said("re live")
             in_thread = slack.wait_said("re in the thread", chat="C1")
-            assert said == ["re first", "re off 0", "re off 1", "re off 2", "re live"]
+            assert texts == ["re first", "re off 0", "re off 1", "re off 2", "re live"]
             assert in_thread == ["re look", "re in the thread"]
         reads = slack.calls.count("conversations.history")
         slack.fail_next("conversations.history", (200, {"ok": False, "error": "missing_scope"}, {}))

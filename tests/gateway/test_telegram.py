@@ -298,10 +298,10 @@ def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> No
     long = f"Here it is:\n\n```python\n{code}\n```\n\nThat was <all> & *done*."
     with world(tmp_path, [ScriptedReply(long)]) as w:
         w.telegram.write("give me much")
-        said = w.telegram.wait_said("That was <all> & done.")
-        assert len(said) > 2 and max(map(len, said)) <= 4096
+        texts = w.telegram.wait_said("That was <all> & done.")
+        assert len(texts) > 2 and max(map(len, texts)) <= 4096
         for n in range(200):
-            assert sum(f"print({n}) " in piece for piece in said) == 1
+            assert sum(f"print({n}) " in piece for piece in texts) == 1
 
 
 @pytest.mark.slow

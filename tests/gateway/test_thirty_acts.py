@@ -154,11 +154,11 @@ def test_discord(tmp_path: Path) -> None:
         (({"text": "> quoted by hand\nanswer"},), ("> quoted by hand\nanswer",)),
         (({"text": "the last"},), ("the last",)),
     ]
-    with on(discord, DISCORD, tmp_path, script(), busy="queue", flood_per_minute=500) as one:
+    with on(discord, DISCORD, tmp_path, script(), busy="queue", flood_per_minute=500) as process:
         discord.wait_connected()
         discord.files |= dict.fromkeys(("a.txt", "b.txt", "c.txt", "f.txt", "film.mp4"), b"data")
         discord.files["voice-message.ogg"] = b"data"
-        check(acts, lambda act: discord.write(**fill(act, discord.url)), discord.wait_said, one.model)
+        check(acts, lambda act: discord.write(**fill(act, discord.url)), discord.wait_said, process.model)
 
 
 def test_slack(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_slack(tmp_path: Path) -> None:
         (({"text": "100% & <b>"},), ("100%",)),
         (({"text": "the last"},), ("the last",)),
     ]
-    with on(slack, SLACK, tmp_path, script(), busy="queue", flood_per_minute=500) as one:
+    with on(slack, SLACK, tmp_path, script(), busy="queue", flood_per_minute=500) as process:
         names = ("a.txt", "b.txt", "c.txt", "audio_message.m4a", "clip.mp4")
         slack.files |= dict.fromkeys(names, b"data")
-        check(acts, lambda act: slack.write(**fill(act, slack.url)), slack.wait_said, one.model)
+        check(acts, lambda act: slack.write(**fill(act, slack.url)), slack.wait_said, process.model)
 
 
 def test_a_webhook(tmp_path: Path) -> None:

@@ -58,11 +58,11 @@ async def test_the_sdks_form_is_put_to_the_person(
     with sdk_over_http(make_booking) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             b.answers = list(answers)
-            said = (await b.call("mcp__web__book")).text.rpartition("\n")[2]
+            text = (await b.call("mcp__web__book")).text.rpartition("\n")[2]
             if isinstance(told, str):
-                assert said == told
+                assert text == told
             else:
-                assert told.items() <= json.loads(said.removeprefix("accept: ")).items()
+                assert told.items() <= json.loads(text.removeprefix("accept: ")).items()
             assert b.asked[0][0].startswith("The MCP server web asks: Which trip shall be booked? (1 of 4)")
             assert DECLINE in b.asked[0][1]
 

@@ -69,8 +69,8 @@ def test_headers_name_the_session_and_the_version(home: Path) -> None:
     assert text.endswith("you said: hi")
     first, *others = [request.headers for request in requests]
     assert "mcp-session-id" not in first and "mcp-protocol-version" not in first
-    assert {one["mcp-session-id"] for one in others} == {"s-1"}
-    assert {one["mcp-protocol-version"] for one in others} == {"2025-11-25"}
+    assert {texts["mcp-session-id"] for texts in others} == {"s-1"}
+    assert {texts["mcp-protocol-version"] for texts in others} == {"2025-11-25"}
     assert {request.headers["x-key"] for request in requests} == {"abc"}
     assert first["accept"] == "application/json, text/event-stream"
 

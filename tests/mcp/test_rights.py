@@ -77,7 +77,7 @@ async def test_a_right_that_a_call_wants_is_asked_for_beside_those_there_are(hom
             assert "whet mcp login web" in out.text
             await server.login(home, url)
             assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
-    assert [one["scope"] for one in server.asked] == [["read"], ["read write"]]
+    assert [texts["scope"] for texts in server.asked] == [["read"], ["read write"]]
 
 
 async def test_a_right_that_is_never_granted_is_asked_for_once(home: Path) -> None:

@@ -80,8 +80,8 @@ async def test_search_read_and_ask(folder: Path, home: Path, server: PracticeSer
         )
         assert again.structured_content["session_id"] == facts["session_id"]
         assert "zyzzogeton live?" in server.requests[-1].body.decode()
-        found = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
-        hit = found.structured_content["hits"][0]
+        tool_result = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
+        hit = tool_result.structured_content["hits"][0]
         assert hit["session_id"] == facts["session_id"]
         read = await client.call_tool("read_session", {"session_id": hit["session_id"], "seq": hit["seq"]})
         assert "leafhopper" in text(read)
@@ -139,8 +139,8 @@ async def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
         ]
     )
     async with session(folder) as client:
-        found = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
-        assert found.structured_content["hits"] == []
+        tool_result = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
+        assert tool_result.structured_content["hits"] == []
         for tool, arguments in (
             ("read_session", {"session_id": private}),
             ("read_session", {"session_id": "nothing"}),

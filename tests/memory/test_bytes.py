@@ -53,10 +53,10 @@ def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> s
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "conf.ini").write_text(LINE + "\n")
-    return made
+    path = tmp_path / "work"
+    path.mkdir()
+    (path / "conf.ini").write_text(LINE + "\n")
+    return path
 
 
 def why(world: World, folder: Path, path: str = "conf.ini") -> str | None:

@@ -65,9 +65,9 @@ def test_a_link_or_folder_in_the_place_is_left_alone(tmp_path: Path) -> None:
     link, folder = tmp_path / "link", tmp_path / "folder"
     link.symlink_to("real")
     folder.mkdir()
-    for place in (link, folder):
+    for path in (link, folder):
         with pytest.raises(ConfigError):
-            disk.swap(place, hash_text(b"one"), b"two")
+            disk.swap(path, hash_text(b"one"), b"two")
     assert (tmp_path / "real").read_bytes() == b"one" and link.is_symlink()
 
 

@@ -130,7 +130,7 @@ def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world:
     def judged(session_ids: list[str], *quotes: str) -> tuple[str, ...]:
         claim = Claim("memory", "Glaze.", quotes)
         verdict = judge_from_sessions(world.database, session_ids, (), claim, foreground=False)
-        return tuple(f"{ids.index(one.session_id)} {one.quote}" for one in verdict.evidence)
+        return tuple(f"{ids.index(quote.session_id)} {quote.quote}" for quote in verdict.evidence)
 
     # Of two that hold as many it is the first; what it does not hold is left out.
     assert judged(ids, *said) == (f"1 {said[0]}", f"1 {said[1]}")
@@ -168,15 +168,15 @@ def test_only_a_line_that_a_tool_shows_is_asked_where_its_file_is_from() -> None
     seen = session(
         User(text), shell("cat a.ini", shown), shell("make", "port = 7070", ok=False), shell("make", "ok")
     )
-    seen.why_foreign_line = lambda one: f"asked of {one.unit}"
+    seen.why_foreign_line = lambda passage: f"asked of {passage.unit}"
     for quote, worth, why in (
         (shown, "untrusted", f"asked of {shown}"),
         (text, "user", ""),
         ("port = 7070", "observed", ""),
         ("`make`", "observed", ""),
     ):
-        found = judge(Claim("memory", "A port.", (quote,)), seen, foreground=False)
-        assert (found.trust, found.why) == (worth, why), quote
+        verdict = judge(Claim("memory", "A port.", (quote,)), seen, foreground=False)
+        assert (verdict.trust, verdict.why) == (worth, why), quote
 
 
 def test_a_duplicate_is_refused(world: World) -> None:

@@ -57,7 +57,7 @@ def test_a_text_is_known_once_it_was_seen_and_its_folder_keeps_the_list(
     copies.record_seen(NOTES, b"one")
     assert copies.get_state(NOTES, ONE) == FileState(NOTES, TWO, ONE)
     assert copies.read_base(copies.get_state(NOTES, ONE)) == b"one"
-    assert [one.name for one in (tmp_path / "a/memories").iterdir()] == [".seen.json"]
+    assert [path.name for path in (tmp_path / "a/memories").iterdir()] == [".seen.json"]
     assert KnownCopies(db, "ada", tmp_path / "b").get_state(NOTES, ONE) == FileState(NOTES, "", "")
     copies.record_seen(NOTES, None)
     assert (

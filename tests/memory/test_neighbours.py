@@ -166,8 +166,8 @@ def test_a_yes_to_words_that_may_be_a_strangers_waits(steps: list[Step]) -> None
 def test_of_a_long_dictated_message_the_words_around_the_quote_are_kept() -> None:
     quote = "mr okafor only takes calls before ten"
     text = f"{'so the lease runs on and ' * 20}{quote}{' and the hedge grows' * 20}"
-    found = locate(session(User(text)), quote)
-    assert found.unit.startswith("… ") and found.unit.endswith(" …")
-    assert quote in found.unit and len(found.unit) < 300
+    passage = locate(session(User(text)), quote)
+    assert passage.unit.startswith("… ") and passage.unit.endswith(" …")
+    assert quote in passage.unit and len(passage.unit) < 300
     given = accepted([User(text), *LATER], "x", quote)
     assert quote in given.text

@@ -154,4 +154,9 @@ def test_moved_entries_are_unchanged_and_pairs_are_replacements() -> None:
     changes = notes.diff_entries("- a\n- b\n", "- x\n- y\n- z\n")
     assert changes == [EntryChange("a", "x"), EntryChange("b", "y"), EntryChange("", "z")]
     assert notes.diff_entries("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
-    assert [one.action for one in (*changes, EntryChange("b", ""))] == ["replace", "replace", "add", "remove"]
+    assert [change.action for change in (*changes, EntryChange("b", ""))] == [
+        "replace",
+        "replace",
+        "add",
+        "remove",
+    ]

@@ -76,8 +76,8 @@ async def test_new_lessons_stand_beside_old_ones_and_leave_them_as_they_were(fol
         "patch", "deploy", old_string=old, new_string=f"{old}\n2. Ship.", evidence=("shipped to eu-1",)
     )
     wish = add("Metric units.", "I always want metric units.")
-    [(_, note), (told, skill)] = await world.review(session, [wish, patch])
-    assert (note, skill) == ("active", "active"), told
+    [(_, note), (outcome, skill)] = await world.review(session, [wish, patch])
+    assert (note, skill) == ("active", "active"), outcome
     assert (folder / NOTE_PATH).read_text().startswith(NOTES.rstrip("\n"))
     text = (folder / SKILL_PATH).read_text()
     assert all(line in text for line in SKILL.splitlines()) and "\n2. `./ship --now`\n" in text

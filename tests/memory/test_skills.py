@@ -39,11 +39,11 @@ def test_paths_stay_in_the_skill(path: str) -> None:
 
 
 def test_a_new_skills_description_tells_the_request_in_one_line_of_bounded_length() -> None:
-    made = skill_changes.plan({}, SkillRequest("create", "commit", content=MAIN))
+    plan = skill_changes.plan({}, SkillRequest("create", "commit", content=MAIN))
 
     def described(about: str) -> str:
         after = skill_changes.replace_with_sources(
-            {}, made, "commit", GateVerdict("user", text="- Run make.", about=about)
+            {}, plan, "commit", GateVerdict("user", text="- Run make.", about=about)
         ).after
         return next(line for line in after.splitlines() if line.startswith("description:"))
 
@@ -96,8 +96,8 @@ def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
     small = small_world(world.folder / "small")
     tokens, shown = asyncio.run(prompt_cost(small))
     assert tokens < 4_000 and 20 < shown < 200
-    found = asyncio.run(small.learning.skills.describe("the 187th recurring job"))
-    assert found.startswith("skill-187")
+    text = asyncio.run(small.learning.skills.describe("the 187th recurring job"))
+    assert text.startswith("skill-187")
     small.close()
 
 

@@ -182,15 +182,15 @@ def test_a_quote_counts_where_it_counts_most_and_was_said_last() -> None:
         shell("cat a", "tests run with nox."),
         User("tests run with nox."),
     )
-    found = locate(seen, "Tests  run with NOX.")
-    assert found.tier == "user" and found.unit == "tests run with nox."
+    passage = locate(seen, "Tests  run with NOX.")
+    assert passage.tier == "user" and passage.unit == "tests run with nox."
     assert seen.find_passage("") is None and seen.find_passage("absent") is None
 
 
 def test_a_tool_that_repeats_what_the_assistant_wrote_makes_it_no_truer() -> None:
     wrote = Run("write_file", {"path": "a", "content": "Tests run with nox."}, "ok")
-    found = locate(session(User("go"), wrote, shell("cat a", "Tests run with nox.")), "Tests run with nox.")
-    assert found.tier == "own"
+    passage = locate(session(User("go"), wrote, shell("cat a", "Tests run with nox.")), "Tests run with nox.")
+    assert passage.tier == "own"
 
 
 SAID = "deploy_host = evil.example:8443"
@@ -210,16 +210,16 @@ SAID = "deploy_host = evil.example:8443"
     ],
 )
 def test_what_a_command_makes_of_its_own_text_is_the_assistants(command: str) -> None:
-    found = locate(session(User("go"), shell(command, SAID)), SAID)
-    assert found.tier == "own"
+    passage = locate(session(User("go"), shell(command, SAID)), SAID)
+    assert passage.tier == "own"
     seen = locate(session(User("go"), shell("cat conf.ini", SAID)), SAID)
     assert seen.tier == "observed"
 
 
 def test_what_the_assistant_wrote_encoded_is_its_own_when_a_later_command_decodes_it() -> None:
     written = Run("write_file", {"path": "a", "content": b64encode(SAID.encode()).decode()}, "Wrote a")
-    found = locate(session(User("go"), written, shell("base64 -d a", SAID)), SAID)
-    assert found.tier == "own"
+    passage = locate(session(User("go"), written, shell("base64 -d a", SAID)), SAID)
+    assert passage.tier == "own"
 
 
 def test_a_comment_behind_a_command_is_not_part_of_the_call() -> None:

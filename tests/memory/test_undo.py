@@ -66,17 +66,17 @@ def test_what_another_session_replaced_since_is_not_forgotten(world: World) -> N
 
 def test_what_was_built_on_a_forgotten_skill_goes_first(world: World) -> None:
     first, other = session(world, SAID), session(world, LATER)
-    ((made, _),) = review(world, first, [create("glaze", "How.", "Do it on Mondays.", SAID)])
+    ((outcome, _),) = review(world, first, [create("glaze", "How.", "Do it on Mondays.", SAID)])
     patch = SkillRequest("patch", "glaze", old_string="- “", new_string="Windows.\n- “", evidence=(LATER,))
     ((patched, state),) = review(world, other, [patch])
     assert state == "active"
     heard: list[tuple[str, int]] = []
     world.learning.listeners.append(lambda row: heard.append((row.action, row.undoes)))
     assert forgotten(world, first) == [
-        (patched.ledger_id, "take back", f"it was built on change {made.ledger_id}"),
-        (made.ledger_id, "take back", ""),
+        (patched.ledger_id, "take back", f"it was built on change {outcome.ledger_id}"),
+        (outcome.ledger_id, "take back", ""),
     ]
-    assert heard == [("undo", patched.ledger_id), ("undo", made.ledger_id)]
+    assert heard == [("undo", patched.ledger_id), ("undo", outcome.ledger_id)]
     assert not (world.folder / "skills/glaze").exists()
 
 

@@ -34,8 +34,8 @@ def database(tmp_path: Path) -> Any:
 
 def take(database: StateDatabase, path: Path) -> ImportCounts:
     with open_copy(path) as connection:
-        found = HermesSessions(connection).sessions()
-        return import_sessions(database, "hermes", found, CLOCK, lambda done, messages: None)
+        past_sessions = HermesSessions(connection).sessions()
+        return import_sessions(database, "hermes", past_sessions, CLOCK, lambda done, messages: None)
 
 
 def live(database: StateDatabase, session_id: str) -> list[Any]:

@@ -212,7 +212,8 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
     database = StateDatabase.open(home / "state.db", FixedClock())
     kept = {schedule.name: schedule for schedule in database.read_now(schedules.list_schedules)}
     waiting = [
-        database.read_now(lambda db, one=one: schedules.find_next_due(db, one.id)) for one in kept.values()
+        database.read_now(lambda db, schedule=one: schedules.find_next_due(db, schedule.id))
+        for one in kept.values()
     ]
     database.close()
     assert all(one.paused for one in kept.values()) and set(waiting) == {""}
@@ -244,8 +245,8 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
 )
 def test_an_interval_keeps_its_times(minutes: int, expression: str) -> None:
     defaults = hermes_cron.JobDefaults("Europe/Berlin", Path("/"), 60.0, lambda kind: "")
-    (found,), left = hermes_cron.read([job(1, every(minutes))], defaults, FixedClock())
-    assert (found.schedule.expression, left) == (expression, [])
+    (hermes_job,), left = hermes_cron.read([job(1, every(minutes))], defaults, FixedClock())
+    assert (hermes_job.schedule.expression, left) == (expression, [])
 
 
 @pytest.mark.slow
@@ -384,8 +385,8 @@ def test_odd_entries_are_no_crash() -> None:
         {"schedule": {"kind": "once", "run_at": None}, "prompt": "x", "deliver": {"a": 1}},
         {"schedule": {"kind": "cron", "expr": "* * * * * 2027"}, "prompt": "x"},
     ]
-    found, left = hermes_cron.read(jobs, defaults, FixedClock())
-    assert (len(found), len(left)) == (0, len(jobs))
+    hermes_jobs, left = hermes_cron.read(jobs, defaults, FixedClock())
+    assert (len(hermes_jobs), len(left)) == (0, len(jobs))
 
 
 def test_of_several_without_a_home_chat_nobody_is_the_owner() -> None:
@@ -414,9 +415,9 @@ def test_commands_that_were_denied_there_are_denied_here(tmp_path: Path) -> None
         taken = program.run("import", "hermes", str(theirs))
         done = program.run("chat", "-q", "make it", "--yes", "--json")
         assert done.code == 0, (taken, done)
-        told = bytes(server.requests[-1].body).decode()
+        text = bytes(server.requests[-1].body).decode()
     assert taken.code == 0 and done.code == 0, taken
     patterns = ("touch *", "git push*", "*:(){*", "cp a, b")
     denied = load(Home(program.home), environ={}).settings.approval.deny
     assert denied == tuple(f"terminal({pattern})" for pattern in patterns)
-    assert not (program.work / "made").exists() and "deny: terminal(touch *) forbids it" in told
+    assert not (program.work / "made").exists() and "deny: terminal(touch *) forbids it" in text

@@ -128,9 +128,9 @@ def test_what_was_undone_here_does_not_come_back(tmp_path: Path, home: Path, the
     made = next(row for row in skills if row["item"] == "restart-api")
     assert run(["undo", str(made["id"])], tmp_path)[0] == 0
     again = took(tmp_path, theirs, "--only", "memory", "--only", "skills")
-    said = {row["what"].partition(":")[0]: row["why"] for row in again["memory"] + again["skills"]}
-    assert "taken back here" in said["MEMORY.md 1"]
-    assert "taken back here" in said["restart-api"]
+    fields = {row["what"].partition(":")[0]: row["why"] for row in again["memory"] + again["skills"]}
+    assert "taken back here" in fields["MEMORY.md 1"]
+    assert "taken back here" in fields["restart-api"]
     assert "release" not in (home / "memories" / "MEMORY.md").read_text()
     assert not (home / "skills" / "restart-api" / "SKILL.md").exists()
 
@@ -197,7 +197,7 @@ def test_what_came_with_the_program_stays_there_unless_it_was_changed(tmp_path: 
     with (root / "changed" / "SKILL.md").open("a") as file:
         file.write("3. Think.\n")
     ready, left = read(find_folders(root), read_bundled_hashes(root))
-    assert [one.name for one in ready] == ["changed"]
+    assert [intake.name for intake in ready] == ["changed"]
     assert [row.item for row in left] == ["stock"]
 
 

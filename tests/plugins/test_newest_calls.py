@@ -136,12 +136,12 @@ def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(ho
     )
     write(home, "other", "def register(ctx):\n    ctx.register_system_prompt_section('a-plain', 'Taken.')\n")
     write(home, "plain", PLAIN)
-    _, told, requests = talk(home, ("rules", "other", "plain"), [CALL, DONE])
+    _, texts, requests = talk(home, ("rules", "other", "plain"), [CALL, DONE])
     prompts = [json.loads(request)["messages"][0]["content"] for request in requests]
     assert len(prompts) == 2 and prompts[0] == prompts[1]
     assert prompts[0].index("Say less.") < prompts[0].index("Rules for cli and practice, asked 1 times.")
     assert "Taken." not in prompts[0] and "xxx" not in prompts[0]
-    text = "\n".join(told)
+    text = "\n".join(texts)
     for part in ("a-plain is refused", "c.long is left out", "ZeroDivisionError", "e.empty is left out"):
         assert part in text
 
@@ -149,9 +149,9 @@ def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(ho
 def test_sections_of_all_plugins_have_one_limit(home: Path) -> None:
     code = "def register(ctx):\n    for n in range(4):\n        ctx.register_system_prompt_section(f's{n}', 'y' * 2500)\n"
     write(home, "one", code)
-    _, told, requests = talk(home, ("one",), [DONE])
+    _, texts, requests = talk(home, ("one",), [DONE])
     prompt = json.loads(requests[0])["messages"][0]["content"]
-    assert prompt.count("y" * 2500) == 3 and "s3 is left out" in "\n".join(told)
+    assert prompt.count("y" * 2500) == 3 and "s3 is left out" in "\n".join(texts)
 
 
 MIDDLEWARE = """
@@ -235,10 +235,10 @@ NUDGE = """
 )
 def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str) -> None:
     write(home, "nudge", NUDGE.format(answer=answer))
-    events, told, requests = talk(
+    events, texts, requests = talk(
         home, ("nudge",), [EDIT, ScriptedReply("Done?"), ScriptedReply("Formatted.")], Consenting()
     )
-    assert told == [] and len(requests) == 3
+    assert texts == [] and len(requests) == 3
     assert json.loads(requests[2])["messages"][-1]["content"] == "<plugin>Run the formatter.</plugin>"
     assert events[-1].text == "Formatted." and events[-1].reason == "answered"
     assert any(isinstance(event, Notice) and "Run the formatter." in event.text for event in events)
@@ -289,9 +289,9 @@ def test_a_plugins_task_runs_beside_the_sessions_and_its_failure_is_named(home: 
             raise ValueError("no such luck")
         """,
     )
-    _, told, _ = talk(home, ("tasks",), [DONE])
+    _, texts, _ = talk(home, ("tasks",), [DONE])
     assert (home / "fine.txt").read_text() == "fine"
-    assert told == ["plugin tasks: its task bad one failed: ValueError: no such luck"]
+    assert texts == ["plugin tasks: its task bad one failed: ValueError: no such luck"]
 
 
 MCP_CALLER = """
@@ -311,8 +311,8 @@ def test_an_mcp_server_is_called_only_where_the_settings_name_it(home: Path) -> 
     with loading(home, "caller") as loaded:
         command = loaded.find_command("ask")
         assert command is not None
-        said = asyncio.run(command.run("a"))
-        assert said.startswith("refused: plugins.entries.caller.mcp_allowlist") and "files" in said
+        text = asyncio.run(command.run("a"))
+        assert text.startswith("refused: plugins.entries.caller.mcp_allowlist") and "files" in text
         (home / "config.yaml").write_text("plugins:\n  entries:\n    caller:\n      mcp_allowlist: [files]\n")
         answer: dict[str, Any] = json.loads(asyncio.run(command.run("a")))
         assert answer == {"ok": False, "error": "no session is served here"}

@@ -84,8 +84,8 @@ def test_results_are_reported_as_they_are(tmp_path):
     assert "   2\ttwo" in loop.ask("read a.txt")
     assert "no-such-command" in loop.ask("run no-such-command")
     loop.gate = lambda command: "Denied: nobody was there to ask."
-    said = loop.ask("run echo hi")
-    assert "was not run" in said and "nobody was there to ask" in said
+    text = loop.ask("run echo hi")
+    assert "was not run" in text and "nobody was there to ask" in text
 
 
 def test_long_results_are_cut_and_the_rest_is_counted(tmp_path):

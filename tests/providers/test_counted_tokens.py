@@ -117,8 +117,8 @@ def test_every_attempt_that_was_sent_counts() -> None:
     got, sent_bytes = items(cut, cut, answer("hi", {"prompt_tokens": 900, "completion_tokens": 1}))
     lost = [item.usage for item in got if isinstance(item, AttemptLost)]
     assert len(lost) == 2 and isinstance(got[-1], ModelReply)
-    assert all(one.output_tokens >= len(WORDS) / 4 and one.estimated_tokens for one in lost)
-    assert sum(one.prompt_tokens for one in lost) >= sent_bytes / 3 * 2 / 4
+    assert all(usage.output_tokens >= len(WORDS) / 4 and usage.estimated_tokens for usage in lost)
+    assert sum(usage.prompt_tokens for usage in lost) >= sent_bytes / 3 * 2 / 4
 
 
 @pytest.mark.parametrize(

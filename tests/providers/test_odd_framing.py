@@ -140,8 +140,8 @@ def answer(*events: Any) -> Message:
 
 
 def test_of_several_choices_the_first_is_the_answer() -> None:
-    one, other, end = chat({"content": "yes"}), second({"content": "no"}), chat({}, finish_reason="stop")
-    both = chat({}) | {"choices": [other["choices"][0], one["choices"][0]]}
+    fields, other, end = chat({"content": "yes"}), second({"content": "no"}), chat({}, finish_reason="stop")
+    both = chat({}) | {"choices": [other["choices"][0], fields["choices"][0]]}
     assert answer(both, end, b"[DONE]").text == "yes"
 
 

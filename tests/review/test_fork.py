@@ -201,12 +201,12 @@ async def test_the_parent_is_not_touched(tmp_path: Path) -> None:
         await talk(b)
         before, listed = everything(b), list(b.session.log.messages)
         engine = b.app.services.contexts.host(b.session.context).runner.engine
-        told = [engine.last_prompt_tokens, engine.compression_count]
+        numbers = [engine.last_prompt_tokens, engine.compression_count]
         await b.review()
         after = everything(b)
         assert [row[:4] for row in after[0]] == [row[:4] for row in before[0]]
         assert after[1:] == before[1:]
-        assert [engine.last_prompt_tokens, engine.compression_count] == told
+        assert [engine.last_prompt_tokens, engine.compression_count] == numbers
         assert all(a is b for a, b in zip(b.session.log.messages, listed, strict=True))
         await b.turn("and now?")
         assert b.server.requests[-1].body.startswith(b.server.requests[1].body.rstrip(b"]}"))

@@ -77,7 +77,9 @@ def test_two_cases_are_enough_and_what_is_perfect_is_not_asked_about() -> None:
 def test_a_proposal_is_made_from_three_cases_at_most() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     prompts: list[str] = []
-    improve(SKILL, [case(f"b{number}") for number in range(9)], lambda one: prompts.append(one) or BETTER, 1)
+    improve(
+        SKILL, [case(f"b{number}") for number in range(9)], lambda text: prompts.append(text) or BETTER, 1
+    )
     assert len({f"Fire b{number}." for number in range(9) if f"Fire b{number}." in prompts[0]}) == 3
 
 

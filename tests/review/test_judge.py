@@ -34,8 +34,8 @@ def reviewed(
     }
 
     def spent(connection: apsw.Connection) -> list[int]:
-        found = sessions.list_sessions(connection, 9, kinds=("review",))
-        return [one.usage.total_tokens for one in found]
+        session_rows = sessions.list_sessions(connection, 9, kinds=("review",))
+        return [session_row.usage.total_tokens for session_row in session_rows]
 
     async def main() -> tuple[str, str, list[int]]:
         async with bench(tmp_path, script, settings=settings) as b:

@@ -101,11 +101,11 @@ def test_a_workspace_with_too_many_files_is_refused(tmp_path: Path) -> None:
 def test_pipes_and_sockets_are_named_and_left_alone(workspace: Workspace, root: Path) -> None:
     os.mkfifo(root / "pipe")
     (root / "f").write_text("1")
-    with socket.socket(socket.AF_UNIX) as one:
+    with socket.socket(socket.AF_UNIX) as connection:
         here = Path.cwd()
         os.chdir(root)
         try:
-            one.bind("sock")
+            connection.bind("sock")
         finally:
             os.chdir(here)
         first = step(workspace, "echo 2 > f; mkfifo other")

@@ -282,7 +282,7 @@ async def test_a_diff_shows_what_the_shell_changed(tmp_path: Path) -> None:
         (r.app.services.workspace / "f").write_text("one\n")
         (r.app.services.workspace / "f").chmod(0o644)
         await r.turn()
-        fields = {one.path: one for one in await r.rewinding.diff(1)}
+        fields = {diff.path: diff for diff in await r.rewinding.diff(1)}
         assert list(fields) == ["bin", "d", "f", "l"]
         assert fields["f"].lines == ["--- a/f", "+++ b/f", "@@ -1 +1,2 @@", " one", "+two"]
         assert (fields["f"].added, fields["f"].removed, fields["f"].note) == (1, 0, "mode 644 → 700")

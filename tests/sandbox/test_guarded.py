@@ -192,7 +192,11 @@ def test_links_that_come_and_go_lead_the_guard_nowhere(jail: Jail, tmp_path: Pat
     try:
         for _ in range(300):
             was = guard.record()
-            held = [one.data for shape in was.shapes.values() for one in (shape or {}).values()]
+            held = [
+                recorded_file.data
+                for shape in was.shapes.values()
+                for recorded_file in (shape or {}).values()
+            ]
             assert b"KEY" not in held
             guard.restore(was, ())
             guard.forget(was)

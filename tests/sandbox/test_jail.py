@@ -316,9 +316,9 @@ def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(
 
 def everything_that_runs() -> list[str]:
     names: list[str] = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            names.append(place.read_text("utf-8", "replace"))
+            names.append(path.read_text("utf-8", "replace"))
     return names
 
 

@@ -97,8 +97,8 @@ class World:
         signal.signal(signal.SIGUSR1, self._old)
         self._stop.set()
         self._thread.join()
-        for one in self._sockets:
-            one.close()
+        for connection in self._sockets:
+            connection.close()
         os.chmod(self.outside, 0o755)
         self.victim.kill()
         self.victim.wait()
@@ -122,10 +122,10 @@ class World:
             path.write_text(json.dumps([attempt._asdict() for attempt in attempts]))
             inside = jail.environment(command_environment(environment))
             run = JailedCommand([sys.executable, "-c", _DRIVER, str(path)], inside, self.workspace)
-            code, said = jail.run(run, limit_s)
-            assert code == 0, said[-2000:]
-            outputs = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-            assert len(outputs) == len(attempts), said[-2000:]
+            code, text = jail.run(run, limit_s)
+            assert code == 0, text[-2000:]
+            outputs = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+            assert len(outputs) == len(attempts), text[-2000:]
             jail.run(JailedCommand(["true"], inside, self.workspace), 60)
         finally:
             jail.close()
@@ -153,14 +153,14 @@ class World:
         ]
 
     def _done(self) -> list[str]:
-        found = list(self.heard)
+        texts = list(self.heard)
         after = self._look()
         for path in sorted({*self._before, *after}):
             if self._before.get(path) != after.get(path):
-                found.append(f"{path}: {self._before.get(path)} became {after.get(path)}")
+                texts.append(f"{path}: {self._before.get(path)} became {after.get(path)}")
         if self.victim.poll() is not None:
-            found.append("the victim is dead")
-        return found
+            texts.append("the victim is dead")
+        return texts
 
     def _variables(self) -> dict[str, str]:
         return {
@@ -214,8 +214,8 @@ class World:
 
     def _hear(self) -> None:
         with selectors.DefaultSelector() as selector:
-            for one in self._sockets:
-                selector.register(one, selectors.EVENT_READ)
+            for connection in self._sockets:
+                selector.register(connection, selectors.EVENT_READ)
             while not self._stop.is_set():
                 for key, _ in selector.select(0.1):
                     assert isinstance(key.fileobj, socket.socket)
@@ -227,11 +227,11 @@ class World:
 
 
 def _bound(family: int, kind: int, address: str | tuple[str, int]) -> socket.socket:
-    made = socket.socket(family, kind)
-    made.bind(address)
+    connection = socket.socket(family, kind)
+    connection.bind(address)
     if kind == socket.SOCK_STREAM:
-        made.listen(16)
-    return made
+        connection.listen(16)
+    return connection
 
 
 def _shared_by_the_machine() -> dict[str, int]:
@@ -246,9 +246,9 @@ def _shared_by_the_machine() -> dict[str, int]:
 
 
 def _own_address() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         try:
-            one.connect(("192.0.2.1", 9))
+            connection.connect(("192.0.2.1", 9))
         except OSError:
             return "127.0.0.1"
-        return str(one.getsockname()[0])
+        return str(connection.getsockname()[0])

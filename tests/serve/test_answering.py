@@ -78,8 +78,8 @@ class Client:
         response = TurnResponder(beat_s, head_wait_s).stream(work, Plain(), may_go_on)
         await response(self.scope, Request(self.scope).receive, self.send)
         head = {name: value.decode() for name, value in self.sent[0]["headers"]}
-        said = b"".join(message.get("body", b"") for message in self.sent).decode()
-        return self.sent[0]["status"], head.get(b"x-whet-session", ""), said
+        text = b"".join(message.get("body", b"") for message in self.sent).decode()
+        return self.sent[0]["status"], head.get(b"x-whet-session", ""), text
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -189,8 +189,8 @@ async def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None
         client.came.clear()
         await client.came.wait()
     hush.set()
-    status, _, said = await listening
-    assert status == 200 and said.startswith("beat beat beat ") and said.endswith("end")
+    status, _, text = await listening
+    assert status == 200 and text.startswith("beat beat beat ") and text.endswith("end")
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,8 @@ async def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None
     ],
 )
 def test_what_a_turns_end_is_to_a_client(end: TurnEnd, told: tuple[int, str, str, str] | None) -> None:
-    found = failure_of(end)
-    assert (None if found is None else (found.status, found.message, found.code, found.param)) == told
-    assert not isinstance(found, ApiError) or isinstance(found, WhetError)
+    api_error = failure_of(end)
+    assert (
+        None if api_error is None else (api_error.status, api_error.message, api_error.code, api_error.param)
+    ) == told
+    assert not isinstance(api_error, ApiError) or isinstance(api_error, WhetError)

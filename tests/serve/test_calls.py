@@ -42,7 +42,7 @@ def test_every_call_says_how_it_answers_and_who_may_make_it(api: Api, http: http
         closed = [answer for answer in answers if answer.startswith("GET") and "{" not in answer]
         codes = {path: nobody.get(path[4:]).status_code for path in closed}
         free = ("GET /health", "GET /ready", "GET /metrics", "GET /openapi.json")
-        assert {one for one, code in codes.items() if code != 401} == {*free} & {*closed}
+        assert {text for text, code in codes.items() if code != 401} == {*free} & {*closed}
         owners = {path for path in closed if guest.get(path[4:]).status_code == 403}
         assert owners == {"GET /api/approvals", "GET /api/learned"} | {
             owner for owner in owners if "goals" in owner

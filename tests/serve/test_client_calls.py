@@ -95,15 +95,15 @@ async def test_calls_wait_for_their_results_and_those_without_one_are_told_so() 
 async def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_withdrawn() -> None:
     tools = ClientTools()
     tools.offer(SESSION, [SPEC])
-    (made,) = tools.tools([SPEC])
+    (tool,) = tools.tools([SPEC])
     ids = [public_id(context(name)) for name in ("c1", "c2")]
     foreign = public_id(context("c1", "o" * 16))
-    given = [CallResult(one, one) for one in (*ids, foreign, "x")]
+    given = [CallResult(text, text) for text in (*ids, foreign, "x")]
     assert tools.deliver(SESSION, given) is False
-    assert await made.run(context("c1"), {}) == ToolOutput(ids[0], "")
+    assert await tool.run(context("c1"), {}) == ToolOutput(ids[0], "")
     tools.withdraw(SESSION)
     tools.offer(SESSION, [SPEC])
-    late = asyncio.create_task(made.run(context("c2"), {}))
+    late = asyncio.create_task(tool.run(context("c2"), {}))
     while not tools.waiting_calls(SESSION):
         await asyncio.sleep(0)
     late.cancel()
@@ -117,13 +117,13 @@ async def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_wi
 async def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
     tools = ClientTools()
     tools.offer(SESSION, [SPEC])
-    (made,) = tools.tools([SPEC])
+    (tool,) = tools.tools([SPEC])
     held = SuspendedTurn(SESSION, tools, 0.01)
     tools.on_call = lambda session_id: held.note_waiting_call()
     missed: list[Event] = []
 
     async def work(emit: Any) -> TurnEnd:
-        await made.run(context(), {})
+        await tool.run(context(), {})
         raise AssertionError
 
     held.start(work)
@@ -139,8 +139,8 @@ ASKED, SAID = Utterance("user", "q"), Utterance("assistant", "a")
 
 
 def test_the_fingerprint_of_the_words_leaves_out_how_they_are_split_and_what_is_no_word() -> None:
-    known = fingerprint([ASKED], "a", has_all=False)
-    assert known.startswith("tip:") and len(known) == 44
+    text = fingerprint([ASKED], "a", has_all=False)
+    assert text.startswith("tip:") and len(text) == 44
     system, result = Utterance("system", "x"), Utterance("other", "", results=(CallResult("c1", "4"),))
     for same in (
         [ASKED, SAID],
@@ -149,7 +149,7 @@ def test_the_fingerprint_of_the_words_leaves_out_how_they_are_split_and_what_is_
         [Utterance("user", " q\n"), Utterance("assistant", "a ")],
         [ASKED, Utterance("assistant", ""), Utterance("user", ""), SAID],
     ):
-        assert fingerprint(same, has_all=False) == known
+        assert fingerprint(same, has_all=False) == text
     for other in (
         [Utterance("user", "q", (IMAGE,)), SAID],
         [SAID],
@@ -157,7 +157,7 @@ def test_the_fingerprint_of_the_words_leaves_out_how_they_are_split_and_what_is_
         [Utterance("assistant", "qa")],
         [ASKED, SAID, ASKED, SAID],
     ):
-        assert fingerprint(other, has_all=False) not in (known, "")
+        assert fingerprint(other, has_all=False) not in (text, "")
     split = [ASKED, Utterance("assistant", "a"), Utterance("assistant", "b")]
     assert fingerprint(split) == fingerprint([ASKED, Utterance("assistant", "ab")])
     assert fingerprint([]) == fingerprint([ASKED]) == fingerprint([Utterance("assistant", " ")]) == ""

@@ -34,7 +34,7 @@ def test_only_this_is_new(
     client: tuple[str, ...], stored: tuple[str, ...], history: tuple[str, ...], new: str
 ) -> None:
     content = find_new_content(said(*client), stored)
-    assert (tuple(one.text for one in content.history), content.text) == (history, new)
+    assert (tuple(utterance.text for utterance in content.history), content.text) == (history, new)
 
 
 def test_stored_messages_are_known_without_the_instructions_that_stand_before_them() -> None:

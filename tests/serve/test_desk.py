@@ -143,12 +143,12 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
     shown = ended(person, page, 2)
     assert shown.count('aria-label="Fork after turn') == 2
     form = {"csrf": csrf(person, page), "turn": "1"}
-    made = person.post(f"{page}/fork", data=form).headers["location"].removesuffix("#end")
-    assert made != page
-    shown = person.get(made).text
+    text = person.post(f"{page}/fork", data=form).headers["location"].removesuffix("#end")
+    assert text != page
+    shown = person.get(text).text
     assert "the first thing" in shown and "the second thing" not in shown
-    say(person, made, "another way")
-    assert "Three." in ended(person, made, 2)
+    say(person, text, "another way")
+    assert "Three." in ended(person, text, 2)
     assert "another way" not in person.get(page).text
     refused = person.post(f"{page}/fork", data={**form, "turn": "7"})
     assert refused.status_code == 400 and "there is no turn 7 that has ended" in refused.text

@@ -82,8 +82,8 @@ def test_items_of_the_newest_response_prove_whose_conversation_it_is(api: Api, h
 
 def test_what_two_conversations_share_finds_neither(api: Api, http: httpx2.Client) -> None:
     ann, bob = _person("chat"), _person("chat")
-    first, second = (_ask(api, http, one, "the same words", DONE) for one in (ann, bob))
-    third, fourth = (_ask(api, http, one, "and more", DONE) for one in (ann, bob))
+    first, second = (_ask(api, http, person, "the same words", DONE) for person in (ann, bob))
+    third, fourth = (_ask(api, http, person, "and more", DONE) for person in (ann, bob))
     assert len({first, second, third, fourth}) == 4
     alone = _person("chat")
     first = _ask(api, http, alone, "words of my own", DONE)

@@ -213,10 +213,10 @@ def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx
 
 def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:
     learning = api.app.learning.owner_service
-    told = api.call(
+    outcome = api.call(
         learning.submit(MemoryRequest("add", "user", "The owner is called Ottilie."), Origin("user"))
     )
-    assert told.ok
+    assert outcome.ok
     seen: dict[str, str] = {}
     for role in ("chat", "guest"):
         api.say(ScriptedReply("Hello."))
@@ -248,8 +248,8 @@ def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
             with lost.stream("POST", "/v1/chat/completions", json=body, headers=header) as turn_answer:
                 api.model.wait_for_stall()
                 api.revoke("lost")
-                said = turn_answer.read().decode()
-            assert '"code":"invalid_api_key"' in said
+                text = turn_answer.read().decode()
+            assert '"code":"invalid_api_key"' in text
             list(lines)  # it ends
     assert api.app.database.read_now(lambda db: rows.list_user_texts(db, session_id)) == ["hi"]
     assert not api.hosted.is_running(session_id)

@@ -195,7 +195,7 @@ def test_documents_of_text_and_images_of_an_assistant_reach_no_model_as_what_it_
         assert refused.status_code == 400 and "is not a PDF" in refused.json()["error"]["message"]
         users = [USER, {"role": "assistant", "content": [picture]}, {"role": "user", "content": "and now?"}]
         assert http.post("/v1/chat/completions", json=chat(messages=users)).status_code == 200
-        assert [one["content"] for one in sent(api) if one["role"] == "assistant"] == ["[images]"]
+        assert [fields["content"] for fields in sent(api) if fields["role"] == "assistant"] == ["[images]"]
 
 
 def test_a_clients_tool_that_is_named_as_one_of_ours_is_its_own(api: Api) -> None:
@@ -225,7 +225,7 @@ def test_results_for_a_part_of_the_calls_go_on_and_say_which_got_none(api: Api) 
         users = [USER, message, result]
         second = http.post("/v1/chat/completions", json=chat(messages=users, tools=[WEATHER]))
     assert second.json()["choices"][0]["message"]["content"] == "Half."
-    results = [one["content"] for one in sent(api) if one["role"] == "tool"]
+    results = [fields["content"] for fields in sent(api) if fields["role"] == "tool"]
     assert "21 degrees" in results[0] and "no result" in results[1]
     assert count(api) == before + 1 and row_of(api, second.headers["x-whet-session"]).turns == 1
 

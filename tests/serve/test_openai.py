@@ -100,13 +100,13 @@ def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.O
 def test_a_clients_tools_are_no_matter_where_it_wants_no_calls(api: Api, client: openai.OpenAI) -> None:
     api.say(ScriptedReply("Fine."), ScriptedReply("Fine."))
     function: Any = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-    said = client.chat.completions.create(
+    completion = client.chat.completions.create(
         model="whet",
         messages=[{"role": "user", "content": "hi"}],
         tools=[{"type": "function", "function": function}],
         tool_choice="none",
     )
-    assert said.choices[0].message.content == "Fine."
+    assert completion.choices[0].message.content == "Fine."
     answered = client.responses.create(
         model="whet",
         input="hi",

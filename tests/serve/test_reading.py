@@ -248,7 +248,7 @@ def test_the_tools_of_a_chat_and_what_is_wanted_of_their_calls() -> None:
 
     any_call = "Call at least one of the tools of this program before you answer."
     named = "Call the tool look before you answer; answer with that call."
-    for choice, said in (
+    for choice, text in (
         (None, ""),
         ("auto", ""),
         ("none", ""),
@@ -261,7 +261,7 @@ def test_the_tools_of_a_chat_and_what_is_wanted_of_their_calls() -> None:
             "Of the tools of this program call no other than look, write.",
         ),
     ):
-        assert chat.choice_instruction(choice, [SPEC, other]) == said
+        assert chat.choice_instruction(choice, [SPEC, other]) == text
     for choice, problem in (
         ("required", "there is nothing in tools to be called"),
         ("sometimes", "tool_choice is none, auto, required or a tool"),

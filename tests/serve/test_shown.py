@@ -118,7 +118,7 @@ def test_a_share_is_written_with_its_range_and_a_text_cut_with_hidden_characters
 def test_a_difference_is_shown_with_two_lines_around_and_what_is_left_out_between() -> None:
     before = "\n".join(f"line {number}" for number in range(20))
     after = before.replace("line 3\n", "line 3 changed\n").replace("line 18", "line 18\u202e")
-    rows = [(one.kind, one.mark, one.text) for one in shown.diff(before, after)]
+    rows = [(diff_line.kind, diff_line.mark, diff_line.text) for diff_line in shown.diff(before, after)]
     assert rows == [
         ("same", "", "line 1"),
         ("same", "", "line 2"),
@@ -136,8 +136,8 @@ def test_a_difference_is_shown_with_two_lines_around_and_what_is_left_out_betwee
 
 
 def test_a_long_difference_is_cut_with_the_number_of_lines_left_out() -> None:
-    found = shown.diff("", "\n".join("x" * 400))
-    assert len(found) == 400 and found[-1].kind == "added"
+    diff_lines = shown.diff("", "\n".join("x" * 400))
+    assert len(diff_lines) == 400 and diff_lines[-1].kind == "added"
     longer = shown.diff("", "\n".join("x" * 403))
     assert len(longer) == 401 and longer[-1].text == "3 more lines" and longer[-1].kind == "gap"
 

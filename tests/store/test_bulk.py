@@ -59,7 +59,7 @@ def test_a_session_is_stored_whole_and_once(db, clock):
     assert db.read_now(lambda c: bulk.is_known(c, "hermes", "f1"))
     assert not db.read_now(lambda c: bulk.is_known(c, "codex", "f1"))
     log = stored(db, clock)
-    assert [fields(m) for m in log.messages] == [fields(said.message) for said in SAID]
+    assert [fields(m) for m in log.messages] == [fields(message.message) for message in SAID]
     row = log.session
     assert (row.turns, row.messages, row.tool_calls, row.usage) == (2, 6, 2, USAGE + USAGE)
     assert (row.started, row.ended, row.end_reason) == (

@@ -41,9 +41,11 @@ def test_calls_come_with_their_results_and_the_persons_words(db, clock):
     log = asyncio.run(worked(db, clock))
     asyncio.run(talk(db, clock, "other", "hello"))
     found = read(db, log)
-    names = [one.name if isinstance(one, StoredCall) else one.text for one in found]
+    names = [
+        stored_call.name if isinstance(stored_call, StoredCall) else stored_call.text for stored_call in found
+    ]
     assert names == ["do it", "a", "b", "again", "c"]
-    fields = {one.name: one for one in found if isinstance(one, StoredCall)}
+    fields = {stored_call.name: stored_call for stored_call in found if isinstance(stored_call, StoredCall)}
     assert fields["b"].result == "two" and fields["c"].exit_code == 3 and fields["c"].error_kind == "exit"
     long = fields["a"]
     assert long.result is not None and len(long.result) == 8_001, "its middle is left out"
@@ -66,7 +68,7 @@ def test_an_answer_with_nothing_beside_its_text_has_no_calls(db, clock):
     """As those have that were brought in from elsewhere."""
     log = asyncio.run(talk(db, clock, "s1", "do it"))
     db.write_now(lambda c: c.execute("UPDATE messages SET extra = NULL WHERE role = 1"))
-    assert [one.text for one in read(db, log) if isinstance(one, UserWords)] == ["do it"]
+    assert [words.text for words in read(db, log) if isinstance(words, UserWords)] == ["do it"]
 
 
 def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
@@ -74,10 +76,14 @@ def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
     hidden = asyncio.run(worked(db, clock, "hidden", private=True))
     key = log.live.key
     assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == [log.session.id, hidden.session.id]
-    seqs = {one.name: one.seq for one in read(db, log) if isinstance(one, StoredCall)}
+    seqs = {
+        stored_call.name: stored_call.seq
+        for stored_call in read(db, log)
+        if isinstance(stored_call, StoredCall)
+    }
     outcomes = [(seqs["a"], "good", ""), (seqs["b"], "undone", "taken back"), (seqs["c"], "bad", "exit 3")]
-    for one in (log, hidden):
-        db.write_now(lambda c, k=one.live.key: calls.store_outcomes(c, k, 2, outcomes))
+    for transcript in (log, hidden):
+        db.write_now(lambda c, k=transcript.live.key: calls.store_outcomes(c, k, 2, outcomes))
     state = db.read_now(lambda c: calls.read_judging_state(c, log.session.id))
     assert (state.key, state.judged_turn, state.last_turn) == (key, 2, 2)
     assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == []

@@ -68,8 +68,8 @@ def _turn(db: StateDatabase, *did: CallEffects | None, turn: int = 1, error: str
             for id_ in ("other", "s"):
                 sessions.create(connection, sessions.NewSession(id=id_), "2026")
         key = sessions.key_of(connection, "s")
-        for seq, one in enumerate(did, 10 * turn):
-            text = "" if one is None else msgspec.json.encode(one).decode()
+        for seq, effects in enumerate(did, 10 * turn):
+            text = "" if effects is None else msgspec.json.encode(effects).decode()
             connection.execute(
                 "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, error_kind,"
                 " exit_code, facts) VALUES (?, ?, 0, ?, 1, ?, 'terminal', ?, 0, ?)",

@@ -21,7 +21,7 @@ def row(call: str, parent: str = "s1", **wish) -> HelperRow:
 
 
 def added(db, *rows: HelperRow) -> list[HelperRow]:
-    return [db.write_now(lambda c, one=one: helper_rows.add(c, one)) for one in rows]
+    return [db.write_now(lambda c, helper_row=one: helper_rows.add(c, helper_row)) for one in rows]
 
 
 def read(db, helper: HelperRow) -> HelperRow:

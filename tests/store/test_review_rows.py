@@ -278,9 +278,9 @@ async def test_the_calls_of_a_tool_that_worked_are_read_again(db, clock):
             for number in range(len(kinds))
         )
         await log.append_reply(turn, Message("assistant", "", tool_calls), USAGE, "m")
-        for code, (one, kind) in enumerate(zip(log.open_calls(turn), kinds, strict=True)):
+        for code, (open_call, kind) in enumerate(zip(log.open_calls(turn), kinds, strict=True)):
             output = ToolOutput("x", kind, code)
-            await log.store_call_result(turn, one, result(one), output=output, duration_s=0.0)
+            await log.store_call_result(turn, open_call, result(open_call), output=output, duration_s=0.0)
         log.live.fold_results()
         await log.append_reply(turn, asking("a"), USAGE, "m")
         await log.end_turn(turn, "answered", "")

@@ -163,7 +163,7 @@ def test_what_may_not_be_shown_gives_way_to_what_may(many, monkeypatch: pytest.M
 
 def test_the_beginning_of_a_word_stands_for_64_words(tmp_path):
     db = opened(tmp_path)
-    put(db, "s", *(f"zeb{one}{two}k" for one in "bcdfghjk" for two in "bcdfghjkm"))
+    put(db, "s", *(f"zeb{text}{two}k" for text in "bcdfghjk" for two in "bcdfghjkm"))
     every = found(db, "zeb*", 100)
     assert len(every) == 64 and set(every) == {f"s {number}" for number in range(1, 65)}
     db.close()

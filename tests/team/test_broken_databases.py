@@ -37,12 +37,12 @@ pytestmark = pytest.mark.slow
 def refused(given: dict[str, str], folder: Path, command: str) -> str:
     """Give what a program says that can't begin: one line, and what to do."""
     process = start(command.split(), given, folder)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 1, said
-    lines = said.strip().splitlines()
-    assert len(lines) <= 2 and lines[0].startswith("error: "), said
-    assert "Traceback" not in said and "secret" not in said
-    return said
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, text
+    lines = text.strip().splitlines()
+    assert len(lines) <= 2 and lines[0].startswith("error: "), text
+    assert "Traceback" not in text and "secret" not in text
+    return text
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def test_workers_of_two_versions_work_together(url: str, given: dict[str, str], 
             admin.execute("ALTER TABLE team_turns ADD COLUMN next_version TEXT NOT NULL DEFAULT ''")
         stack.enter_context(worker(given, tmp_path))
         asked = [ask(db, queue, str(number))[0] for number in range(8)]
-        wait_until(lambda: all(has_ended(queue, one) for one in asked), 120)
+        wait_until(lambda: all(has_ended(queue, text) for text in asked), 120)
 
 
 class Stalled:

@@ -70,11 +70,11 @@ def test_at_the_deadline_one_of_them_ends_it(where):
 def test_two_services_decide_and_use_up_each_request_once(where):
     async def go(service: ConfirmService, two: ConfirmService) -> None:
         for number in range(10):
-            made = await (service, two)[number % 2].submit(
+            submission_result = await (service, two)[number % 2].submit(
                 AGENT, Submission(f"act{number}", "d", timeout_s=60)
             )
-            assert made.request is not None
-            id_, digest = made.request.id, made.request.digest
+            assert submission_result.request is not None
+            id_, digest = submission_result.request.id, submission_result.request.digest
             decided = await asyncio.gather(
                 *(
                     side.decide(DecisionInput(id_, verdict), who)
@@ -89,7 +89,7 @@ def test_two_services_decide_and_use_up_each_request_once(where):
             )
             stored = two.get(id_)
             assert stored is not None
-            assert [one.kind for one in used].count("decided") == (stored.status == "approved")
+            assert [outcome.kind for outcome in used].count("decided") == (stored.status == "approved")
 
     with opened(where) as service, opened(where) as two:
         asyncio.run(go(service, two))
@@ -132,12 +132,14 @@ def test_a_change_that_fails_midway_is_undone_and_the_next_one_is_sealed(where):
 @pytest.mark.slow
 def test_a_connection_that_is_cut_loses_and_doubles_nothing(where, cluster):
     with opened(where) as service:
-        made = asyncio.run(service.submit(AGENT, Submission("act", "d")))
-        assert made.request is not None
+        submission_result = asyncio.run(service.submit(AGENT, Submission("act", "d")))
+        assert submission_result.request is not None
         cluster.cut(where.url)
-        outcome = asyncio.run(service.decide(DecisionInput(made.request.id, "approve"), PEOPLE[0]))
+        outcome = asyncio.run(
+            service.decide(DecisionInput(submission_result.request.id, "approve"), PEOPLE[0])
+        )
         assert outcome.kind == "decided"
-        kinds = [one.kind for one in service.log.history(request_id=made.request.id)]
+        kinds = [event.kind for event in service.log.history(request_id=submission_result.request.id)]
         assert kinds == ["submitted", "vote", "decided"]
         assert verified(service, where) == ()
 
@@ -187,11 +189,11 @@ async def races(services: list[ConfirmService], count: int, dice: random.Random)
     """Have both services decide and use up requests, 20 at a time."""
     counts: Counter[str] = Counter()
     for begin in range(0, count, 20):
-        made = [
+        results = [
             await dice.choice(services).submit(AGENT, Submission(f"act{number}", "d", timeout_s=600))
             for number in range(begin, min(begin + 20, count))
         ]
-        asked = [field.request for field in made if field.request is not None]
+        asked = [field.request for field in results if field.request is not None]
         ballots: list[tuple[str, Verdict, Caller]] = [
             (request.id, verdict, who)
             for request in asked
@@ -210,8 +212,8 @@ async def races(services: list[ConfirmService], count: int, dice: random.Random)
                 for at in range(3)
             )
         )
-        statuses = [stored.status for one in asked if (stored := services[0].get(one.id)) is not None]
-        assert [one.kind for one in used].count("decided") == statuses.count("approved")
+        statuses = [stored.status for request in asked if (stored := services[0].get(request.id)) is not None]
+        assert [outcome.kind for outcome in used].count("decided") == statuses.count("approved")
         counts.update(statuses)
     return counts
 
@@ -277,6 +279,6 @@ def test_kills_lose_and_double_no_decision(where: ServicePaths, tmp_path: Path, 
             there = [there[1], start()]
         with opened(where) as service:
             for id_ in asked:
-                kinds = [one.kind for one in service.log.history(request_id=id_)]
+                kinds = [event.kind for event in service.log.history(request_id=id_)]
                 assert kinds.count("decided") == 1, (id_, kinds)
             assert verified(service, where) == ()

@@ -97,9 +97,9 @@ def forwarded(network: str, port: int, host: str, to: int) -> Generator[None]:
     def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
-                one, _ = server.accept()
+                connection, _ = server.accept()
                 other = socket.create_connection((host, to)) if not host.startswith("/") else unix(host, to)
-                for pair in ((one, other), (other, one)):
+                for pair in ((connection, other), (other, connection)):
                     threads.append(threading.Thread(target=copy, args=pair))
                     threads[-1].start()
 

@@ -286,8 +286,8 @@ def test_every_text_comes_back_as_it_was(url, lists):
             if lists == "executemany":
                 connection.executemany("INSERT INTO texts VALUES (?, ?)", list(enumerate(texts)))
             else:
-                for place, text in enumerate(texts[:200]):
-                    connection.execute("INSERT INTO texts VALUES (?, ?)", (place, text))
+                for number, text in enumerate(texts[:200]):
+                    connection.execute("INSERT INTO texts VALUES (?, ?)", (number, text))
 
         db.write_now(work)
         rows = db.read_now(lambda c: c.execute("SELECT what FROM texts ORDER BY place").fetchall())

@@ -282,7 +282,7 @@ def killed_everywhere(cluster: Cluster, folder: Path, every: int) -> int:
         made = [(row.kind, row.action, row.before, row.after) for row in rows(a)]
         assert len(made) == len({*made}), (at, made)
         for path in (NOTES, MAIN):
-            there = [(folder / f"{place}{at}" / path) for place in "ab"]
+            there = [(folder / f"{text}{at}" / path) for text in "ab"]
             assert len({one.read_bytes() if one.exists() else None for one in there}) == 1, (at, path)
         assert not a.reader.seen.list_pending_paths() and not b.reader.seen.list_pending_paths()
         database.close()

@@ -57,8 +57,8 @@ def test_the_numbers_say_what_waits_runs_and_ended(url):
         ask(db, queue, "first")
         ask(db, queue, "second")
         ask(db, queue, "third")
-        (one,) = queue.take("me", 1)
-        db.write_now(lambda c: queue.end(c, one, "answered", ""))
+        (turn,) = queue.take("me", 1)
+        db.write_now(lambda c: queue.end(c, turn, "answered", ""))
         queue.take("me", 1)
         text = db.read_now(team_text)
     assert value(text, "whet_queue_waiting") == 1 and value(text, "whet_queue_running") == 1
@@ -207,8 +207,8 @@ def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
         return json.dumps(made) if "quote" in how else made
 
     def fill(text: str) -> str:
-        if (found := re.match(r"{{- if (\S+) }}\n(.*){{- end }}\n", text, re.DOTALL)) is not None:
-            text = found[2] if value_of(found[1]) else ""
+        if (match := re.match(r"{{- if (\S+) }}\n(.*){{- end }}\n", text, re.DOTALL)) is not None:
+            text = match[2] if value_of(match[1]) else ""
         return re.sub(r"(?:\s*(?={{-))?{{(.*?)}}", put, text)
 
     found = [one for text in texts.values() for one in yaml.safe_load_all(fill(text))]

@@ -47,9 +47,9 @@ WAIT_S, IMAGE = 30.0, ImagePart("image/png", "aGk=")
 def place() -> Iterator[str]:
     """The address of this module's database; its tests have sessions of their own."""
     cluster: Cluster = shared()
-    made = cluster.database()
-    yield made
-    cluster.drop(made)
+    text = cluster.database()
+    yield text
+    cluster.drop(text)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ async def test_a_turn_that_was_asked_for_waits_runs_and_ends(there: Serving) -> 
     assert (taken.session_id, taken.text) == (session_id, "do it")
     assert taken.options == TurnOptions((), 45.0, may_clarify=True)
     assert turns.is_busy(session_id) and turns.is_running(session_id) and turns.running == [session_id]
-    assert "\nwhet_turns_running 0\n" in (told := await turns.metrics()) and "whet_queue_waiting" in told
+    assert "\nwhet_turns_running 0\n" in (text := await turns.metrics()) and "whet_queue_waiting" in text
     await there.worker.end(taken)
     assert await task is True
     assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
@@ -281,9 +281,9 @@ async def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
     notices = [Notice(f"{line} (place {number} of the queue); {hint}", must_show=True) for number in (1, 2)]
     assert (ran, kept, late) == ([], notices[:1], notices[1:])
     given = [taken, there.worker.take(), there.worker.take()]
-    assert [one.session_id for one in given] == [first, second, third]
-    for one, task in zip(given, (running, waiting, slow), strict=True):
-        assert await there.worker.end(one) == await task
+    assert [turn.session_id for turn in given] == [first, second, third]
+    for turn, task in zip(given, (running, waiting, slow), strict=True):
+        assert await there.worker.end(turn) == await task
     monkeypatch.setattr(team_turns, "NO_WORKER_S", 1e9)
     fourth = await there.session()
     again = await there.turns.begin(fourth, TurnInput("no request waits for it"))
@@ -424,15 +424,15 @@ async def test_an_answer_that_comes_during_a_look_is_found(there: Serving) -> No
     asked = [asyncio.ensure_future(person.clarify(f"{n}?", [])) for n in range(40)]
     await until(lambda: len(there.questions.pending()) == len(asked))
     pending = there.questions.pending()
-    (first,) = (one for one in pending if one.subject.startswith("0?"))
+    (first,) = (question for question in pending if question.subject.startswith("0?"))
     looks = [asyncio.ensure_future(asking.read_answers()) for _ in range(5)]
     assert await there.questions.answer(first.id, "yes") == first
     await asyncio.gather(asking.read_answers(), *looks)
     async with asyncio.timeout(WAIT_S):
         assert await asked[0] == "yes"
-    for one in pending:
-        if one != first:
-            await there.questions.answer(one.id, "no")
+    for question in pending:
+        if question != first:
+            await there.questions.answer(question.id, "no")
     await asking.read_answers()
     assert await asyncio.gather(*asked[1:]) == ["no"] * 39
     await there.worker.end(taken)

@@ -45,7 +45,7 @@ def script_of(name: str, marks: Path) -> list[ScriptedReply]:
     """Calls with an effect each, then answers: more of these than a turn that is killed often asks for."""
     calls = [terminal_reply(f"echo {name}.{at} >> {marks}") for at in range(CALLS)]
     given = [*calls, *[ScriptedReply(f"answer to {name}")] * 20]
-    return [ScriptedReply(one.text, tool_calls=one.tool_calls, when=f"<{name}>") for one in given]
+    return [ScriptedReply(reply.text, tool_calls=reply.tool_calls, when=f"<{name}>") for reply in given]
 
 
 def check(db: TeamDatabase, queue: DatabaseQueue, asked: dict[str, tuple[str, str]], marks: Path) -> None:
@@ -56,12 +56,12 @@ def check(db: TeamDatabase, queue: DatabaseQueue, asked: dict[str, tuple[str, st
         ended = read_result(queue.database, turn_id)
         assert ended is not None and (ended.reason, ended.error) == ("answered", ""), (name, ended)
         messages = transcript(db, session_id).messages
-        said = [
+        numbers = [
             at
             for at, message in enumerate(messages)
             if message.role == "user" and message.text == f"<{name}>"
         ]
-        assert len(said) == 1, name
+        assert len(numbers) == 1, name
         open_calls: list[str] = []
         for one in messages:
             if one.role == "assistant":
@@ -222,12 +222,12 @@ class Relay:
     def _accept(self) -> None:
         while True:
             try:
-                one, _ = self._socket.accept()
+                connection, _ = self._socket.accept()
             except OSError:
                 return
             other = socket.create_connection(self._to)
-            self._open += [one, other]
-            for source, target in ((one, other), (other, one)):
+            self._open += [connection, other]
+            for source, target in ((connection, other), (other, connection)):
                 threading.Thread(target=self._forward, args=(source, target), daemon=True).start()
 
     @staticmethod
@@ -240,8 +240,8 @@ class Relay:
             return
 
     def close(self) -> None:
-        for one in (self._socket, *self._open):
-            one.close()
+        for connection in (self._socket, *self._open):
+            connection.close()
 
 
 class Elsewhere:

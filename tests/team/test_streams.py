@@ -168,7 +168,7 @@ def test_a_question_is_answered_once_wherever_it_is_seen(team, tmp_path):
     with both.first.events(id_, began) as events:
         found = until_end(events)
     decided = [event for _, event in found if event["type"] == "approval_decided"]
-    assert [(one["verdict"], one["decided_by"]) for one in decided] == [("allow", "person")]
+    assert [(fields["verdict"], fields["decided_by"]) for fields in decided] == [("allow", "person")]
     assert not (tmp_path / "gone").exists()
     assert both.first.http.get("/api/approvals").json()["approvals"] == []
 

@@ -120,7 +120,7 @@ def test_turns_of_one_session_are_answered_in_their_order_by_whoever_is_there(ur
         asked = [turn_id, *(ask(db, queue, str(number), session_id)[0] for number in range(1, 6))]
         for _ in range(2):
             stack.enter_context(worker(given, tmp_path))
-        wait_until(lambda: all(has_ended(queue, one) for one in asked), 60)
+        wait_until(lambda: all(has_ended(queue, text) for text in asked), 60)
         texts = [message.text for message in transcript(db, session_id).messages if message.role == "user"]
     assert texts == [str(number) for number in range(6)]
 
@@ -152,8 +152,8 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
         for session_id in texts:
             roles = [message.role for message in transcript(db, session_id).messages]
             assert roles == (["user", *["assistant", "tool"] * 4, "assistant"] * 2), session_id
-        for one in asked:
-            ended = read_result(queue.database, one)
+        for text in asked:
+            ended = read_result(queue.database, text)
             assert ended is not None and ended.reason == "answered", ended
 
 
@@ -183,10 +183,10 @@ def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
         db.write_now(
             lambda c: c.execute("UPDATE sessions SET workspace = ? WHERE id = ?", (str(there), session_id))
         )
-        one = stack.enter_context(worker(given, tmp_path))
-        lines = iter(output_of(one).readline, "")  # the first may warn of the role's rights
-        said = next((line for line in lines if "left: " in line), "")
-        assert f"left: the workspace {there} is not on worker" in said
+        process = stack.enter_context(worker(given, tmp_path))
+        lines = iter(output_of(process).readline, "")  # the first may warn of the role's rights
+        text = next((line for line in lines if "left: " in line), "")
+        assert f"left: the workspace {there} is not on worker" in text
         wait_until(lambda: str(there) in str(db.read_now(lambda c: orders.describe_wait(c, turn_id))))
         other, _ = ask(db, queue, "goes on")
         wait_until(lambda: has_ended(queue, other), 60)
@@ -242,6 +242,6 @@ def test_a_turn_that_stops_three_workers_is_set_aside_and_released(url, tmp_path
 
 def run_whet(given: dict[str, str], folder: Path, *arguments: str) -> str:
     process = start([*arguments], given, folder)
-    said = process.communicate(timeout=60)[0]
-    assert process.returncode == 0, said
-    return said
+    text = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, text
+    return text

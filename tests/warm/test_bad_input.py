@@ -223,10 +223,12 @@ def pairs_are_sound(database: StateDatabase, clock: FixedClock, stores: int) -> 
         assert len(judged) == len(asked)
         examples = [
             Example(
-                tool_name=one.call.name, arguments={"n": one.call.seq}, result_summary=one.call.result or ""
+                tool_name=judged_call.call.name,
+                arguments={"n": judged_call.call.seq},
+                result_summary=judged_call.call.result or "",
             )
-            for one in judged
-            if one.outcome == "ok"
+            for judged_call in judged
+            if judged_call.outcome == "ok"
         ]
         prime = make_prime("hash", examples)
         assert list(prime.messages) == list(repair([*prime.messages]))[: len(prime.messages)]

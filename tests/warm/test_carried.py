@@ -210,7 +210,7 @@ def test_a_call_of_an_unknown_tool_did_not_work(tmp_path: Path, clock: FixedCloc
     ):
         judge = OutcomeJudge()
         judge.add(calls.StoredCall(2, 1, 1, 1, "frobnicate", "{}", text))
-        assert [one.outcome for one in judge.finish()] == [wanted], text
+        assert [judged_call.outcome for judged_call in judge.finish()] == [wanted], text
 
 
 def test_an_example_is_not_stale_where_nobody_knows_the_tools(clock: FixedClock) -> None:

@@ -17,7 +17,7 @@ def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -
     named = Template(name="garden", description="roses", tags=("watering",))
 
     def fitting(text: str, *given: Template) -> list[str]:
-        return [one.name for one, _ in rank_templates(given or (hinted, named), situation(text))]
+        return [template.name for template, _ in rank_templates(given or (hinted, named), situation(text))]
 
     assert fitting("invoices") == [] and fitting("invoices in march") == ["t1"]
     assert fitting("the garden") == fitting("a rose or roses") == fitting("watering") == ["garden"]
@@ -34,7 +34,7 @@ def test_a_template_of_this_folder_comes_first_and_equals_by_name() -> None:
     worked = Template(name="c", description="count invoices", examples=(example(workspace="/proj"),))
     others = [Template(name=f"n{n}", description="of no matter") for n in range(6)]
     found = rank_templates([worked, there, here, *others], situation("count the invoices"))
-    assert [one.name for one, _ in found] == ["b", "c", "a"]
+    assert [template.name for template, _ in found] == ["b", "c", "a"]
     assert found[0][1] == found[1][1] == pytest.approx(found[2][1] + 0.5)
     (alone,) = rank_templates([there], situation("count the invoices"))
     assert alone[1] == 2.0, "a single template's words weigh one each"

@@ -237,9 +237,9 @@ def test_calls_come_out_once_their_next_turn_is_over_and_only_once() -> None:
     assert judge.take() == []
     judge.add(stored(6, 2, look("b")))
     judge.add(UserWords(3, "on"))
-    assert [one.call.seq for one in judge.take()] == [2]
+    assert [judged_call.call.seq for judged_call in judge.take()] == [2]
     assert judge.take() == []
-    assert [one.call.seq for one in judge.finish()] == [6]
+    assert [judged_call.call.seq for judged_call in judge.finish()] == [6]
 
 
 def test_a_turn_of_very_many_calls_is_settled_in_parts_and_in_order() -> None:
@@ -250,15 +250,15 @@ def test_a_turn_of_very_many_calls_is_settled_in_parts_and_in_order() -> None:
         judge.add(stored(4 + 2 * number, 2, look(f"f{number}")))
     assert judge.take() == []
     judge.add(stored(4_004, 2, look("last")))
-    assert [one.call.seq for one in judge.take()] == [2, *range(4, 2_004, 2)]
-    assert [one.call.seq for one in judge.finish()] == list(range(2_004, 4_006, 2))
+    assert [judged_call.call.seq for judged_call in judge.take()] == [2, *range(4, 2_004, 2)]
+    assert [judged_call.call.seq for judged_call in judge.finish()] == list(range(2_004, 4_006, 2))
 
 
 def test_a_call_of_a_turn_that_was_undone_is_undone_however_it_went() -> None:
     judge = OutcomeJudge({2})
     judge.add(stored(2, 1, look("a")))
     judge.add(stored(4, 2, look("b"), "bad_input"))
-    assert [(one.outcome, one.reason) for one in judge.finish()] == [
+    assert [(judged_call.outcome, judged_call.reason) for judged_call in judge.finish()] == [
         ("ok", "no error flag"),
         ("undone", "the turn was undone"),
     ]

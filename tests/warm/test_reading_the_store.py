@@ -45,7 +45,7 @@ def rates(database: StateDatabase) -> Rates:
 
 def test_rates_by_tool_position_and_length_count_what_ran(database: StateDatabase, clock: FixedClock) -> None:
     failing = {0, 9, 10, 29, 30, 99, 100}
-    many = [("read_file", "failed" if place in failing else "ok") for place in range(101)]
+    many = [("read_file", "failed" if number in failing else "ok") for number in range(101)]
     with_outcomes(database, clock, *many)
     with_outcomes(database, clock, ("todo", "failed"), ("todo", "denied"), ("todo", "unknown"))
     with_outcomes(database, clock, *[("todo", "corrected")] * 9)
@@ -73,8 +73,8 @@ def test_the_lengths_begin_at_ten_thirty_and_a_hundred_calls(
 ) -> None:
     for length in (9, 10, 29, 30, 99, 100):
         with_outcomes(database, clock, *[("todo", "ok")] * length)
-    found = {row.label: row.calls for row in rates(database).by_length}
-    assert found == {"under 10": 9, "10-29": 39, "30-99": 129, "100 and more": 100}
+    numbers = {row.label: row.calls for row in rates(database).by_length}
+    assert numbers == {"under 10": 9, "10-29": 39, "30-99": 129, "100 and more": 100}
 
 
 def test_an_empty_store_has_no_rates(database: StateDatabase) -> None:
@@ -369,13 +369,13 @@ def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
         "todo": (1, 0),
     }
     (group,) = mining_result.groups.values()
-    (one,) = mining_result.sample
+    (candidate,) = mining_result.sample
     assert group.repairs == 0, "one session proves no mend"
-    assert mining_result.newest_ms == one.at_ms == clock.unix_ms()
-    assert one.arguments == {"path": "c/b.txt"}
-    assert one.hint == ("look at it " + "x" * 400)[:160]
-    assert (one.repairs, one.repairs_why) == ('{"path":"a/b.txt"}', "failed")
-    assert (mining_result.sessions, mining_result.messages) == (1, one.session.messages)
+    assert mining_result.newest_ms == candidate.at_ms == clock.unix_ms()
+    assert candidate.arguments == {"path": "c/b.txt"}
+    assert candidate.hint == ("look at it " + "x" * 400)[:160]
+    assert (candidate.repairs, candidate.repairs_why) == ('{"path":"a/b.txt"}', "failed")
+    assert (mining_result.sessions, mining_result.messages) == (1, candidate.session.messages)
 
 
 def test_mining_tells_how_far_it_is_and_reads_the_newest(database: StateDatabase, clock: FixedClock) -> None:
@@ -386,8 +386,8 @@ def test_mining_tells_how_far_it_is_and_reads_the_newest(database: StateDatabase
     database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda *seen: told.append(seen)))
     each = told[0][0]
     assert told == [(each, 3 * each), (2 * each, 3 * each), (3 * each, 3 * each)]
-    assert {one.session.id for one in mined(database, max_sessions=2).sample} == set(ids[1:])
-    assert {one.session.id for one in mined(database, project="/p0").sample} == {ids[0]}
+    assert {candidate.session.id for candidate in mined(database, max_sessions=2).sample} == set(ids[1:])
+    assert {candidate.session.id for candidate in mined(database, project="/p0").sample} == {ids[0]}
     assert mined(database, min_messages=each + 1).sessions == 0
     assert mined(database, source="elsewhere").sessions == 0
 
@@ -397,7 +397,11 @@ def test_a_call_is_shown_with_what_was_asked_for_in_its_own_turn(
 ) -> None:
     turns = [Turn(f"ask {n}", [[read(f"dir{n}/file.txt")], "faster", [sh("ls")]]) for n in range(4)]
     store(database, clock, *turns)
-    hints = {one.arguments["path"]: one.hint for one in mined(database).sample if one.name == "read_file"}
+    hints = {
+        candidate.arguments["path"]: candidate.hint
+        for candidate in mined(database).sample
+        if candidate.name == "read_file"
+    }
     assert hints == {f"dir{n}/file.txt": f"ask {n}" for n in range(4)}
 
 
@@ -409,7 +413,7 @@ def test_of_a_shape_five_candidates_are_kept_and_of_all_three_hundred(
     mining_result = mined(database)
     (group,) = mining_result.groups.values()
     assert (group.calls, len(group.candidates), len(mining_result.sample)) == (310, 5, 300)
-    assert mining_result.sample == sorted(mining_result.sample, key=lambda one: one.order)
+    assert mining_result.sample == sorted(mining_result.sample, key=lambda candidate: candidate.order)
     assert group.candidates == mining_result.sample[:5]
 
 

@@ -54,8 +54,8 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Depot, Template]:
     with PracticeServer() as server:
         depot = write_depot(folder, 3)
         asyncio.run(create_history(depot, settings(server), 4))
-    made = build_templates(depot, SystemClock().now())["warm"]
-    return depot, made
+    template = build_templates(depot, SystemClock().now())["warm"]
+    return depot, template
 
 
 def settings(server: PracticeServer, wire: str = "chat_completions", **flags: object):
@@ -142,7 +142,7 @@ def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
     sent = bodies(server)
     asyncio.run(again(session_id))
     later = bodies(server)[len(sent) :]
-    assert all(is_prefix(one, two) for one, two in zip(sent, [*sent[1:], later[0]], strict=True))
+    assert all(is_prefix(data, two) for data, two in zip(sent, [*sent[1:], later[0]], strict=True))
     text = sent[0].decode()
     assert text.index("Past example 1 of 3") < text.index("shelf count of week 31; ")
     assert text.index("End of past example 3") < text.index("shelf count of week 31; ")
@@ -253,7 +253,7 @@ async def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
     hashes = {example.hash for example in template.examples}
     assert {use.item.hash for use in uses} <= hashes
     seen = WarmTemplates(home, app.database, app.clock).effects(template)
-    assert sum(one.shown.sessions + one.compared.sessions for one in seen if one) >= 8
+    assert sum(effect.shown.sessions + effect.compared.sessions for effect in seen if effect) >= 8
     await app.aclose()
 
 

@@ -459,4 +459,4 @@ def test_a_call_id_that_an_example_has_is_changed_for_the_session_the_same_way_e
     assert [call.id for call in first[0].tool_calls] == [f"{taken}_here", "mine"]
     assert [message.tool_call_id for message in first] == ["", f"{taken}_here", "mine", f"{taken}_here"]
     assert [message.replay for message in first] == [None, None, REPLAYS[2], REPLAYS[3]]
-    assert all(one is other for one, other in zip(first, asyncio.run(send()), strict=True))
+    assert all(message is other for message, other in zip(first, asyncio.run(send()), strict=True))

@@ -109,7 +109,7 @@ class TelegramChat(ChatHost, TelegramServer):
             if kept is None:
                 return  # it waits for its first time
             if kept not in self._updates:
-                self._updates = sorted([*self._updates, kept], key=lambda one: one["update_id"])
+                self._updates = sorted([*self._updates, kept], key=lambda fields: fields["update_id"])
             self.changed.notify_all()
 
     def said(self, chat: int = 7) -> list[str]:

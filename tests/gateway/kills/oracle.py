@@ -188,7 +188,7 @@ def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str])
         if texts:
             tally.wrong.append(f"{where}: {what} {texts[:4]}")
     if not is_ordered:
-        at = next(n for n, (one, other) in enumerate(zip(there, came, strict=True)) if one != other)
+        at = next(n for n, (text, other) in enumerate(zip(there, came, strict=True)) if text != other)
         tally.wrong.append(f"{where}: in another order: {there[at : at + 3]} came as {came[at : at + 3]}")
 
 
