@@ -53,9 +53,13 @@ async def test_observers_take_part_in_their_order(tmp_path: Path) -> None:
         assert r.session.log.messages[0].note == "ab"
         assert [event.job_id for event in r.seen(ReviewQueued)] == ["a", "b"]  # type: ignore[union-attr]
     assert seen == [
-        "a before ", "b before a", "a answered All done.", "b answered All done.", "a ended All done.",
+        "a before ",
+        "b before a",
+        "a answered All done.",
+        "b answered All done.",
+        "a ended All done.",
         "b ended All done.",
-    ]  # fmt: skip
+    ]
 
 
 async def test_extra_work_of_a_message_runs_in_the_transaction_that_stores_it(tmp_path: Path) -> None:

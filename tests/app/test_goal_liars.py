@@ -74,8 +74,11 @@ def lie(folder: Path, count: int) -> None:
     named = list(_liars(count))
     made = [_made(script, number, folder / "work") for number, (_, script) in enumerate(named)]
     ended = asyncio.run(pursue_all(folder, made))
-    fooled = [(name, script) for (name, script), report in zip(named, ended, strict=True)
-              if report.goal.state == "achieved"]  # fmt: skip
+    fooled = [
+        (name, script)
+        for (name, script), report in zip(named, ended, strict=True)
+        if report.goal.state == "achieved"
+    ]
     assert not fooled
 
 

@@ -135,10 +135,14 @@ def test_a_task_that_is_older_than_the_goal_proves_tests(
 def test_tests_that_fail_when_whet_runs_them_itself_end_no_goal(tmp_path: Path) -> None:
     command = "python3 -m unittest test_a; true"
     rounds = [
-        (call("write_file", path="test_a.py", content=text), call("terminal", command=command),
-         finish(claim("tests", command, "Ran 1 test")), ANSWER)
+        (
+            call("write_file", path="test_a.py", content=text),
+            call("terminal", command=command),
+            finish(claim("tests", command, "Ran 1 test")),
+            ANSWER,
+        )
         for text in (f"{_TEST}import atexit, os\natexit.register(os._exit, 3)\n", _TEST)
-    ]  # fmt: skip
+    ]
     script = [reply for one in rounds for reply in one]
     wish = GoalWish(_GREEN, steps=len(script))
     ended = asyncio.run(pursue(tmp_path, script, wish, Judge("accept")))

@@ -279,7 +279,7 @@ FORMS = {
     "another folder": ("cd sub && ./z.sh", {"sub/z.sh": ". ./y.sh", "sub/y.sh": "true"}, "sub/y.sh"),
     "search path": ('PATH="$PWD/bin:$PATH" tool', {"bin/tool": "true"}, "bin/tool"),
     "image": ("true", {"Dockerfile": "FROM x"}, "Dockerfile"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))

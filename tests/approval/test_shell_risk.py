@@ -239,7 +239,7 @@ _SPELLINGS = [
     "$'\\162m'",
     "/bin/rm",
     "r\\\nm",
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow

@@ -37,9 +37,13 @@ def authenticator(page: Page) -> None:
     """Put a security key with a fingerprint reader into the browser."""
     page.call("WebAuthn.enable")
     options = {
-        "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
-        "isUserVerified": True, "automaticPresenceSimulation": True,
-    }  # fmt: skip
+        "protocol": "ctap2",
+        "transport": "internal",
+        "hasResidentKey": True,
+        "hasUserVerification": True,
+        "isUserVerified": True,
+        "automaticPresenceSimulation": True,
+    }
     page.call("WebAuthn.addVirtualAuthenticator", options=options)
 
 
@@ -109,8 +113,9 @@ def test_a_signature_is_for_one_request_and_one_use(page, strict):
         with page.loading():
             page.click("#add")
         assert "takes a second factor" in page.text()
-    body = json.dumps({"id": "AAAA", "response": {"clientDataJSON": "e30", "authenticatorData": "AA",
-                                                  "signature": "AA"}})  # fmt: skip
+    body = json.dumps(
+        {"id": "AAAA", "response": {"clientDataJSON": "e30", "authenticatorData": "AA", "signature": "AA"}}
+    )
     page.open(f"{strict.url}/r/{first}")
     form = page.eval("new URLSearchParams(new FormData(document.querySelector('form.decide'))).toString()")
     code = (

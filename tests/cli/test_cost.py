@@ -34,10 +34,12 @@ def test_the_rest_of_a_day_is_forecast_within_a_fifth() -> None:
     chance = random.Random(3)
     first = datetime(2026, 11, 1, tzinfo=UTC)
     days = [
-        [(first + timedelta(days=day, seconds=chance.uniform(30_000, 70_000)), chance.uniform(0.01, 0.05))
-         for _ in range(50)]
+        [
+            (first + timedelta(days=day, seconds=chance.uniform(30_000, 70_000)), chance.uniform(0.01, 0.05))
+            for _ in range(50)
+        ]
         for day in range(8)
-    ]  # fmt: skip
+    ]
     now = first + timedelta(days=7, seconds=45_000)
     total = sum(usd for at, usd in days[7] if at <= now)
     total += estimate_rest_of_day([turn for day in days[:7] for turn in day], now)

@@ -36,8 +36,10 @@ class Served:
         environ = os.environ | {"WHET_HOME": str(self.home)}
         self.process = subprocess.Popen(
             [*SERVE, "--port", "0", "--web-port", "-1", *self._options],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environ,
+        )
         try:
             self.port = self._read_port()
         except BaseException:

@@ -78,9 +78,14 @@ class Running:
         if clock is not None:
             self.service.timeline = clock.timeline(self.service.timeline.now_s() if clock.wall_s < 0 else 0.0)
         self.settings = ListenSettings(
-            port=0, web_port=0, is_open=is_open, allow_private_callbacks=private_callbacks, socket=socket,
-            peers=peers or {}, **more,
-        )  # fmt: skip
+            port=0,
+            web_port=0,
+            is_open=is_open,
+            allow_private_callbacks=private_callbacks,
+            socket=socket,
+            peers=peers or {},
+            **more,
+        )
         self._upkeep = upkeep
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -128,8 +128,12 @@ def _find_result(messages: Any) -> str:
 def _anthropic(step: tuple[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     name, arguments = step
     head: dict[str, Any] = {
-        "id": "m", "type": "message", "role": "assistant", "model": "practice", "content": [],
-    }  # fmt: skip
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "practice",
+        "content": [],
+    }
     yield "message_start", {"type": "message_start", "message": head | {"usage": _USAGE}}
     block: dict[str, Any] = {"type": "text", "text": ""}
     delta = {"type": "text_delta", "text": "done"}

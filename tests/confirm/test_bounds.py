@@ -101,10 +101,13 @@ def test_an_entry_is_for_its_principal_and_session_alone(server, admin, agent):
     passes = SUBMIT | {"session_key": "s1"}
     assert agent.post("/confirm", json=passes).status_code == 200
     for who, body in (
-        (agent, SUBMIT), (agent, SUBMIT | {"session_key": "S1"}),
-        (agent, SUBMIT | {"session_key": "s1 "}), (agent, passes | {"action": "deploy2"}),
-        (other, passes), (other, passes | {"requester": "agent"}),
-    ):  # fmt: skip
+        (agent, SUBMIT),
+        (agent, SUBMIT | {"session_key": "S1"}),
+        (agent, SUBMIT | {"session_key": "s1 "}),
+        (agent, passes | {"action": "deploy2"}),
+        (other, passes),
+        (other, passes | {"requester": "agent"}),
+    ):
         assert who.post("/confirm", json=body).status_code == 202, body
 
 

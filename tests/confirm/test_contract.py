@@ -177,8 +177,9 @@ def test_who_lacks_a_token_is_401_and_the_wrong_role_403_unless_all_is_open(side
     assert (asked, looked, approved) == expected
 
 
-@pytest.mark.parametrize("path", ["/confirm/none", "/confirm/none/approve", "/confirm/none/deny",
-                                  "/confirm/" + "0" * 22])  # fmt: skip
+@pytest.mark.parametrize(
+    "path", ["/confirm/none", "/confirm/none/approve", "/confirm/none/deny", "/confirm/" + "0" * 22]
+)
 def test_unknown_ids_are_404(sides, path):
     answer = sides.person.request("POST" if path.count("/") == 3 else "GET", path)
     assert answer.status_code == 404 and answer.json()["error"]

@@ -40,11 +40,14 @@ def guarded(server, clock):
 with_code = pytest.mark.service(policy=WITH_CODE)
 SPELLED: dict[str, Callable[[str], str]] = {
     "wide": lambda code: "".join(chr(ord(digit) + 0xFEE0) for digit in code),
-    "a digit before it": lambda code: f"0{code}", "a digit after it": lambda code: f"{code}0",
-    "negative": lambda code: f"-{code}", "cut": lambda code: code[:5],
-    "in sixteens": lambda code: f"{int(code):x}", "with a fraction": lambda code: f"{code}.0",
+    "a digit before it": lambda code: f"0{code}",
+    "a digit after it": lambda code: f"{code}0",
+    "negative": lambda code: f"-{code}",
+    "cut": lambda code: code[:5],
+    "in sixteens": lambda code: f"{int(code):x}",
+    "with a fraction": lambda code: f"{code}.0",
     "twice": lambda code: code * 2,
-}  # fmt: skip
+}
 
 
 @with_code

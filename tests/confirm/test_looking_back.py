@@ -104,8 +104,12 @@ def test_requests_are_listed_by_what_they_are_now(past):
     past.ask(Submission("d", "d", timeout_s=900), who=Caller("other", "submit"))
     asyncio.run(past.service.decide(decide.DecisionInput(second.id, "deny"), ANN))
     lists = {
-        "": ["d", "c", "b", "a"], "pending": ["d", "c", "a"], "denied": ["b"], "expired": [], "approved": [],
-    }  # fmt: skip
+        "": ["d", "c", "b", "a"],
+        "pending": ["d", "c", "a"],
+        "denied": ["b"],
+        "expired": [],
+        "approved": [],
+    }
     assert {status: past.found(status=status) for status in lists} == lists
     assert past.found(status="pending", principal="agent") == ["c", "a"]
     assert past.found(principal="other") == ["d"] and past.found(before_seq=3) == ["b", "a"]

@@ -62,18 +62,27 @@ class Reader:
         (folder / "policy.toml").write_text(blocks_of("confirm-policy.md", "[groups]"))
         url = f"http://127.0.0.1:{served.port}"
         self._environ = {
-            **os.environ, "HOME": str(folder), "PATH": f"{bin_folder}:{os.environ['PATH']}",
-            "WHET_HOME": str(served.home), "WHET_CONFIRM_URL": url, "API": url,
-            "AGENT": served.token("submit"), "OWNER": served.token("approve"),
-        }  # fmt: skip
+            **os.environ,
+            "HOME": str(folder),
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "WHET_HOME": str(served.home),
+            "WHET_CONFIRM_URL": url,
+            "API": url,
+            "AGENT": served.token("submit"),
+            "OWNER": served.token("approve"),
+        }
         self.types("whet confirm token create --role approve --name bob")
 
     def types(self, line: str) -> tuple[int, str]:
         """Run a line; the exit code and what was printed."""
         done = subprocess.run(
-            ["bash", "-c", line], cwd=self._folder, env=self._environ, capture_output=True, text=True,
+            ["bash", "-c", line],
+            cwd=self._folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
             timeout=120,
-        )  # fmt: skip
+        )
         return done.returncode, done.stdout + done.stderr
 
     def asks(self) -> tuple[str, str]:

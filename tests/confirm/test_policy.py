@@ -71,11 +71,14 @@ def test_high_risk_actions_need_a_person_in_every_spelling(tmp_path, name):
 @pytest.mark.parametrize(
     "name",
     [
-        *(n.format("pay", "o", "ut") for n in RESPELT), "PayOut", "pay\u005fOut", "p\u0430y_out",
+        *(n.format("pay", "o", "ut") for n in RESPELT),
+        "PayOut",
+        "pay\u005fOut",
+        "p\u0430y_out",
         "\u1d18ay_out",
     ],
     ids=ascii,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("pattern", ["pay_out", "pay_*", "PayOut", "pay-[a-o]*"])
 def test_a_rule_that_denies_holds_for_every_spelling(tmp_path, name, pattern):
     text = f'[[rules]]\naction="*"\neffect="allow"\n[[rules]]\naction="{pattern}"\neffect="deny"\n'

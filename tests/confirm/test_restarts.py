@@ -103,9 +103,14 @@ FORGED_TOKEN = "INSERT INTO tokens VALUES ('t', x'00', 'mallory', 'approve', 1.0
 
 @pytest.mark.parametrize(
     "sql",
-    [FORGED_TOKEN, "UPDATE tokens SET role = 'admin' WHERE role = 'submit'", "DELETE FROM seal",
-     "UPDATE seals SET rows = rows + 1", "DELETE FROM events WHERE id = (SELECT max(id) FROM events)"],
-)  # fmt: skip
+    [
+        FORGED_TOKEN,
+        "UPDATE tokens SET role = 'admin' WHERE role = 'submit'",
+        "DELETE FROM seal",
+        "UPDATE seals SET rows = rows + 1",
+        "DELETE FROM events WHERE id = (SELECT max(id) FROM events)",
+    ],
+)
 def test_a_database_that_somebody_changed_is_not_served(tmp_path, sql):
     paths, _ = used_approval(tmp_path)
     touch(paths, sql)

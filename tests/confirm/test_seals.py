@@ -291,9 +291,11 @@ def test_the_code_is_of_the_whole_statement_and_of_the_private_half():
     seal = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
     assert seals.seal_problem(seal, {key.id: again}) == ""
     for size, head, parts, signer in (
-        (8, b"h", pieces, key), (7, b"i", pieces, key), (7, b"h", {"votes": b"w" * 32}, key),
+        (8, b"h", pieces, key),
+        (7, b"i", pieces, key),
+        (7, b"h", {"votes": b"w" * 32}, key),
         (7, b"h", pieces, OTHER),
-    ):  # fmt: skip
+    ):
         other = seals.make_seal(size, head * 32, parts, signer, is_signed=False)
         assert other.signature != seal.signature
     assert "known" in seals.seal_problem(seal, {})

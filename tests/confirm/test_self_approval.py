@@ -103,7 +103,7 @@ def attempts(server: Running, request: dict) -> list[tuple[str, httpx2.Response]
         ("the page's form", other.post(f"/r/{request['id']}/decide", data={"verdict": "approve"})),
         ("its token on the page", other.post("/login", data={"token": server.token("submit", "agent")})),
         ("an approve token of its name", server.client("approve", "agent").post(f"{where}/approve")),
-    ]  # fmt: skip
+    ]
 
 
 def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path):

@@ -108,9 +108,13 @@ def test_unconfined_and_as_the_same_user_it_would(tmp_path):
     with target(tmp_path) as found:
         environment = variables(found, tmp_path / "ws")
         done = subprocess.run(
-            ["bash", "-c", ATTEMPTS["the approver's token"]], env=environment, capture_output=True, text=True,
-            check=False, timeout=60,
-        )  # fmt: skip
+            ["bash", "-c", ATTEMPTS["the approver's token"]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
         assert found.secrets[0] in done.stdout and found.server.stored(found.id).status == "approved"
 
 

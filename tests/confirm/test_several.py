@@ -16,9 +16,11 @@ def asked(server: Running, agent: httpx2.Client, **changes: object) -> dict[str,
 
 def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server, agent, alice):
     texts, two, unseen, risky = (
-        asked(server, agent), asked(server, agent, accepts_edits=True), asked(server, agent),
+        asked(server, agent),
+        asked(server, agent, accepts_edits=True),
+        asked(server, agent),
         asked(server, agent, action="delete_data"),
-    )  # fmt: skip
+    )
     for request in (texts, two, risky):
         alice.get(f"/confirm/{request['id']}")
     items = [texts, two, unseen, risky]
@@ -86,5 +88,7 @@ def test_the_page_lets_tick_what_was_opened_and_shown_whole(server, agent):
         assert "look at it first" in text and "was not shown to you" in text
         assert browser.post("/several", data=form | {"csrf": "x"}, headers=origin).status_code == 403
     assert [server.stored(texts["id"]).status for texts in (opened, unopened, hiding)] == [
-        "approved", "pending", "pending",
-    ]  # fmt: skip
+        "approved",
+        "pending",
+        "pending",
+    ]

@@ -92,9 +92,14 @@ def test_changes_and_patches_are_diffs_above_the_rest():
         argument_rows[0].is_folded,
     ) == (1, 1, "4 lines", False)
     assert argument_rows[1].diff == (
-        line("place", "--- x"), line("place", "+++ x"), line("place", "@@ 1 @@"), line("removed", "b"),
-        line("added", "c"), line("same", "d"), line("same", "e"),
-    )  # fmt: skip
+        line("place", "--- x"),
+        line("place", "+++ x"),
+        line("place", "@@ 1 @@"),
+        line("removed", "b"),
+        line("added", "c"),
+        line("same", "d"),
+        line("same", "e"),
+    )
     long = build_rows({"diff": "x" + "\n+y" * 60}, Disclosure())[0]
     assert (long.is_folded, long.size, long.added) == (True, "61 lines", 60)
     assert not build_rows({"diff": "x" + "\n+y" * 59}, Disclosure())[0].is_folded
@@ -197,9 +202,12 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else():
     pressed = [buttons.parse_press(button.data) for button in row]
     meanings = [buttons.meaning_of(press) for press in pressed if press is not None]
     assert meanings == [
-        PressMeaning("approve"), PressMeaning("deny"), PressMeaning("deny", "too broad"),
-        PressMeaning("deny", "w" * 60), PressMeaning("deny", "not now"),
-    ]  # fmt: skip
+        PressMeaning("approve"),
+        PressMeaning("deny"),
+        PressMeaning("deny", "too broad"),
+        PressMeaning("deny", "w" * 60),
+        PressMeaning("deny", "not now"),
+    ]
     first = pressed[0]
     assert first is not None and (first.verb, first.request_id, len(first.mac)) == ("a", "r" * 22, 22)
     assert all(press is not None and buttons.is_ours(press, "d1") for press in pressed)
@@ -312,8 +320,11 @@ def test_who_could_count_for_a_need():
 
 def test_names_are_compared_as_people_read_them():
     assert [action_key(name) for name in ("deploy", "De\u200bploy", " a  B ", "ｄｅｐｌｏｙ")] == [
-        "deploy", "deploy", "a b", "deploy",
-    ]  # fmt: skip
+        "deploy",
+        "deploy",
+        "a b",
+        "deploy",
+    ]
     assert person_key("An N") == "ann" and is_same_person("Ann", "a nn") and not is_same_person("ann", "ben")
     assert is_high_risk(action_key("Migrate - Database")) and not is_high_risk("migrate")
     first, second = new_request_id(1_795_680_000.0), new_request_id(1_795_680_000.001)
@@ -372,9 +383,12 @@ def test_an_event_as_a_record_of_opentelemetry():
     found = record(event())
     values = {one["key"]: one["value"] for one in found.pop("attributes")}
     assert found == {
-        "timeUnixNano": "1795680000250000000", "observedTimeUnixNano": "1795680000250000000",
-        "severityNumber": 9, "severityText": "INFO", "body": {"stringValue": '{"a":1}'},
-    }  # fmt: skip
+        "timeUnixNano": "1795680000250000000",
+        "observedTimeUnixNano": "1795680000250000000",
+        "severityNumber": 9,
+        "severityText": "INFO",
+        "body": {"stringValue": '{"a":1}'},
+    }
     assert values == {
         "event.name": {"stringValue": "whet.confirm.decided"},
         "whet.confirm.event_id": {"intValue": "7"},
@@ -386,8 +400,11 @@ def test_an_event_as_a_record_of_opentelemetry():
     alarming = record(event("tampering", owner="", request_id=""))
     assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
     assert [attribute["key"] for attribute in alarming["attributes"]] == [
-        "event.name", "whet.confirm.event_id", "whet.confirm.hash", "enduser.id",
-    ]  # fmt: skip
+        "event.name",
+        "whet.confirm.event_id",
+        "whet.confirm.hash",
+        "enduser.id",
+    ]
 
 
 def test_an_event_as_a_line_of_syslog():

@@ -34,9 +34,12 @@ def paths(tmp_path_factory):
         alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
         for number in range(6):
             body = {
-                "action": "deploy_shop" if number % 2 else "send_mail", "description": f"no {number}",
-                "details": {"n": number}, "callback_url": "http://203.0.113.1/hook", "accepts_edits": True,
-            }  # fmt: skip
+                "action": "deploy_shop" if number % 2 else "send_mail",
+                "description": f"no {number}",
+                "details": {"n": number},
+                "callback_url": "http://203.0.113.1/hook",
+                "accepts_edits": True,
+            }
             request = agent.post("/confirm", json=body, headers={"idempotency-key": f"k{number}"}).json()
             alice.get(f"/confirm/{request['id']}")
             alice.post(f"/confirm/{request['id']}/approve", json={"reason": "fine"})
@@ -178,7 +181,7 @@ def test_any_row_that_is_taken_or_added_is_found(paths, tmp_path):
         "CREATE TRIGGER quiet AFTER UPDATE ON requests BEGIN DELETE FROM votes; END",
         "CREATE TABLE more (x)",
         "DROP INDEX by_rate",
-    )  # fmt: skip
+    )
     for sql in forged:
         report = quietly(lambda db, sql=sql: db.execute(sql), paths, tmp_path)
         if report is None or report.is_good:

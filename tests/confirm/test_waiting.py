@@ -77,8 +77,13 @@ def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
 
 def test_a_client_that_hangs_up_is_not_waited_for(server, agent):
     submitted = asked(agent)
-    raw = request(server.port, "GET", f"/confirm/{submitted['id']}?wait=60", b"",
-                  f"Authorization: {agent.headers['authorization']}")  # fmt: skip
+    raw = request(
+        server.port,
+        "GET",
+        f"/confirm/{submitted['id']}?wait=60",
+        b"",
+        f"Authorization: {agent.headers['authorization']}",
+    )
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
         sock.sendall(raw)
         wait_until(lambda: server.service.hub.waiting == 1)
@@ -160,9 +165,13 @@ async def listening(service: ConfirmService, secret: str) -> tuple[RequestStream
     accounts = TokenAccounts(service, is_open=False)
     sessions = Sessions(accounts, SessionRows(service), SystemClock(), make_site_address("127.0.0.1"), "live")
     scope: dict[str, Any] = {
-        "type": "http", "method": "GET", "path": "/live", "query_string": b"after=0", "headers": [],
+        "type": "http",
+        "method": "GET",
+        "path": "/live",
+        "query_string": b"after=0",
+        "headers": [],
         "extensions": {"whet.line": WebConnection()},
-    }  # fmt: skip
+    }
     entered = Response()
     assert await sessions.sign_in(Request(scope), secret, entered)
     scope["headers"] = [(b"cookie", entered.headers["set-cookie"].partition(";")[0].encode())]

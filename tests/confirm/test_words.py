@@ -76,8 +76,10 @@ def test_a_request_stands_in_a_list_with_its_times():
     }  # fmt: skip
     long = build_request_card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
     assert {name: len(long[name].split("\n")[0]) for name in ("requester", "principal", "summary")} == {
-        "requester": 16, "principal": 16, "summary": 116,
-    }  # fmt: skip
+        "requester": 16,
+        "principal": 16,
+        "summary": 116,
+    }
     over = build_request_card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
     assert (over["left_s"], over["timeout_s"], over["resolved_by"]) == (0.0, 1.0, "")
     assert (over["status_word"], over["resolved"]) == ("Expired", "2026-11-26 08:01:00 UTC")
@@ -301,10 +303,14 @@ def test_a_message_says_who_has_voted_while_more_are_needed():
 @pytest.mark.parametrize(
     ("link", "public"),
     [
-        ("https://x.example/r", True), ("http://localhost:1/r", False), ("http://127.0.0.1/r", False),
-        ("http://[::1]/r", False), ("", False), ("x.example", False),
+        ("https://x.example/r", True),
+        ("http://localhost:1/r", False),
+        ("http://127.0.0.1/r", False),
+        ("http://[::1]/r", False),
+        ("", False),
+        ("x.example", False),
     ],
-)  # fmt: skip
+)
 def test_a_link_that_works_elsewhere_is_public(link, public):
     assert build_notice(asked(), link=link).has_public_link is public
     assert agent_lines("a\nb") == "| a\n| b" and agent_lines("a", "> ") == "> a"

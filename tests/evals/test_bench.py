@@ -37,9 +37,12 @@ def locomo(folder: Path) -> None:
         {"question": "Without evidence?", "evidence": [], "category": 2},
     ]
     talk = {
-        "speaker_a": "Ann", "speaker_b": "Bob", "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": turns, "session_2_date_time": "2:00 pm on 9 May, 2023",
-    }  # fmt: skip
+        "speaker_a": "Ann",
+        "speaker_b": "Bob",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": turns,
+        "session_2_date_time": "2:00 pm on 9 May, 2023",
+    }
     cases = [{"sample_id": f"conv-{n}", "conversation": talk, "qa": qa} for n in (1, 2)]
     (folder / "locomo10.json").write_text(json.dumps(cases))
 
@@ -50,11 +53,16 @@ def longmemeval(folder: Path) -> None:
         [{"role": "user", "content": "My beagle is called Rex.", "has_answer": True}],
     ]
     case = {
-        "question_id": "q1", "question": "What is my beagle called?", "question_type": "single-session-user",
-        "question_date": "2023/05/30 (Tue) 23:40", "answer": "Rex", "haystack_session_ids": ["a", "a"],
-        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"], "haystack_sessions": sessions,
+        "question_id": "q1",
+        "question": "What is my beagle called?",
+        "question_type": "single-session-user",
+        "question_date": "2023/05/30 (Tue) 23:40",
+        "answer": "Rex",
+        "haystack_session_ids": ["a", "a"],
+        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"],
+        "haystack_sessions": sessions,
         "answer_session_ids": ["a"],
-    }  # fmt: skip
+    }
     (folder / "longmemeval_s.json").write_text(json.dumps([case]))
 
 
@@ -190,8 +198,10 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path):
         tmp_path,
         "bake-1",
         (
-            "Heat oven-7 to 220", './oven set 220 -> "oven-7: 220 reached..."',
-            {"tool": "Bash", "input": {"command": "./oven set 220"}}, "oven-7: 220 reached at last",
+            "Heat oven-7 to 220",
+            './oven set 220 -> "oven-7: 220 reached..."',
+            {"tool": "Bash", "input": {"command": "./oven set 220"}},
+            "oven-7: 220 reached at last",
         ),
         (
             "Write the list",
@@ -200,11 +210,13 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path):
             "File created successfully at: /srv/list-3.txt",
         ),
         (
-            "Decide on rye", "The list says rye, which is best",
-            {"tool": "TodoWrite", "input": {"todos": ["rye, which is best"]}}, "ok",
+            "Decide on rye",
+            "The list says rye, which is best",
+            {"tool": "TodoWrite", "input": {"todos": ["rye, which is best"]}},
+            "ok",
         ),
         ("Rest the dough", "Let it rest for an hour, I think", {"tool": "Bash", "input": {}}, "ok"),
-    )  # fmt: skip
+    )
     hoist = {"tool": "Bash", "input": {"command": "./hoist --all"}}
     trajectory(tmp_path, "sail-1", ("Hoist sail-9 at pier-3", "./hoist --all", hoist, "sail-9: up at pier-3"))
     asked = ["eval", "bench", "skilllearnbench", "--data", str(tmp_path)]

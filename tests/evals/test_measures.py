@@ -25,9 +25,14 @@ def run(arm: str, seed: int, first: str, *, ok: str = "", tokens: int = 1000, **
     tasks = tuple(task(number, a == "y", b == "y") for number, (a, b) in pairs)
     used = Usage(prompt_tokens=tokens, input_tokens=tokens)
     fields: dict[str, object] = {
-        "funnel": Funnel(10, 9, 9, 9), "spent": TokenSpending(used), "stale": (), "leaks": 0, "poisoned": 0,
-        "false_kept": 0, **more,
-    }  # fmt: skip
+        "funnel": Funnel(10, 9, 9, 9),
+        "spent": TokenSpending(used),
+        "stale": (),
+        "leaks": 0,
+        "poisoned": 0,
+        "false_kept": 0,
+        **more,
+    }
     return WorldResult(seed=seed, arm=arm, tasks=tasks, requests=1, planted=0, wall_s=1.0, **fields)  # type: ignore[arg-type]
 
 

@@ -138,10 +138,14 @@ def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(tmp_pa
     with PracticeServer(script=[ScriptedReply("never asked for")]) as server:
         settings = {"WHET_HOME": str(tmp_path / "home"), "WHET_MODEL_BASE_URL": server.base_url}
         done = subprocess.run(
-            [sys.executable, "-c", _SWALLOWS.format(number=int(number))], cwd=tmp_path,
-            env={**os.environ, **settings}, capture_output=True, text=True, timeout=60,
+            [sys.executable, "-c", _SWALLOWS.format(number=int(number))],
+            cwd=tmp_path,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=60,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )  # fmt: skip
+        )
         assert (done.returncode, done.stderr) == (code, ""), done
         assert not server.requests
 

@@ -114,10 +114,14 @@ def test_odd_names_are_names(program):
         "x" * 255,
     ]  # fmt: skip
     texts = results(
-        program, *[use("write_file", path=name, content=f"number {n}\n") for n, name in enumerate(names)],
-        *[use("read_file", path=name) for name in names], use("write_file", path="y" * 256, content=""),
-        use("read_file", path="a\0b"), use("read_file", path=""), use("read_file", path="\ud800"),
-    )  # fmt: skip
+        program,
+        *[use("write_file", path=name, content=f"number {n}\n") for n, name in enumerate(names)],
+        *[use("read_file", path=name) for name in names],
+        use("write_file", path="y" * 256, content=""),
+        use("read_file", path="a\0b"),
+        use("read_file", path=""),
+        use("read_file", path="\ud800"),
+    )
     for n, text in enumerate(texts[len(names) : 2 * len(names)]):
         assert f"number {n}" in text, (names[n], text)
     assert not (program.work / "pwned").exists()

@@ -106,7 +106,7 @@ JOBS = [
     job(9, cron("@daily"), enabled_toolsets=["file", "session_search"], model="other", workdir="/nowhere/x"),
     job(10, cron("0 1 * * *"), enabled_toolsets=["browser"]),
     job(11, cron("0 1 * * *"), deliver="origin", origin={"platform": "telegram", "chat_id": "-100"}),
-]  # fmt: skip
+]
 
 
 @pytest.fixture

@@ -235,13 +235,16 @@ def test_one_line_that_is_odd_costs_no_other(tmp_path: Path) -> None:
         said("user", "first", timestamp=17, isSidechain=None, cwd=None),
         said("user", "<local-command-stdout>printed</local-command-stdout>"),
         said("user", "a helper's", isSidechain=True),
-        said("assistant", [{"type": "server_thing", "x": 1}, {"type": "text", "text": "second"}],
-             message={"id": None, "usage": {"input_tokens": None}, "model": None}),
+        said(
+            "assistant",
+            [{"type": "server_thing", "x": 1}, {"type": "text", "text": "second"}],
+            message={"id": None, "usage": {"input_tokens": None}, "model": None},
+        ),
         said("user", "[" * 5_000 + "]" * 5_000),
         '{"type": "user", "message": {"content": ' + "[" * 100_000 + "]" * 100_000 + "}}",
         {"type": "user", "message": "of another kind"},
         "",
-    )  # fmt: skip
+    )
     with path.open("ab") as file:
         file.write(b'{"type": "user", "message": {"content": "\xff\xfe"}}\n')
         file.write(json.dumps(said("user", "third")).encode() + b"\n")

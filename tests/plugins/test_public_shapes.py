@@ -186,9 +186,11 @@ def test_changed_arguments_are_what_is_judged_and_what_runs(
 
 @pytest.mark.parametrize(
     ("answer", "says", "notices"),
-    [('{"action": "block", "message": "not today"}', "blocked by the plugin guard: not today", 0),
-     ("1 / 0", "could not judge it", 1)],
-)  # fmt: skip
+    [
+        ('{"action": "block", "message": "not today"}', "blocked by the plugin guard: not today", 0),
+        ("1 / 0", "could not judge it", 1),
+    ],
+)
 def test_a_block_or_a_failure_is_a_denial_that_nobody_is_asked_about(
     home: Path, answer: str, says: str, notices: int
 ) -> None:

@@ -157,9 +157,12 @@ def test_steps_count_from_the_last_user_message():
         ask(RequestMessage("user", "go"), *done, model="practice-steps-1", offers=offers)
     ).text.startswith("Done: 1")
     again = ask(
-        RequestMessage("user", "go"), *done, RequestMessage("user", "more"), model="practice-steps-1",
+        RequestMessage("user", "go"),
+        *done,
+        RequestMessage("user", "more"),
+        model="practice-steps-1",
         offers=offers,
-    )  # fmt: skip
+    )
     assert answer(again).tool_calls
 
 

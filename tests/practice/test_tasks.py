@@ -35,9 +35,12 @@ def project(tmp_path):
 
 def is_mended(project):
     done = subprocess.run(
-        [sys.executable, "-m", "unittest", "-q"], cwd=project, env=os.environ | {"ORDERS_DB": "memory"},
-        capture_output=True, timeout=60,
-    )  # fmt: skip
+        [sys.executable, "-m", "unittest", "-q"],
+        cwd=project,
+        env=os.environ | {"ORDERS_DB": "memory"},
+        capture_output=True,
+        timeout=60,
+    )
     return done.returncode == 0
 
 

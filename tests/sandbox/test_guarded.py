@@ -221,7 +221,7 @@ AS_A_REPOSITORY = {
     "a folder": (f"{_SUB}; printf '{{}}' > sub/config",),
     "a folder, later": (_SUB, "printf '{}' > sub/config"),
     "a link to a folder": ("git init -q sub; mv sub/.git g; printf '{}' > g/config; ln -s ../g sub/.git",),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

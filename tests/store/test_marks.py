@@ -55,13 +55,15 @@ def test_a_time_beyond_the_years_1_to_9999_is_named_by_the_nearest_day():
     [
         (Message("user", "hi"), "hi"),
         (Message("assistant", "so", (ToolCall("1", "put", '{"a": "b"}'),)), 'so\nput {"a": "b"}'),
-        (Message("assistant", "", (ToolCall("1", "put", r'{"a\n": ["b\"", 3, {"c": null}]}'),)),
-         '\nput a\n\nb"\n3\nc\nNone'),
+        (
+            Message("assistant", "", (ToolCall("1", "put", r'{"a\n": ["b\"", 3, {"c": null}]}'),)),
+            '\nput a\n\nb"\n3\nc\nNone',
+        ),
         (Message("assistant", "", (ToolCall("1", "put", r"{\broken"),)), "\nput {\\broken"),
         (Message("tool", "done", tool_call_id="1", tool_name="put"), "done"),
         (Message("assistant", "said", reasoning="thought"), "said"),
     ],
-)  # fmt: skip
+)
 def test_what_can_be_found_of_a_message(message: Message, text: str):
     role, _, content, extra = rows.pack(message, 0)
     assert index.plain_text(role, content, extra) == text

@@ -59,11 +59,14 @@ class Program:
         if given is not None:
             (path / "in").write_bytes(given)
         order = {
-            "arguments": arguments, "folder": str(self.work),
+            "arguments": arguments,
+            "folder": str(self.work),
             "environ": {**os.environ, **settings, **self.environ, **(environ or {})},
-            "stdin": "/dev/null" if given is None else str(path / "in"), "stdout": str(path / "out"),
-            "stderr": str(path / "err"), **self.limits,
-        }  # fmt: skip
+            "stdin": "/dev/null" if given is None else str(path / "in"),
+            "stdout": str(path / "out"),
+            "stderr": str(path / "err"),
+            **self.limits,
+        }
         return Running(order)
 
     def run(self, *arguments: str, given: bytes | None = None, **environ: str) -> Done:

@@ -27,8 +27,11 @@ _CHECKS = {
     "every_request_valid", "each_request_prefix_of_next",
 }  # fmt: skip
 _SIGNED_CHECKS = {
-    "unsigned_yes_refused", "approved_by_passkey", "signature_verifies", "vote_without_signature_found"
-}  # fmt: skip
+    "unsigned_yes_refused",
+    "approved_by_passkey",
+    "signature_verifies",
+    "vote_without_signature_found",
+}
 _CONFIRM_CHECKS = {
     "deny_accepted", "approve_accepted", "tidied", "wipe_asked_then_narrower", "page_shows_each_request",
     "nothing_ran_while_it_waited", "denial_read_by_the_model", "only_old_carts_gone", "ran_exactly_once",
@@ -65,9 +68,14 @@ def environment(path: Path) -> dict[str, str]:
 def demo(path: Path, *options: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run the demo in the place, without a terminal."""
     return subprocess.run(
-        [*_DEMO, *options], cwd=path / "cwd", env=environment(path) | environ, capture_output=True,
-        text=True, check=False, timeout=timeout,
-    )  # fmt: skip
+        [*_DEMO, *options],
+        cwd=path / "cwd",
+        env=environment(path) | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
 
 
 def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

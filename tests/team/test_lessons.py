@@ -125,8 +125,11 @@ def test_two_workers_at_once_lose_no_change(db: TeamDatabase, url: str, tmp_path
         def work(place: int) -> None:
             for number in range(8):
                 remember(desks[place], f"Fact {number} of {place}.")
-                write(tmp_path / "ab"[place], f"skills/by-{place}-{number}/SKILL.md",
-                      SKILL.replace("deploy", f"by-{place}-{number}"))  # fmt: skip
+                write(
+                    tmp_path / "ab"[place],
+                    f"skills/by-{place}-{number}/SKILL.md",
+                    SKILL.replace("deploy", f"by-{place}-{number}"),
+                )
                 begins(desks[place])
 
         with ThreadPoolExecutor(2) as pool:

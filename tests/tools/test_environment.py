@@ -132,6 +132,10 @@ def test_git_reads_its_settings_without_the_one_that_is_withheld(tmp_path: Path)
     assert "Basic" not in str(texts)
     shown = subprocess.run(
         ["git", "config", "--get-regexp", "user.name|http"],
-        cwd=tmp_path, env=texts, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=texts,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert shown.stdout == "user.name Ann\n"

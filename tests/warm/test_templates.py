@@ -326,8 +326,10 @@ def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path)
         ({"command": " ".join("x" * 30)}, "command=x" + " word" * 23),
         ({"command": 5}, "command=0"),
         ({"b": "x.y/z", "a": "a.TXT"}, "a=path b=path"),
-        ({"a": True, "b": None, "c": 1.5, "d": [1], "e": "x" * 80, "f": "x" * 81},
-         "a=True b=None c=0 d=list e=word f=text"),
+        (
+            {"a": True, "b": None, "c": 1.5, "d": [1], "e": "x" * 80, "f": "x" * 81},
+            "a=True b=None c=0 d=list e=word f=text",
+        ),
         ({"a": "x-1*"}, "a=w-w*"),
         ({"a": "-" * 50}, "a=" + "-" * 40),
         ({"a": "d.e/f"}, "a=path"),
@@ -336,7 +338,7 @@ def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path)
         ({"a": "f.x"}, "a=path"),
         ({"a": "42"}, "a=0"),
     ],
-)  # fmt: skip
+)
 def test_the_shape_of_a_call(arguments: dict[str, Any], shape: str) -> None:
     assert shape_of("t", arguments) == f"t {shape}"
 

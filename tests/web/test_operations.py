@@ -85,9 +85,13 @@ def described(*operations: Operation, **more: Any) -> dict[str, Any]:
 def test_the_document_has_every_call_with_its_types() -> None:
     fields = described(*TABLE, failures=(400,), named={"Alias": Given})
     assert {path: set(calls) for path, calls in fields["paths"].items()} == {
-        "/things": {"get", "post"}, "/things/{id}": {"get"}, "/things/{id}/do": {"post"},
-        "/events": {"get"}, "/text": {"get"}, "/both": {"post"},
-    }  # fmt: skip
+        "/things": {"get", "post"},
+        "/things/{id}": {"get"},
+        "/things/{id}/do": {"post"},
+        "/events": {"get"},
+        "/text": {"get"},
+        "/both": {"post"},
+    }
     post = fields["paths"]["/things"]["post"]
     assert post["requestBody"] == {
         "required": True,

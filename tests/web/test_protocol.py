@@ -24,8 +24,10 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await body(send, told)
 
 
-UPGRADES = ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA",
-            "Connection: Upgrade\r\nUpgrade: websocket")  # fmt: skip
+UPGRADES = (
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA",
+    "Connection: Upgrade\r\nUpgrade: websocket",
+)
 
 
 @pytest.mark.parametrize("wish", UPGRADES)

@@ -56,10 +56,14 @@ class DiscordChat(ChatHost, DiscordServer):
     ) -> dict[str, Any]:
         """Somebody writes; it reaches whoever is connected."""
         message = {
-            "id": self.next_number(), "channel_id": chat, "type": 0,
-            "author": {"id": user, "username": f"user{user}"}, "content": text,
-            "mentions": [{"id": BOT}] if f"<@{BOT}>" in text else [], **more,
-        }  # fmt: skip
+            "id": self.next_number(),
+            "channel_id": chat,
+            "type": 0,
+            "author": {"id": user, "username": f"user{user}"},
+            "content": text,
+            "mentions": [{"id": BOT}] if f"<@{BOT}>" in text else [],
+            **more,
+        }
         self.note(lambda: self.said_by_people.append(message))
         # Only the event says which server a channel is of; the history does not.
         self.call(self.dispatch("MESSAGE_CREATE", {**message, **({"guild_id": guild} if guild else {})}))
