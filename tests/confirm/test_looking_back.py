@@ -21,7 +21,7 @@ from whet_confirm.risk import RiskReadings
 from whet_confirm.service import ConfirmService
 from whet_confirm.submit import Submission
 from whet_confirm.web.audit import QUICK_EVENTS, AuditWatch
-from whet_confirm.web.past import search
+from whet_confirm.web.audit_pages import search
 
 pytestmark = pytest.mark.service(upkeep=False)
 

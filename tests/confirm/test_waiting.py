@@ -14,8 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from tests.confirm.running import SUBMIT, ManualClock, Running, answered, field_of, request
 from tests.support import ended, wait_until
 from whet.clock import SystemClock
+from whet.web.connection import WebConnection
 from whet.web.guard import make_site_address
-from whet.web.line import WebConnection
 from whet.web.protocol import LimitedProtocol
 from whet.web.sessions import Sessions
 from whet_confirm import tokens

@@ -16,7 +16,7 @@ from whet.contract.messages import Usage
 from whet.serve.suspended_turn import ApiEvent
 from whet.serve.turn_responder import TurnResponder, failure_of
 from whet.serve.wire import ApiError
-from whet.web.line import WebConnection
+from whet.web.connection import WebConnection
 
 Emit = Callable[[ApiEvent], None]
 

@@ -14,8 +14,8 @@ from tests.serve.conftest import Api
 from whet.serve.board.app import Logins, OwnerAccounts
 from whet.serve.board.live import DashboardStream
 from whet.serve.site import Site, SiteTimings
+from whet.web.connection import WebConnection
 from whet.web.guard import make_site_address
-from whet.web.line import WebConnection
 from whet.web.sessions import Sessions
 from whet_lab.practice.server import PracticeServer
 

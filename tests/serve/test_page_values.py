@@ -30,13 +30,13 @@ from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolPro
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.origin import Origin
 from whet.question import Row
-from whet.serve.board import page_messages, past
+from whet.serve.board import history_pages, page_messages
 from whet.serve.board.frame import Frame
+from whet.serve.board.history_pages import HistoryPages, ShownSpan
 from whet.serve.board.home import HomePages, sum_spending
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.page_messages import PageCall
-from whet.serve.board.past import HistoryPages, ShownSpan
 from whet.serve.board.session_chat import Follower, compose_message, count_units, read_form_text
 from whet.serve.site import Site, SiteTimings
 from whet.serve.wire import ApiError
@@ -191,7 +191,7 @@ async def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(fra
     ],
 )
 def test_which_messages_are_asked_for(query: str, last: int, span: ShownSpan) -> None:
-    assert past.read_span(asked(query).query_params, last) == span
+    assert history_pages.read_span(asked(query).query_params, last) == span
 
 
 @pytest.mark.parametrize(
@@ -263,9 +263,14 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
 
 def test_what_was_found_is_marked_in_its_snippet() -> None:
     text = f"a {search.MARK_OPEN}b\u202e{search.MARK_CLOSE} c {search.MARK_OPEN}d{search.MARK_CLOSE}"
-    assert past.split_snippet(text) == [(False, "a "), (True, "b<U+202E>"), (False, " c "), (True, "d")]
-    assert past.split_snippet("plain") == [(False, "plain")]
-    assert past.split_snippet(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
+    assert history_pages.split_snippet(text) == [
+        (False, "a "),
+        (True, "b<U+202E>"),
+        (False, " c "),
+        (True, "d"),
+    ]
+    assert history_pages.split_snippet("plain") == [(False, "plain")]
+    assert history_pages.split_snippet(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
 
 
 def spending(label: str, usd: float = 0.0, prompt: int = 100) -> Spending:

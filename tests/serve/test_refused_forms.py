@@ -13,8 +13,8 @@ from tests.serve.test_page_values import VISIT, Told, frame, model, talked
 from whet.rewind.planning import Change, Conflict
 from whet.rewind.rewinding import Outcome
 from whet.rewind.taking_back import RewindResult
+from whet.serve.board.history_pages import HistoryPages
 from whet.serve.board.live_turn import LiveTurns
-from whet.serve.board.past import HistoryPages
 from whet.serve.board.session_chat import SessionChat, format_outcome
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError

@@ -30,10 +30,10 @@ from whet_confirm.service import ConfirmService
 from whet_confirm.web import view
 from whet_confirm.web.accounts import SessionRows, TokenAccounts
 from whet_confirm.web.audit import AuditWatch
+from whet_confirm.web.audit_pages import AuditPages
 from whet_confirm.web.devices import DevicePages, make_manifest
 from whet_confirm.web.live import RequestStream
 from whet_confirm.web.passkey_pages import PasskeyPages
-from whet_confirm.web.past import AuditPages
 from whet_confirm.web.provider import ProviderPages
 from whet_confirm.web.requests import RequestPages
 from whet_confirm.web.several import SeveralPages
