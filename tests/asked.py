@@ -32,14 +32,16 @@ def script() -> list[ScriptedReply]:
 def blind(shown: Shown) -> list[str]:
     """Say what of which writes was not shown."""
     return [
-        f"{kind}: {one[:200]!r}" for kind, (_, lines) in WRITES.items() for one in missing(shown[kind], lines)
+        f"{kind}: {text[:200]!r}"
+        for kind, (_, lines) in WRITES.items()
+        for text in missing(shown[kind], lines)
     ]
 
 
 def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
     """A terminal: the question, and all of it where the question offers that."""
     prepare(folder)
-    found: Shown = {}
+    texts: Shown = {}
     question = ["-q", "go"] if one_shot else []
     with (
         PracticeServer(script=script()) as server,
@@ -49,15 +51,15 @@ def in_terminal(folder: Path, *, one_shot: bool) -> Shown:
             tty.wait_for("Ctrl-D")
             tty.type("go\r")
         for kind in WRITES:
-            found[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter alone is no:")
-            if "only shows all" in found[kind]:
+            texts[kind] = tty.wait_for("Whet wants to") + tty.wait_for("Enter alone is no:")
+            if "only shows all" in texts[kind]:
                 tty.type("v\r")
-                found[kind] += tty.wait_for("Enter alone is no:")
+                texts[kind] += tty.wait_for("Enter alone is no:")
             tty.type("o\r")
             if not one_shot:
-                found[kind] += tty.wait_for("● ")  # the call has run: its question is drawn no more
-        found["the end"] = tty.wait_for("All done.")
-    return found
+                texts[kind] += tty.wait_for("● ")  # the call has run: its question is drawn no more
+        texts["the end"] = tty.wait_for("All done.")
+    return texts
 
 
 def in_editor(desk: Desk) -> Shown:
@@ -124,14 +126,14 @@ def on_page(api: Api) -> tuple[Shown, Shown]:
         assert owner.post(f"/api/sessions/{session}/turns", json={"text": "go"}).status_code < 300
         seen: set[str] = set()
         for kind in WRITES:
-            one = waiting(owner, seen)
-            seen.add(one["id"])
-            by_api[kind] = "\n".join((one["title"], *(row["text"] for row in one["body"])))
+            fields = waiting(owner, seen)
+            seen.add(fields["id"])
+            by_api[kind] = "\n".join((fields["title"], *(row["text"] for row in fields["body"])))
             page = person.get(f"/sessions/{session}").text
             asked = page.partition('id="asked"')[2].partition("</section>")[0]
             kept = asked.partition('<details class="fold">')[0]  # the form to change it is no diff
             by_page[kind] = text_of(kept)
-            answer = owner.post(f"/api/approvals/{one['id']}", json={"answer": "once"})
+            answer = owner.post(f"/api/approvals/{fields['id']}", json={"answer": "once"})
             assert answer.status_code == 200, answer.text
     return by_api, by_page
 
@@ -148,6 +150,6 @@ def text_of(page: str) -> str:
 def waiting(owner: httpx2.Client, seen: set[str]) -> dict[str, Any]:
     """Give the question that waits and is none of those seen."""
     while True:
-        for one in owner.get("/api/approvals").json()["approvals"]:
-            if one["id"] not in seen:
-                return one
+        for approval in owner.get("/api/approvals").json()["approvals"]:
+            if approval["id"] not in seen:
+                return approval

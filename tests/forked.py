@@ -136,15 +136,15 @@ def run(
     arguments: Sequence[str], folder: Path, given: bytes | None = None, environ: dict[str, str] | None = None
 ) -> Done:
     """Run `whet` with these arguments in `folder` to its end."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as directory:
         if given is not None:
-            Path(place, "in").write_bytes(given)
+            Path(directory, "in").write_bytes(given)
         order = {
             "arguments": list(arguments),
             "folder": str(folder),
             "environ": {**os.environ, **(environ or {})},
-            "stdin": "/dev/null" if given is None else f"{place}/in",
-            "stdout": f"{place}/out",
-            "stderr": f"{place}/err",
+            "stdin": "/dev/null" if given is None else f"{directory}/in",
+            "stdout": f"{directory}/out",
+            "stderr": f"{directory}/err",
         }
         return Running(order).done()

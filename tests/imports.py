@@ -171,9 +171,9 @@ class ImportGraph:
             for package in packages:
                 needs.setdefault(package, set()).add(name)
         for name, chains in self.chains.items():
-            known = set(chains) & set().union(*self.extras.values())
-            if known and not any(known <= packages for packages in self.extras.values()):
-                yield f"{name} needs {' and '.join(sorted(known))}, which no extra brings together"
+            texts = set(chains) & set().union(*self.extras.values())
+            if texts and not any(texts <= packages for packages in self.extras.values()):
+                yield f"{name} needs {' and '.join(sorted(texts))}, which no extra brings together"
         for extra, packages in self.extras.items():
             if not packages & needs.keys():
                 yield f"no module imports a package of the extra {extra}"
@@ -189,11 +189,11 @@ class ImportGraph:
         """Return the undeclared packages that importing `target` needs, with the way to each."""
         if package := self.undeclared(target):
             return {package: target}
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for module in self._imported(target):
             for package, chain in self.chains.get(module, {}).items():
-                found[package] = f"{module} -> {chain}"
-        return found
+                texts[package] = f"{module} -> {chain}"
+        return texts
 
     def _imported(self, target: str) -> list[str]:
         """Return the modules of the tree that importing `target` runs: itself and its parents; of `folder.*`

@@ -117,13 +117,13 @@ def _pairs(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
 
 
 def _functions() -> dict[CodeType, list[FunctionType]]:
-    found: dict[CodeType, list[FunctionType]] = defaultdict(list)
+    function_types: dict[CodeType, list[FunctionType]] = defaultdict(list)
     gc.unfreeze()  # frozen objects are not in the list
     for each in gc.get_objects():
         if isinstance(each, FunctionType):
-            found[each.__code__].append(each)
+            function_types[each.__code__].append(each)
     gc.freeze()
-    return found
+    return function_types
 
 
 def _outcomes(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, bool]]:

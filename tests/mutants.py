@@ -238,10 +238,10 @@ def measure(area: str, arguments: argparse.Namespace) -> bool:
     tests = tests_of(area)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Copy(Path(folder) / str(i)) for i in range(arguments.jobs)]
-        place, source = find_area(area) or area, copies[0].tree / "src"
-        chosen = sample(place, arguments.count, arguments.seed, source)
+        text, source = find_area(area) or area, copies[0].tree / "src"
+        chosen = sample(text, arguments.count, arguments.seed, source)
         if arguments.only:
-            chosen = [m for m in sample(place, -1, 0, source) if m.id in arguments.only]
+            chosen = [m for m in sample(text, -1, 0, source) if m.id in arguments.only]
         print(f"{area}: {len(chosen)} mutants against {' '.join(tests)}", flush=True)
 
         def run(copy: Copy, mine: Sequence[Mutant]) -> int:

@@ -81,7 +81,7 @@ def mutants_of(path: Path, source: Path = SOURCE) -> list[Mutant]:
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     count: dict[str, int] = {}
     for where, first_line, node in _code(ast.parse(text), "", 0):
         for old, new in _changes(node):
@@ -93,8 +93,8 @@ def mutants_of(path: Path, source: Path = SOURCE) -> list[Mutant]:
             change += f" #{number}" if number > 1 else ""
             after = after if isinstance(new, str) else f"({after})"
             name = str(path.relative_to(source))
-            found.append(Mutant(name, old.lineno, where, change, start, end, after, first_line))
-    return found
+            mutants.append(Mutant(name, old.lineno, where, change, start, end, after, first_line))
+    return mutants
 
 
 def sample(area: str, count: int, seed: int, source: Path = SOURCE) -> list[Mutant]:

@@ -102,7 +102,7 @@ def serve() -> None:
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     orders_fd, answers_fd = os.dup(0), os.dup(1)
-    known: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     buffer = b""
     # Without this, each child's collector would copy every page of what all of them share.
     gc.disable()
@@ -111,9 +111,9 @@ def serve() -> None:
         ready, _, _ = select.select([orders_fd, wake_read], [], [])
         if wake_read in ready:
             os.read(wake_read, 4096)
-            while known and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            while numbers and (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 code = os.waitstatus_to_exitcode(ended[1])
-                answer(answers_fd, {"id": known.pop(ended[0]), "code": code})
+                answer(answers_fd, {"id": numbers.pop(ended[0]), "code": code})
         if orders_fd not in ready:
             continue
         data = os.read(orders_fd, 65_536)
@@ -128,7 +128,7 @@ def serve() -> None:
             if pid == 0:
                 be_whet(order, [orders_fd, answers_fd, wake_read, wake_write])
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            known[pid] = order["id"]
+            numbers[pid] = order["id"]
             answer(answers_fd, {"id": order["id"], "pid": pid})
 
 

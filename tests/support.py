@@ -219,5 +219,5 @@ def list_jobs(
     rows = connection.execute(
         f"SELECT {', '.join(Job.__struct_fields__)} FROM jobs ORDER BY created DESC, id DESC"
     )
-    found = [Job(*row) for row in rows]
-    return [job for job in found if (not kinds or job.kind in kinds) and state in (None, job.state)][:limit]
+    jobs = [Job(*row) for row in rows]
+    return [job for job in jobs if (not kinds or job.kind in kinds) and state in (None, job.state)][:limit]

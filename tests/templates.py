@@ -27,21 +27,21 @@ _WRITERS: dict[type[DatabaseFile], type[apsw.Connection]] = {}
 def copy_new_databases(folder: Path, *kinds: type[DatabaseFile]) -> None:
     """From now on, let files of these kinds begin as copies of templates that are made in `folder`, and write
     them without waiting for the disk."""
-    made = {kind: folder / f"{kind.__name__}.db" for kind in kinds}
+    paths = {kind: folder / f"{kind.__name__}.db" for kind in kinds}
     layouts = {kind: kind.layout for kind in kinds}
-    for kind, template in made.items():
+    for kind, template in paths.items():
         kind.open_file(template, _NOW, 10.0).close()
         _WRITERS[kind] = kind.writer
         kind.writer = _without_flushes(kind.writer)
     counter = itertools.count()
 
     def open_file(kind: type[DatabaseFile], path: Path, now: str, patience_s: float) -> Any:
-        if kind in made and kind.layout is layouts[kind] and not path.exists():
+        if kind in paths and kind.layout is layouts[kind] and not path.exists():
             copy = folder / f"{os.getpid()}-{next(counter)}"
             # What the folder or the disk refuses here, it refuses again where the product opens the file.
             with contextlib.suppress(OSError):
                 try:
-                    shutil.copy(made[kind], copy)
+                    shutil.copy(paths[kind], copy)
                     os.link(copy, path)
                 finally:
                     copy.unlink(missing_ok=True)

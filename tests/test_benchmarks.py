@@ -114,7 +114,7 @@ def test_every_benchmark_measures_code_of_the_program() -> None:
     from benchmarks.__main__ import BENCHMARKS
 
     paths = {name: measured_paths(name, run) for name, run in BENCHMARKS.items()}
-    assert [name for name, found in paths.items() if not any(path.startswith("src") for path in found)] == []
+    assert [name for name, texts in paths.items() if not any(path.startswith("src") for path in texts)] == []
 
 
 def test_a_program_in_a_text_and_a_module_that_a_command_names_are_measured_too(tmp_path: Path) -> None:

@@ -100,11 +100,11 @@ def test_a_loop_is_told_from_any_thread_until_it_is_closed() -> None:
     heard = list[str]()
 
     async def main() -> asyncio.AbstractEventLoop:
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
         assert await asyncio.to_thread(
-            call_in_loop, loop, lambda word: (heard.append(word), told.set()), "here"
+            call_in_loop, loop, lambda word: (heard.append(word), event.set()), "here"
         )
-        await told.wait()
+        await event.wait()
         return loop
 
     loop = asyncio.run(main())

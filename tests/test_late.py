@@ -18,8 +18,8 @@ def test_a_late_pattern_searches_as_a_compiled_one() -> None:
     words = late_pattern(r"(\w)(\w*)", re.ASCII)
     assert words.findall("ab c") == re.findall(r"(\w)(\w*)", "ab c", re.ASCII)
     assert words.sub(r"\2\1", "ab") == "ba" and words.pattern == r"(\w)(\w*)" and words.flags & re.ASCII
-    found = late_pattern(rb"^b$", re.MULTILINE).search(b"a\nb")
-    assert found is not None and found.span() == (2, 3)
+    match = late_pattern(rb"^b$", re.MULTILINE).search(b"a\nb")
+    assert match is not None and match.span() == (2, 3)
 
 
 def test_a_wrong_one_raises_when_it_is_used() -> None:

@@ -64,9 +64,14 @@ def test_values_that_are_no_placeholder_are_accepted() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["whet sesions list", "whet chat --no-such", "python -m benchmarks overhed",
-     "pip install 'whet-agent[slak]'", "uv tool install './whet[slack,docs]'",
-     "docker compose -f deploy/compose.yml up"],
-)  # fmt: skip
+    [
+        "whet sesions list",
+        "whet chat --no-such",
+        "python -m benchmarks overhed",
+        "pip install 'whet-agent[slak]'",
+        "uv tool install './whet[slack,docs]'",
+        "docker compose -f deploy/compose.yml up",
+    ],
+)
 def test_a_name_that_is_wrong_is_found(text: str) -> None:
     assert list(missing(text))

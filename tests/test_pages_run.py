@@ -55,9 +55,9 @@ def typed(page: Path) -> Iterator[tuple[str, str]]:
     lines = "\n".join(blocks + indented)
     for line in re.findall(r"^(?: {4}|\$ )(whet\b.*)$", lines, re.M):
         command, _, comment = re.sub(r" {2,}(?!#)", "  # ", line, count=1).partition("#")
-        for one in command.split(" > ")[0].split(";"):
-            if one.strip().startswith("whet"):
-                yield one.strip(), comment.strip()
+        for part in command.split(" > ")[0].split(";"):
+            if part.strip().startswith("whet"):
+                yield part.strip(), comment.strip()
 
 
 def drop_brackets(line: str) -> str:
@@ -67,7 +67,7 @@ def drop_brackets(line: str) -> str:
 
 ALL = [(page.name, *one) for page in PAGES for one in typed(page)]
 # A line that several pages have is run for the first of them; a first hour goes in one piece.
-FIRST = {line: (name, line, said) for name, line, said in reversed(ALL)}
+FIRST = {line: (name, line, text) for name, line, text in reversed(ALL)}
 COMMANDS = [one for one in ALL if one[0] in ("first-hour.md", *WHOLE) or FIRST[one[1]] == one]
 OF_SESSIONS = re.compile(r"whet (?:rewind|diff|sessions|review|forget|rate|warm|context|cost|goal)\b")
 
@@ -95,7 +95,7 @@ def test_what_a_page_tells_to_type_works_in_a_fresh_home(
     wrong: list[tuple[str, str]] = []
     session = three_turns(program) if page == "rewind.md" else "01JD"
     if page not in ("first-hour.md", "rewind.md") and any(
-        one[0] == page and OF_SESSIONS.match(one[1]) for one in COMMANDS
+        command[0] == page and OF_SESSIONS.match(command[1]) for command in COMMANDS
     ):
         program.run("chat", "-q", "create a file hello.txt with hello", "--yes")
     for name, line, comment in COMMANDS:
@@ -184,8 +184,8 @@ IN_A_CHAT = {
 
 @pytest.mark.slow
 def test_what_the_rewind_page_tells_to_type_in_a_chat_works(tmp_path: Path) -> None:
-    told = set(re.findall(r"`(/\w[^`]*)`", (ROOT / "docs" / "rewind.md").read_text("utf-8")))
-    assert told == set(IN_A_CHAT)
+    matches = set(re.findall(r"`(/\w[^`]*)`", (ROOT / "docs" / "rewind.md").read_text("utf-8")))
+    assert matches == set(IN_A_CHAT)
     program = Program(tmp_path, environ={"HOME": str(tmp_path)})
     three_turns(program)
     environ = {**program.environ, "WHET_HOME": str(program.home)}
@@ -194,7 +194,7 @@ def test_what_the_rewind_page_tells_to_type_in_a_chat_works(tmp_path: Path) -> N
         Tty(["chat", "--continue", *flags(server)], program.work, environ=environ) as tty,
     ):
         tty.wait_for("Ctrl-D")
-        for command, said in IN_A_CHAT.items():
-            tty.type(f"{command}\r", said)
+        for command, text in IN_A_CHAT.items():
+            tty.type(f"{command}\r", text)
             if command == "/rewind":
                 tty.type("\x1b", "3.2", "/rewind TURN[.STEP]")

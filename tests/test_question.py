@@ -196,12 +196,12 @@ def test_a_title_says_what_is_deleted_emptied_or_no_text() -> None:
 
 
 def test_the_hash_changes_with_all_that_would_happen() -> None:
-    one = change("a\n", "b\n")
+    text_change = change("a\n", "b\n")
     hashes = {
-        hash_call("patch", {"path": "a"}, "/w", [one]),
-        hash_call("patch", {"path": "b"}, "/w", [one]),
-        hash_call("other", {"path": "a"}, "/w", [one]),
-        hash_call("patch", {"path": "a"}, "/x", [one]),
+        hash_call("patch", {"path": "a"}, "/w", [text_change]),
+        hash_call("patch", {"path": "b"}, "/w", [text_change]),
+        hash_call("other", {"path": "a"}, "/w", [text_change]),
+        hash_call("patch", {"path": "a"}, "/x", [text_change]),
         hash_call("patch", {"path": "a"}, "/w", [change("a\n", "c\n")]),
         hash_call("patch", {"path": "a"}, "/w", []),
         hash_call("patch", {"path": "a"}, "/w", [TextChange("a.py", "/w/a.py", "a\n", "b\n", "other")]),

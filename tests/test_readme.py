@@ -68,9 +68,9 @@ def refused(typed: str, *, with_values: bool = False) -> str:
             if not rest:
                 return ""
             assert isinstance(command, click.Group)
-            found, inner, rest = command.resolve_command(context, rest)
+            text, inner, rest = command.resolve_command(context, rest)
             assert inner is not None
-            command, name = inner, found or ""
+            command, name = inner, text or ""
     except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
         return ""
     except click.UsageError as error:
@@ -219,7 +219,7 @@ def test_every_distribution_that_a_page_or_a_hint_installs_is_ours() -> None:
     install = r"(?:pip|tool|pipx) install (?:-\S+ )*['\"]?whet(?:\[|['\"]|$)|[\"']whet\["
     wrong = re.compile(install + r"|dependencies = \[[^]]*[\"']whet[\"'\s<>=~!]")
     assert not [
-        (path.name, found[0]) for path in places for found in [wrong.search(path.read_text("utf-8"))] if found
+        (path.name, value[0]) for path in places for value in [wrong.search(path.read_text("utf-8"))] if value
     ]
 
 

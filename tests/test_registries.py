@@ -25,9 +25,9 @@ def _containers(tree: ast.Module) -> set[str]:
     names: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            made = ast.unparse(node.value).partition("(")[0].partition("[")[0]
+            text = ast.unparse(node.value).partition("(")[0].partition("[")[0]
             is_container = isinstance(node.value, ast.Dict | ast.List | ast.Set)
-            if is_container or made in ("dict", "list", "set", "defaultdict"):
+            if is_container or text in ("dict", "list", "set", "defaultdict"):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 names.update(target.id for target in targets if isinstance(target, ast.Name))
     return names

@@ -16,15 +16,15 @@ from whet.sandbox.gitlinks import NestedRepositories, git_folder
 @pytest.fixture(params=["pipe", "device", "sparse"])
 def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A file that a plain read would wait for, or never come to the end of."""
-    place = tmp_path / "odd"
+    folder = tmp_path / "odd"
     if request.param == "pipe":
-        os.mkfifo(place)
+        os.mkfifo(folder)
     elif request.param == "device":
-        place.symlink_to("/dev/urandom")
+        folder.symlink_to("/dev/urandom")
     else:
-        place.touch()
-        os.truncate(place, 2**40)
-    return place
+        folder.touch()
+        os.truncate(folder, 2**40)
+    return folder
 
 
 def test_a_read_ends(odd: Path) -> None:

@@ -14,8 +14,8 @@ from whet.stats import mcnemar, rate_difference, typical_mean, wilson
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
 )
 def test_wilson_gives_newcombes_published_limits(hits: int, total: int, low: float, high: float) -> None:
-    found = wilson(hits, total)
-    assert (round(found.low, 4), round(found.high, 4)) == (low, high)
+    interval = wilson(hits, total)
+    assert (round(interval.low, 4), round(interval.high, 4)) == (low, high)
 
 
 def test_an_interval_is_printed_only_if_there_is_one() -> None:
@@ -30,8 +30,8 @@ def test_an_interval_is_printed_only_if_there_is_one() -> None:
 def test_a_difference_gives_newcombes_published_limits(
     a: int, of_a: int, b: int, of_b: int, low: float, high: float
 ) -> None:
-    found = rate_difference(a, of_a, b, of_b)
-    assert (round(found.low, 4), round(found.high, 4)) == (low, high)
+    interval = rate_difference(a, of_a, b, of_b)
+    assert (round(interval.low, 4), round(interval.high, 4)) == (low, high)
 
 
 def test_nothing_counted_says_nothing() -> None:
@@ -51,11 +51,11 @@ def test_a_certain_rate_stays_within_bounds() -> None:
 
 def test_the_bootstrap_is_the_same_for_the_same_seed_and_holds_the_mean() -> None:
     values = [0.0, 1.0] * 50
-    found = typical_mean(values)
-    assert found == typical_mean(values)
-    assert found.low < 0.5 < found.high
+    interval = typical_mean(values)
+    assert interval == typical_mean(values)
+    assert interval.low < 0.5 < interval.high
     # Of 5 % it uses 4.25: 2 x 2.028 standard errors of .05 each, and not 2 x 1.96.
-    assert found.high - found.low == pytest.approx(0.203, abs=0.03)
+    assert interval.high - interval.low == pytest.approx(0.203, abs=0.03)
     assert not typical_mean([1.0, 2.0, 1.5, 1.2]).spans_zero
 
 

@@ -18,7 +18,7 @@ START_S = 5.0
 _STEPS = 20_000  # of SQLite's machine, a few milliseconds
 _OK = "ok"
 # The tables that control permissions are small, and come first.
-_FIRST = ("tokens", "people", "whitelist", "delegations", "deliveries", "requests", "events")
+_FIRST_TABLES = ("tokens", "people", "whitelist", "delegations", "deliveries", "requests", "events")
 
 
 def index_problems(db: apsw.Connection) -> list[str]:
@@ -38,7 +38,10 @@ def index_problem_at_start(db: apsw.Connection, limit_s: float = START_S) -> tup
         return "", ""
     until_s = time.monotonic() + limit_s
     tables = [*seals.list_sealed_tables(db), "events"]
-    order = [*(name for name in _FIRST if name in tables), *(name for name in tables if name not in _FIRST)]
+    order = [
+        *(name for name in _FIRST_TABLES if name in tables),
+        *(name for name in tables if name not in _FIRST_TABLES),
+    ]
     db.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
     try:
         for table in order:

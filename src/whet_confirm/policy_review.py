@@ -14,7 +14,7 @@ from whet_confirm.policy import ConfirmPolicy, Facts, PolicyJudgement
 from whet_confirm.records import ConfirmRequest
 from whet_confirm.running_grants import list_offers
 
-_WHY = "the policy does not allow it any more"
+_REASON = "the policy does not allow it any more"
 _RUNNING = (
     "SELECT w.id, l.request_id, l.kind FROM whitelist w JOIN whitelist_limits l ON l.entry_id = w.id"
     " WHERE w.revoked_at IS NULL AND w.expires_at > ? ORDER BY w.id"
@@ -51,7 +51,7 @@ def end_disallowed_grants(tx: Tx, policy: ConfirmPolicy, by: str) -> None:
         except StoreCorrupt:
             is_allowed = False
         if not is_allowed:
-            whitelist.remove(tx, entry_id, by, _WHY)
+            whitelist.remove(tx, entry_id, by, _REASON)
 
 
 def _allows_grant(request: ConfirmRequest, kind: str, policy: ConfirmPolicy) -> bool:

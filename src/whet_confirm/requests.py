@@ -387,7 +387,7 @@ def select(db: apsw.Connection, criteria: RequestFilter, now_s: float) -> Iterat
 
     before, remaining = criteria.before_seq, criteria.limit
     while remaining > 0:
-        where, values = _where(criteria, before, now_s)
+        where, values = _build_where(criteria, before, now_s)
         rows = _rows(db, f"{where} ORDER BY seq DESC LIMIT ?", (*values, remaining))
         page = [*_convert_readable(rows, read)]
         yield from page
@@ -396,7 +396,7 @@ def select(db: apsw.Connection, criteria: RequestFilter, now_s: float) -> Iterat
         before, remaining = rows[-1][0], remaining - len(page)
 
 
-def _where(criteria: RequestFilter, before_seq: int, now_s: float) -> tuple[str, list[object]]:
+def _build_where(criteria: RequestFilter, before_seq: int, now_s: float) -> tuple[str, list[object]]:
     where = ["seq < ?"] if before_seq else []
     values: list[object] = [before_seq] if before_seq else []
     if criteria.principal:

@@ -6,7 +6,7 @@ written to it.
 
 from __future__ import annotations
 
-_FIRST = """
+_REQUESTS = """
 CREATE TABLE requests (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
     action TEXT NOT NULL, action_key TEXT NOT NULL, description TEXT NOT NULL, details TEXT NOT NULL,
@@ -173,5 +173,5 @@ CREATE INDEX IF NOT EXISTS expired_requests ON requests (resolved_at) WHERE stat
 """
 
 STEPS: tuple[str, ...] = (
-    _FIRST, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS, _STAND_INS, _NEWER, _DEVICES,
+    _REQUESTS, _PEOPLE, _NEWS, _FACTORS, _SEALS, _PASSKEYS, _STAND_INS, _NEWER, _DEVICES,
 )  # fmt: skip

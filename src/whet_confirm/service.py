@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import StoreCorrupt
-from whet.web.line import WebConnection
+from whet.web.connection import WebConnection
 from whet.web.tokens import hash_secret
 from whet_confirm import decide, requests, submit, tokens
 from whet_confirm.attendance import Attendance

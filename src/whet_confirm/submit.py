@@ -233,10 +233,10 @@ def _find_whitelist_entry(
     rows = tx.connection.execute(
         _WHITELIST_ROWS, (draft.key, tx.now_s, request.principal, request.session_key)
     ).fetchall()
-    for number, *limits in rows:
-        if limits[0] is None:
+    for number, request_id, *limits in rows:
+        if request_id is None:  # no approver granted the entry, so it has no limits
             return number, None
-        grant = RunningGrant(number, *limits)
+        grant = RunningGrant(number, request_id, *limits)
         if covers(grant, request, risks.read(request)):
             return number, grant
     return None

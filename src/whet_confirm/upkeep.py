@@ -36,7 +36,7 @@ _ESCALATION = (
 )
 _UNSIGNED = "SELECT at FROM events WHERE id = 1 + (SELECT coalesce(max(size), 0) FROM checkpoints)"
 _SEALED_BY = "SELECT key_id FROM seal"
-_NEXT = (
+_NEXT_DEADLINES = (
     "SELECT (SELECT min(expires_at) FROM requests WHERE status = 'pending'),"
     " (SELECT min(escalates_at) FROM requests WHERE status = 'pending'"
     " AND escalates_at IS NOT NULL AND escalated_at IS NULL),"
@@ -121,7 +121,7 @@ class Upkeep:
 
     def _next_time(self) -> float:
         """Return the time of the next deadline, escalation or checkpoint, or infinity."""
-        row = self._service.database.read_one(_NEXT, (_CHECKPOINT_S,)) or ()
+        row = self._service.database.read_one(_NEXT_DEADLINES, (_CHECKPOINT_S,)) or ()
         return min((cast("float", at) for at in row if at is not None), default=math.inf)
 
     async def _reload_policy(self) -> None:

@@ -65,9 +65,9 @@ async def test_what_ran_when_the_time_was_up_is_in_the_receipt(
         assert (end.reason, end.error) == ("budget", "the turn reached its limit of 60 s")
         kinds = r.database.read_now(lambda db: db.execute("SELECT error_kind FROM tool_calls").fetchall())
         assert kinds == [("interrupted",), ("cancelled",)]
-        made = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
-        assert (made and made.line) == line
-        assert (made and made.rows) == (row and (row,))
+        receipt = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
+        assert (receipt and receipt.line) == line
+        assert (receipt and receipt.rows) == (row and (row,))
 
 
 class Editing(ListGate):
@@ -83,15 +83,15 @@ async def test_the_command_that_the_person_wrote_is_what_was_cut_off(tmp_path: P
     async with rig(tmp_path, script, limits=limits, more_tools=[endless("execute", "command")]) as r:
         r.session = msgspec.structs.replace(r.session, gate=Editing())
         await _out_of_time(r)
-        made = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
-        assert made is not None and made.rows == ("$ make test  [interrupted]",)
-        said = r.session.log.messages[-1].text
-        assert 'These arguments ran: {"command":"make test"}]\nThe turn ended (budget)' in said
+        receipt = r.database.read_now(lambda db: facts.build_receipt(db, r.session.log.live.key, 1))
+        assert receipt is not None and receipt.rows == ("$ make test  [interrupted]",)
+        text = r.session.log.messages[-1].text
+        assert 'These arguments ran: {"command":"make test"}]\nThe turn ended (budget)' in text
 
 
 def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
-    made = derive_facts(endless("send"), {"command": "x" * 500}, ToolOutput("done"), (), tmp_path)
-    assert f'"sent":"{"x" * 200}"' in made
+    text = derive_facts(endless("send"), {"command": "x" * 500}, ToolOutput("done"), (), tmp_path)
+    assert f'"sent":"{"x" * 200}"' in text
     assert (
         derive_facts(endless("send"), {"command": "x"}, ToolOutput("", error_kind="denied"), (), tmp_path)
         == ""
@@ -101,8 +101,8 @@ def test_what_was_sent_is_named_in_brief(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [{"runs_on": "p1"}, {"over": "p1"}])
 def test_a_process_that_runs_on_or_is_over_is_named(tmp_path: Path, more: Any) -> None:
     ((name, value),) = more.items()
-    made = derive_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
-    assert f'"{name}":"{value}"' in made
+    text = derive_facts(endless("read"), {}, ToolOutput("x", **more), (), tmp_path)
+    assert f'"{name}":"{value}"' in text
 
 
 async def test_what_a_stopped_call_had_printed_and_its_time_are_kept(tmp_path: Path) -> None:

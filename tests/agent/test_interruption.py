@@ -81,11 +81,11 @@ async def test_two_parts_that_ask_at_once_hold_their_root_to_the_last_answer() -
     with pytest.raises(TimeoutError):
         async with (
             TurnClock(8) as root,
-            TurnClock(20, root.paused) as one,
+            TurnClock(20, root.paused) as clock,
             TurnClock(20, root.paused) as other,
         ):
             with ExitStack() as last:
-                with one.paused():
+                with clock.paused():
                     last.enter_context(other.paused())
                     await go_by(15)
                 await go_by(15)  # one goes on meanwhile: its person has answered

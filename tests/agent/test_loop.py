@@ -124,8 +124,8 @@ async def test_the_same_failing_call_is_stopped_after_three_times(tmp_path: Path
 
 
 async def test_a_failed_call_may_be_made_again_after_another_or_a_persons_word(tmp_path: Path) -> None:
-    one, other = calls(("fail", "{}")), calls(("fail", '{"why": "rain"}'))
-    script = [one, other] * 4 + [one, one, one, ANSWER, one, ANSWER]
+    reply, other = calls(("fail", "{}")), calls(("fail", '{"why": "rain"}'))
+    script = [reply, other] * 4 + [reply, reply, reply, ANSWER, reply, ANSWER]
     async with rig(tmp_path, script) as r:
         await r.turn("go")
         assert r.trace() == ["fail"] * 11
@@ -134,7 +134,7 @@ async def test_a_failed_call_may_be_made_again_after_another_or_a_persons_word(t
 
 
 async def test_denied_and_failed_gate_run_nothing(tmp_path: Path) -> None:
-    script = [one for what in "xyz" for one in (calls(("put", f'{{"what":"{what}"}}')), ANSWER)]
+    script = [reply for what in "xyz" for reply in (calls(("put", f'{{"what":"{what}"}}')), ANSWER)]
 
     async def wrong() -> None:
         raise ToolError("there is no such place")

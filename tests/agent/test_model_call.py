@@ -76,13 +76,13 @@ async def test_what_no_smaller_view_helps_is_too_long_and_says_so(tmp_path: Path
 async def test_a_context_hears_that_it_has_more_than_fits_the_model(
     tmp_path: Path, said: str, limit: int
 ) -> None:
-    told: list[int | None] = []
+    numbers: list[int | None] = []
 
     class Told(RecordingEngine):
         def compress(
             self, messages: ChatRows, current_tokens: int | None = None, focus_topic: str | None = None
         ) -> ChatRows:
-            told.append(current_tokens)
+            numbers.append(current_tokens)
             return super().compress(messages, current_tokens, focus_topic)
 
     full = ScriptedReply(fault=Fault(status=400, message=said, code="context_length_exceeded"))
@@ -90,7 +90,7 @@ async def test_a_context_hears_that_it_has_more_than_fits_the_model(
     async with rig(tmp_path, script, engine=Told([])) as r:
         await r.turn("word " * 10)
         assert (await r.turn("go on")).text == "All done."
-        assert told == [(limit or (await r.session.context.status()).window_tokens) + 1]
+        assert numbers == [(limit or (await r.session.context.status()).window_tokens) + 1]
 
 
 async def test_text_that_was_said_again_after_a_cut_is_kept_and_counted_once(tmp_path: Path) -> None:

@@ -42,15 +42,15 @@ async def _receipt(rig: Running) -> TurnReceipt | None:
 
 @pytest.mark.slow
 def test_a_turn_with_effects_says_files_commands_and_exit_codes(tmp_path: Path) -> None:
-    (made,) = _receipts(
+    (receipt,) = _receipts(
         tmp_path,
         [call("write_file", path="a.txt", content="one\ntwo\n"), shell("echo three >> b.txt; exit 3")],
     )
-    assert made is not None
-    assert {(one.path, one.added) for one in made.files} == {("a.txt", 2), ("b.txt", 1)}
-    assert [(one.exit_code, one.is_failed) for one in made.commands] == [(3, True)]
-    assert made.state == "never"
-    assert made.line == "did: 2 files +3 −0 · 1 command, 1 failed · no tests ran"
+    assert receipt is not None
+    assert {(file.path, file.added) for file in receipt.files} == {("a.txt", 2), ("b.txt", 1)}
+    assert [(command.exit_code, command.is_failed) for command in receipt.commands] == [(3, True)]
+    assert receipt.state == "never"
+    assert receipt.line == "did: 2 files +3 −0 · 1 command, 1 failed · no tests ran"
 
 
 def test_what_lies_nowhere_in_the_file_system_keeps_its_name(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ async def test_a_command_that_a_kill_cut_off_is_in_the_receipt(tmp_path: Path) -
         name = rig.session.id
     async with running(tmp_path, [ANSWER], session_id=name) as rig:
         await run_turn(rig.session, None, rig.events.append)
-        made = next(event.receipt for event in rig.events if isinstance(event, TurnEnd))
-    assert made is not None and made.line == "did: 1 command, 1 failed"
-    assert made.rows == ("$ make world  [interrupted]",)
+        receipt = next(event.receipt for event in rig.events if isinstance(event, TurnEnd))
+    assert receipt is not None and receipt.line == "did: 1 command, 1 failed"
+    assert receipt.rows == ("$ make world  [interrupted]",)
 
 
 @pytest.mark.slow
@@ -237,8 +237,8 @@ def test_counts_of_known_runners(command: str, output: str, expected: TestCounts
 
 
 def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
-    found = read_counts("echo pytest; cat old.log", _PYTEST)
-    assert found is not None and not found.direct
+    counts = read_counts("echo pytest; cat old.log", _PYTEST)
+    assert counts is not None and not counts.direct
 
 
 @each(
@@ -264,8 +264,8 @@ def test_a_runner_that_is_only_named_in_words_did_not_run() -> None:
     ],
 )
 def test_a_runner_whose_end_or_output_may_be_anothers_is_not_direct(command: str) -> None:
-    found = read_counts(command, _PYTEST)
-    assert found is not None and not found.direct
+    counts = read_counts(command, _PYTEST)
+    assert counts is not None and not counts.direct
 
 
 @pytest.mark.parametrize(
@@ -278,8 +278,8 @@ def test_a_runner_whose_end_or_output_may_be_anothers_is_not_direct(command: str
     ],
 )
 def test_a_runner_that_ends_its_command_is_direct(command: str) -> None:
-    found = read_counts(command, _PYTEST)
-    assert found is not None and found.direct
+    counts = read_counts(command, _PYTEST)
+    assert counts is not None and counts.direct
 
 
 def test_the_work_for_a_receipt_grows_with_the_calls_and_no_faster() -> None:

@@ -79,12 +79,12 @@ def rule_for_schemas(wire: str, body: Body) -> Refusal | None:
 
 def call_ids(body: Body) -> list[tuple[str, str]]:
     keys = ("tool_call_id", "tool_use_id", "call_id")
-    made = [
+    rows = [
         (path, item["id"])
         for path, item in objects_in(body)
         if item.get("type") in ("function", "tool_use") and "id" in item
     ]
-    return [(path, item[key]) for path, item in objects_in(body) for key in keys if key in item] + made
+    return [(path, item[key]) for path, item in objects_in(body) for key in keys if key in item] + rows
 
 
 def rule_for_ids(wire: str, body: Body) -> Refusal | None:
@@ -272,12 +272,12 @@ def with_keyword(tools: Sequence[Tool]) -> list[Tool]:
 
 def plan_for(case: Case) -> Callable[[PracticeRequest], ScriptedReply]:
     """One call of the case's tool, then the answer."""
-    made: list[str] = []
+    texts: list[str] = []
 
     def plan(request: PracticeRequest) -> ScriptedReply:
-        if made:
+        if texts:
             return ANSWER
-        made.append(case.call)
+        texts.append(case.call)
         return ScriptedReply("I call.", tool_calls=(PracticeCall(case.call, "{}", "call_abcdefghijk"),))
 
     return plan

@@ -27,11 +27,11 @@ def rows_with_calls(body: Body) -> list[tuple[int, Body]]:
 
 def fields_of(*allowed: str) -> Rule:
     """Refuse fields of messages that this vendor doesn't know."""
-    known = {"role", "content", "tool_calls", "tool_call_id", "name", *allowed}
+    texts = {"role", "content", "tool_calls", "tool_call_id", "name", *allowed}
 
     def rule(wire: str, body: Body) -> Refusal | None:
         for at, row in enumerate(items_of(body)):
-            for name in row.keys() - known:
+            for name in row.keys() - texts:
                 return says(f"Extra inputs are not permitted, field: 'messages[{at}].{name}'")
         return None
 
@@ -147,11 +147,11 @@ def plan_for(kind: Kind, numbers: count[int]) -> Any:
     def plan(request: PracticeRequest) -> ScriptedReply:
         if request.messages[-1].role == "tool" or "Images from" in request.last_user:
             return ScriptedReply("All done.", reasoning="I know it.")
-        made = [
+        practice_calls = [
             PracticeCall(name, "{}", kind.call_id.replace("{}", str(next(numbers) % 10)))
             for name in ("see", "look")
         ]
-        return ScriptedReply("", reasoning="I think.", tool_calls=tuple(made))
+        return ScriptedReply("", reasoning="I think.", tool_calls=tuple(practice_calls))
 
     return plan
 
@@ -159,9 +159,9 @@ def plan_for(kind: Kind, numbers: count[int]) -> Any:
 async def switch(folder: Path, first: Kind, second: Kind) -> list[str]:
     """Return what the servers refused in a session of three turns: first, second, first again."""
     numbers = count()
-    async with refusing(seed=1) as one, refusing(seed=1 if first is second else 2) as other:
+    async with refusing(seed=1) as refusing_server, refusing(seed=1 if first is second else 2) as other:
         session_id = ""
-        for kind, server in ((first, one), (second, other), (first, one)):
+        for kind, server in ((first, refusing_server), (second, other), (first, refusing_server)):
             server.rules, server.plan = list(kind.rules), plan_for(kind, numbers)
             server.is_strict, server.call_fields = kind.is_strict, dict(kind.extra)
             async with rig(
@@ -173,7 +173,7 @@ async def switch(folder: Path, first: Kind, second: Kind) -> list[str]:
                 provider_name=kind.provider,
             ) as r:
                 end = await r.turn("go")
-                refused = [text for each in (one, other) for _, text in each.refused]
+                refused = [text for each in (refusing_server, other) for _, text in each.refused]
                 assert (end.reason, end.text) == ("answered", "All done."), (end.error, refused)
                 session_id = r.session.id
         return refused
@@ -181,8 +181,8 @@ async def switch(folder: Path, first: Kind, second: Kind) -> list[str]:
 
 FAST = {"anthropic-claude_proxy", "openrouter-fireworks", "openai-mistral", "gemini-deepseek", "vllm-kimi"}
 PAIRS = [
-    pytest.param(one, other, marks=() if f"{one}-{other}" in FAST else pytest.mark.slow)
-    for one in KINDS
+    pytest.param(kind, other, marks=() if f"{kind}-{other}" in FAST else pytest.mark.slow)
+    for kind in KINDS
     for other in KINDS
 ]
 LEARNED = {"kimi": 1, "vllm": 2}

@@ -53,9 +53,13 @@ async def test_observers_take_part_in_their_order(tmp_path: Path) -> None:
         assert r.session.log.messages[0].note == "ab"
         assert [event.job_id for event in r.seen(ReviewQueued)] == ["a", "b"]  # type: ignore[union-attr]
     assert seen == [
-        "a before ", "b before a", "a answered All done.", "b answered All done.", "a ended All done.",
+        "a before ",
+        "b before a",
+        "a answered All done.",
+        "b answered All done.",
+        "a ended All done.",
         "b ended All done.",
-    ]  # fmt: skip
+    ]
 
 
 async def test_extra_work_of_a_message_runs_in_the_transaction_that_stores_it(tmp_path: Path) -> None:
@@ -187,8 +191,8 @@ async def test_images_go_with_what_is_said_and_a_note_with_what_begins_a_turn(tm
     seen = (TextPart("see"), image)
     async with rig(tmp_path) as r:
         r.session = msgspec.structs.replace(r.session, note=lambda: "noon")
-        said = [r.session.user_message("see", [image]), r.session.user_message("see")]
-        assert [(one.role, one.content, one.note) for one in said] == [
+        messages = [r.session.user_message("see", [image]), r.session.user_message("see")]
+        assert [(message.role, message.content, message.note) for message in messages] == [
             ("user", seen, "noon"),
             ("user", "see", "noon"),
         ]

@@ -68,9 +68,9 @@ async def main(folder: Path, base_url: str, count: int, at: int, when: str) -> N
     """Run until every result is there, or the kill."""
     async with program(folder, base_url, parallel=8) as app:
         kill_at(app, at, when)
-        known = folder / "session"
-        if known.exists():
-            session = await app.open_session(known.read_text())
+        path = folder / "session"
+        if path.exists():
+            session = await app.open_session(path.read_text())
             try:
                 await run_turn(session, None, _ignore)
             except NotFound:
@@ -78,7 +78,7 @@ async def main(folder: Path, base_url: str, count: int, at: int, when: str) -> N
                     await _begin(session, count)
         else:
             session = await app.new_session()
-            known.write_text(session.id)
+            path.write_text(session.id)
             await _begin(session, count)
         while (entry := await app.helpers.wait_for_result(session.id)) is not None:
             await run_turn(session, entry.message, _ignore, on_stored=entry.on_stored)

@@ -23,12 +23,12 @@ def edit_together(folder: Path, base_url: str, seed: int) -> int:
     subprocess.run(f"git init -q && git add . && {git} commit -qm a", shell=True, cwd=work, check=True)
     chance = random.Random(seed)
     places = [chance.randint(1, 40) for _ in range(4)]
-    conflicts, said = asyncio.run(_edited(folder, base_url, places))
+    conflicts, texts = asyncio.run(_edited(folder, base_url, places))
     text = (work / "a.txt").read_text()
     for number, at in enumerate(places):
         is_there = f"by {number}, line {at - 1}\n" in text
         assert is_there != (number in conflicts), (seed, number, at)
-        assert number not in conflicts or f"by {number}, line" in said[number]
+        assert number not in conflicts or f"by {number}, line" in texts[number]
     return len(conflicts)
 
 
@@ -43,8 +43,10 @@ async def _edited(folder: Path, base_url: str, places: list[int]) -> tuple[set[i
         await run_turn(session, message, lambda _event: None)
         rows = app.database.read_now(lambda db: helper_rows.list_helpers(db, session.id))
         by_call = sorted(rows, key=lambda row: int(row.call.rpartition(".")[2]))
-        failed = [(one.name, one.error) for one in by_call if one.reason != "answered"]
+        failed = [
+            (helper_row.name, helper_row.error) for helper_row in by_call if helper_row.reason != "answered"
+        ]
         assert not failed, failed
-        found = {n for n, row in enumerate(by_call) if row.merge is not None and row.merge.conflicts}
-        said = [one.text for one in session.log.messages if one.role == "tool"]
-        return found, said
+        call = {n for n, row in enumerate(by_call) if row.merge is not None and row.merge.conflicts}
+        texts = [one.text for one in session.log.messages if one.role == "tool"]
+        return call, texts

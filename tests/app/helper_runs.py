@@ -37,12 +37,18 @@ def process(action: str, name: str = "", **more: Any) -> tuple[str, dict[str, An
 
 def mind(request: PracticeRequest) -> ScriptedReply:
     """Take the next step of the last message that names steps; answer where all are taken."""
-    asked = [at for at, one in enumerate(request.messages) if one.role == "user" and "STEPS " in one.text]
+    asked = [
+        at
+        for at, message in enumerate(request.messages)
+        if message.role == "user" and "STEPS " in message.text
+    ]
     if not asked:
         return ScriptedReply("Nothing was asked.")
     text = request.messages[asked[-1]].text
     wanted = json.loads(text.partition("STEPS ")[2].rpartition(" END")[0])
-    taken = sum(bool(one.calls) for one in request.messages[asked[-1] :] if one.role == "assistant")
+    taken = sum(
+        bool(message.calls) for message in request.messages[asked[-1] :] if message.role == "assistant"
+    )
     if taken < len(wanted["calls"]):
         step = wanted["calls"][taken]
         return ScriptedReply(

@@ -71,8 +71,8 @@ def test_a_file_that_changed_under_the_question_is_not_written(tmp_path: Path) -
         return "once"
 
     person = Asked(meddle)
-    _, told = go(tmp_path, person, calls(PATCH), calls(PATCH))
-    assert "changed after the person was shown" in told and len(person.requests) == 2
+    _, text = go(tmp_path, person, calls(PATCH), calls(PATCH))
+    assert "changed after the person was shown" in text and len(person.requests) == 2
     assert (tmp_path / "work" / "a.py").read_text() == "zero\ntwo\n"  # the second question showed that
 
 
@@ -94,9 +94,9 @@ def test_an_edit_that_can_not_run_is_told_and_asked_again(tmp_path: Path) -> Non
         return Reply("once", arguments=wrong) if len(person.requests) == 1 else Reply("no", words="enough")
 
     person = Asked(answer)
-    events, told = go(tmp_path, person, calls(PATCH))
+    events, text = go(tmp_path, person, calls(PATCH))
     assert any("can't run" in getattr(event, "text", "") for event in events)
-    assert len(person.requests) == 2 and "Their words: enough" in told
+    assert len(person.requests) == 2 and "Their words: enough" in text
     assert (tmp_path / "work" / "a.py").read_text() == "one\n"
 
 
@@ -123,12 +123,12 @@ def test_a_programs_own_tool_that_edits_shows_its_diff_and_is_held_to_it(tmp_pat
 
     person = Asked(meddle)
     put = ("put_text", '{"path": "a.py", "content": "mine\\n"}')
-    events, told = go(tmp_path, person, calls(put), calls(put), tools=[mine])
+    events, text = go(tmp_path, person, calls(put), calls(put), tools=[mine])
     assert [(c.old, c.new) for r in person.requests for c in r.changes] == [
         ("one\n", "mine\n"),
         ("theirs\n", "mine\n"),
     ]
-    assert "changed after the person was shown" in told
+    assert "changed after the person was shown" in text
     asked = [event for event in events if isinstance(event, ApprovalAsked)]
     assert all(event.edits[0].diff for event in asked)
     assert (tmp_path / "work" / "a.py").read_text() == "mine\n"
@@ -140,7 +140,7 @@ def test_nothing_covers_all_files_by_one_key(tmp_path: Path) -> None:
         ("write_file", f'{{"path": "{path}", "content": "x"}}')
         for path in ("a.py", "deep/er/b.py", "we*rd.txt", "../out.txt", ".git/config")
     ]
-    go(tmp_path, person, *(calls(one) for one in writes), calls(PATCH))
+    go(tmp_path, person, *(calls(write) for write in writes), calls(PATCH))
     scopes = [scope for request in person.requests for scope in request.scopes]
     rules = {rule for scope in scopes for rule in scope.rules}
     assert rules >= {("write_file", "we\\*rd.txt"), ("write_file", "deep/er/*"), ("patch", "a.py")}

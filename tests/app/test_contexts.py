@@ -124,11 +124,11 @@ def helpers_apart(trace: str) -> tuple[list[str], list[str]]:
 def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
     """Failures 20, 34, 35, 38a, 38b: no rotation, no double start, no stale binding, no stolen engine."""
     trace: list[str] = []
-    made: list[RecordingEngine] = []
+    engines: list[RecordingEngine] = []
 
     def make() -> RecordingEngine:
-        made.append(RecordingEngine(trace, ("", "child:", "second:", "third:")[len(made)]))
-        return made[-1]
+        engines.append(RecordingEngine(trace, ("", "child:", "second:", "third:")[len(engines)]))
+        return engines[-1]
 
     script = [
         calls(("rec_find", '{"q": "x"}')),
@@ -146,7 +146,7 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
             session = await app.new_session()
             ids[session.id] = "S1"
             await turn(session, "find x")
-            made[0].wants = True
+            engines[0].wants = True
             events = await turn(session, "go on " + "x" * 400)
             assert [event.engine for event in events if isinstance(event, Compaction)] == ["recording"]
             assert await session.context.compact("the plan", events.append) == "compacted"
@@ -156,8 +156,8 @@ def test_golden_trace_of_an_engines_life(tmp_path: Path) -> None:
             ids[new.id] = "S3"
             await turn(new, "new things")
             await app.open_session(session.id, leaving=new)
-        assert all(name.startswith("engine-") for one in made for name in one.threads)
-        assert len(made) == 4
+        assert all(name.startswith("engine-") for engine in engines for name in engine.threads)
+        assert len(engines) == 4
 
     with PracticeServer(script=script) as server:
         asyncio.run(main(server))

@@ -71,10 +71,12 @@ def probe(name: str, url: str, limit_s: float = 5.0) -> list[ModelChoice]:
 
 
 def test_keys_are_found_by_name_in_the_catalogs_order() -> None:
-    found = list_by_keys({"GROQ_API_KEY": "x", "ANTHROPIC_API_KEY": "y", "OPENAI_API_KEY": "", "OTHER": "z"})
-    assert [choice.provider for choice in found] == ["anthropic", "groq"]
-    assert found[0].reason == "ANTHROPIC_API_KEY is set"
-    assert found[0].model
+    choices = list_by_keys(
+        {"GROQ_API_KEY": "x", "ANTHROPIC_API_KEY": "y", "OPENAI_API_KEY": "", "OTHER": "z"}
+    )
+    assert [choice.provider for choice in choices] == ["anthropic", "groq"]
+    assert choices[0].reason == "ANTHROPIC_API_KEY is set"
+    assert choices[0].model
     assert list_by_keys({}) == []
 
 
@@ -127,8 +129,8 @@ async def test_silence_and_closed_ports_cost_no_more_than_the_limit() -> None:
         while len(asyncio.all_tasks()) > 3:  # this one, the asking, and the probe of the silent one
             await asyncio.sleep(0.01)
         let_pass(300)
-        found = await asking
-    assert [choice.provider for choice in found] == ["vllm"]
+        choices = await asking
+    assert [choice.provider for choice in choices] == ["vllm"]
 
 
 OFFERS = [ModelChoice("openai", "gpt", "OPENAI_API_KEY is set"), practice_choice()]
@@ -138,10 +140,10 @@ OFFERS = [ModelChoice("openai", "gpt", "OPENAI_API_KEY is set"), practice_choice
     ("typed", "provider"), [([""], "openai"), (["2"], "practice"), (["9", "x", " practice "], "practice")]
 )
 def test_the_person_chooses(typed: list[str], provider: str) -> None:
-    said: list[str] = []
+    texts: list[str] = []
     answers = iter(typed)
-    assert ask_person(OFFERS, said.append, lambda prompt: next(answers)).provider == provider
-    assert any("openai · gpt  (OPENAI_API_KEY is set)" in line for line in said)
+    assert ask_person(OFFERS, texts.append, lambda prompt: next(answers)).provider == provider
+    assert any("openai · gpt  (OPENAI_API_KEY is set)" in line for line in texts)
 
 
 def test_the_choice_is_saved(home: Path) -> None:

@@ -71,9 +71,9 @@ def test_what_reviews_learned_meanwhile_is_told_once(home: Path, tmp_path: Path)
             database.write_now(lambda db, row=row: ledger.insert_row(db, row, "2026-01-02T00:00:00.000Z"))
         database.close()
         with whet.Agent(settings=settings(server), workspace=tmp_path) as agent:
-            told = agent.learned()
-            assert told.line == "since you left: learned 1, refused 2 (whet review inbox)"
-            assert agent.learned() == whet.LearningNews(until=told.until)
+            news = agent.learned()
+            assert news.line == "since you left: learned 1, refused 2 (whet review inbox)"
+            assert agent.learned() == whet.LearningNews(until=news.until)
 
 
 def test_leaving_a_stream_early_cancels_the_turn(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ _FOUND = _seen(
     ],
 )
 def test_what_claims_may_point_at(kind: ClaimKind, call: str, shows: str, why: str) -> None:
-    found = _why(kind, call, shows, _FETCHED, _SENT, _FOUND)
-    assert (why in found) if why else not found
+    text = _why(kind, call, shows, _FETCHED, _SENT, _FOUND)
+    assert (why in text) if why else not text
 
 
 def test_a_note_is_pointed_at_by_what_went_in() -> None:

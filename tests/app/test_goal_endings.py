@@ -46,7 +46,7 @@ def _count_states(
     folder: Path, kind: str, names: set[str] | None, corpus: dict[str, Any] = _ENDINGS
 ) -> Counter[str]:
     endings = [one for one in corpus[kind] if names is None or one["name"] in names]
-    return Counter(_end(folder / kind, one) for one in endings)
+    return Counter(_end(folder / kind, ending) for ending in endings)
 
 
 @pytest.fixture(autouse=True)

@@ -38,9 +38,9 @@ def survives(folder: Path, kills: list[int]) -> None:
             assert _child(folder, server.base_url, at) in (-signal.SIGKILL, 0)
         assert _child(folder, server.base_url, 0) == 0
     database = StateDatabase.open(folder / "home" / "state.db", SystemClock())
-    found = database.read_now(goals.list_goals)
-    assert [one.state for one in found] == ["achieved"]
-    (goal,) = found
+    goal_rows = database.read_now(goals.list_goals)
+    assert [goal_row.state for goal_row in goal_rows] == ["achieved"]
+    (goal,) = goal_rows
     key = database.read_now(lambda db: sessions.key_of(db, goal.session))
     turns = database.read_now(
         lambda db: next(db.execute("SELECT count(*) FROM turns WHERE session = ?", (key,)))[0]

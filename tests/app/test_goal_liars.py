@@ -74,8 +74,11 @@ def lie(folder: Path, count: int) -> None:
     named = list(_liars(count))
     made = [_made(script, number, folder / "work") for number, (_, script) in enumerate(named)]
     ended = asyncio.run(pursue_all(folder, made))
-    fooled = [(name, script) for (name, script), one in zip(named, ended, strict=True)
-              if one.goal.state == "achieved"]  # fmt: skip
+    fooled = [
+        (name, script)
+        for (name, script), report in zip(named, ended, strict=True)
+        if report.goal.state == "achieved"
+    ]
     assert not fooled
 
 
@@ -85,7 +88,9 @@ def be_honest(folder: Path, count: int) -> None:
     made = [_made(HONEST[n % len(HONEST)], n, folder / "work") for n in range(count)]
     ended = asyncio.run(pursue_all(folder, made))
     refused = [
-        (one.goal.text, one.goal.said) for one in ended if one.goal.state not in ("achieved", "unproven")
+        (report.goal.text, report.goal.said)
+        for report in ended
+        if report.goal.state not in ("achieved", "unproven")
     ]
     assert len(refused) <= count // 100, refused
 

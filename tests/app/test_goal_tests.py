@@ -40,12 +40,12 @@ def test_a_runner_that_was_made_since_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str, command: str
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    place = tmp_path / made
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text("#!/bin/sh\n")
-    place.chmod(0o755)
-    begun_s = place.stat().st_ctime - 0.001
-    os.utime(place, (0, 0))  # its own time is no proof
+    path = tmp_path / made
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    begun_s = path.stat().st_ctime - 0.001
+    os.utime(path, (0, 0))  # its own time is no proof
     assert made in find_new_program(command, tmp_path, begun_s)
     assert not find_new_program(command, tmp_path, time.time() + 1)
     assert made in find_new_program(make_test_command(f"{command} || true", tmp_path), tmp_path, begun_s)
@@ -135,10 +135,14 @@ def test_a_task_that_is_older_than_the_goal_proves_tests(
 def test_tests_that_fail_when_whet_runs_them_itself_end_no_goal(tmp_path: Path) -> None:
     command = "python3 -m unittest test_a; true"
     rounds = [
-        (call("write_file", path="test_a.py", content=text), call("terminal", command=command),
-         finish(claim("tests", command, "Ran 1 test")), ANSWER)
+        (
+            call("write_file", path="test_a.py", content=text),
+            call("terminal", command=command),
+            finish(claim("tests", command, "Ran 1 test")),
+            ANSWER,
+        )
         for text in (f"{_TEST}import atexit, os\natexit.register(os._exit, 3)\n", _TEST)
-    ]  # fmt: skip
+    ]
     script = [reply for one in rounds for reply in one]
     wish = GoalWish(_GREEN, steps=len(script))
     ended = asyncio.run(pursue(tmp_path, script, wish, Judge("accept")))
@@ -232,7 +236,7 @@ def _ran(passed: int, skipped: int = 0, *changed: FileLines) -> CallEffects:
     ],
 )
 def test_what_was_lost_of_the_tests(effects: list[CallEffects], why: str) -> None:
-    claimed = [one.tests for one in effects[-1:] if one.tests is not None]
+    claimed = [effect.tests for effect in effects[-1:] if effect.tests is not None]
     assert describe_lost_tests(claimed, effects).startswith(why) and bool(why) == bool(
         describe_lost_tests(claimed, effects)
     )
@@ -253,4 +257,4 @@ def test_fewer_tests_are_for_the_person_to_accept(tmp_path: Path, answer: str | 
     person = Judge(answer)
     ended = asyncio.run(pursue(tmp_path, script, GoalWish(_GREEN, steps=len(script)), person))
     assert ended.goal.state == state
-    assert ["test_a.py (changed)" in one for one in person.questions] == [True]
+    assert ["test_a.py (changed)" in question for question in person.questions] == [True]

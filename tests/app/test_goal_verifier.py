@@ -31,8 +31,8 @@ async def _pursued(
     folder: Path, cases: Mapping[str, VerifierCase], person: Judge, mode: str = "off"
 ) -> dict[str, GoalRow]:
     """Pursue each case's goal, each in a workspace of its own, in one program."""
-    found: dict[str, GoalRow] = {}
-    script = [one for case in cases.values() for one in (*map(shell, case.commands), ANSWER)]
+    goal_rows: dict[str, GoalRow] = {}
+    script = [reply for case in cases.values() for reply in (*map(shell, case.commands), ANSWER)]
     with PracticeServer(script=script) as server:
         async with open_app(
             folder / "home",
@@ -51,8 +51,8 @@ async def _pursued(
                 services = msgspec.structs.replace(app.services, workspace=workspace)
                 runner = GoalRunner(SessionOpener(services, app.sessions.helpers), lambda event: None)
                 wish = GoalWish(case.text, case.verify, steps=len(case.commands) + 1)
-                found[name] = await runner.pursue(*await runner.start(wish))
-            return found
+                goal_rows[name] = await runner.pursue(*await runner.start(wish))
+            return goal_rows
 
 
 @pytest.fixture(autouse=True)
@@ -145,17 +145,17 @@ def test_the_files_that_a_command_names_are_guarded_at_any_depth(
 
 @pytest.mark.parametrize("what", ["a pipe", "a link to what never ends", "a link to nothing", "a folder"])
 def test_what_takes_a_guarded_files_place_has_changed_and_holds_nobody_up(tmp_path: Path, what: str) -> None:
-    place = tmp_path / "check.sh"
-    place.write_text("true\n")
+    path = tmp_path / "check.sh"
+    path.write_text("true\n")
     guarded = hash_guarded_files("sh check.sh", tmp_path)
-    place.unlink()
+    path.unlink()
     match what:
         case "a pipe":
-            os.mkfifo(place)
+            os.mkfifo(path)
         case "a folder":
-            place.mkdir()
+            path.mkdir()
         case _:
-            place.symlink_to("/dev/zero" if "never" in what else "/nowhere")
+            path.symlink_to("/dev/zero" if "never" in what else "/nowhere")
     assert find_changed_files(guarded, tmp_path) == ["check.sh"]
 
 

@@ -44,23 +44,26 @@ def survives(folder: Path, base_url: str, count: int, kills: Sequence[Kill]) -> 
     assert _run(folder, base_url, count, (0, "")) == 0
     session = (folder / "session").read_text()
     database = StateDatabase.open(folder / "home" / "state.db", SystemClock())
-    found = database.read_now(lambda db: helper_rows.list_helpers(db, session))
+    rows = database.read_now(lambda db: helper_rows.list_helpers(db, session))
     messages = database.read_now(lambda db: live.load(db, session)).messages
     database.close()
-    assert [(one.number, one.state) for one in found] == [(n + 1, "ended") for n in range(count)]
-    told = Counter(
+    assert [(row.number, row.state) for row in rows] == [(n + 1, "ended") for n in range(count)]
+    counts = Counter(
         re.findall(r'^<helper name="(helper-\d+)"', "\n".join(m.text for m in messages), re.MULTILINE)
     )
-    assert told == {one.name: 1 for one in found}
-    failed = [(one.name, one.reason, one.error) for one in found if one.reason != "answered"]
+    assert counts == {row.name: 1 for row in rows}
+    failed = [(row.name, row.reason, row.error) for row in rows if row.reason != "answered"]
     assert not failed, failed
-    assert {one.answer for one in found} == {f"result {n}" for n in range(count)}
-    for one in found:
-        number = one.answer.split()[1]
+    assert {row.answer for row in rows} == {f"result {n}" for n in range(count)}
+    for helper_row in rows:
+        number = helper_row.answer.split()[1]
         log = work / f"log{number}.txt"
         lines = log.read_text().splitlines() if log.exists() else []
-        assert lines in ([], [number]), (one.name, lines)  # a command that a kill cut off is not run again
-        assert one.merge is None or one.merge.done
+        assert lines in ([], [number]), (
+            helper_row.name,
+            lines,
+        )  # a command that a kill cut off is not run again
+        assert helper_row.merge is None or helper_row.merge.done
     return killed
 
 

@@ -120,16 +120,16 @@ async def test_two_conversations_run_side_by_side(tmp_path: Path) -> None:
         ScriptedReply("Two.", when="second thing", fault=STALLED),
     ]
     async with hosting(script, tmp_path) as (server, many):
-        one, two = await many.new_session(), await many.new_session()
+        session, two = await many.new_session(), await many.new_session()
         turns = [
-            asyncio.create_task(many.submit(one, "first thing", emit=ignore)),
+            asyncio.create_task(many.submit(session, "first thing", emit=ignore)),
             asyncio.create_task(many.submit(two, "second thing", emit=ignore)),
         ]
         await asyncio.to_thread(server.wait_for_stall, 2)  # neither waits for the other
-        assert sorted(many.running) == sorted([one, two])
+        assert sorted(many.running) == sorted([session, two])
         server.release()
         assert [text_of(await turn) for turn in turns] == ["One.", "Two."]
-        titles = [(await many.open_session(id_)).log.session.title for id_ in (one, two)]
+        titles = [(await many.open_session(id_)).log.session.title for id_ in (session, two)]
         assert titles == ["first thing", "second thing"]
 
 
@@ -148,8 +148,8 @@ async def test_what_is_said_during_a_turn_is_queued_or_taken_by_it_or_refused(tm
             await many.submit(id_, "no", emit=ignore, busy="refuse")
         server.release()
         assert text_of(await first) == "With both." and text_of(await queued) == "Later."
-        said = [row.text for row in (await many.open_session(id_)).log.messages if row.role == "user"]
-        assert said == ["begin", "after that"]
+        texts = [row.text for row in (await many.open_session(id_)).log.messages if row.role == "user"]
+        assert texts == ["begin", "after that"]
 
 
 async def test_steering_is_read_by_the_running_turn_or_is_one_of_its_own(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def connections_to(server: PracticeServer) -> int:
     """Count this process's open connections to a server."""
     port, rows = urlsplit(server.url).port, Path("/proc/self/net/tcp").read_text().splitlines()[1:]
     there = [row.split()[2:4] for row in rows]
-    return sum(place.endswith(f":{port:04X}") and state == "01" for place, state in there)
+    return sum(text.endswith(f":{port:04X}") and state == "01" for text, state in there)
 
 
 async def test_closing_gives_a_turn_time_to_end_and_takes_no_more(tmp_path: Path) -> None:

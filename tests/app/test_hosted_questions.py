@@ -28,8 +28,8 @@ async def test_a_question_goes_to_the_person_of_its_own_session(tmp_path: Path) 
     async with hosting(script, tmp_path, mode="ask") as (_, many):
         ann, ben = Asked(), Asked("no")
         ann.wait = asyncio.Event()
-        one, two = await many.new_session(), await many.new_session()
-        first = asyncio.create_task(many.submit(one, "for ann", emit=ignore, person=ann))
+        session, two = await many.new_session(), await many.new_session()
+        first = asyncio.create_task(many.submit(session, "for ann", emit=ignore, person=ann))
         await until(lambda: ann.requests)
         assert text_of(await many.submit(two, "for ben", emit=ignore, person=ben)) == "Ben's is done."
         assert not (tmp_path / "made").exists()
@@ -99,9 +99,9 @@ async def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
     def helpers(parent_id: str) -> list[object]:
         """The helpers of this very conversation: other tests may keep theirs."""
         return [
-            one
-            for one in gc.get_objects()
-            if isinstance(one, Session) and one.log.session.parent_session_id == parent_id
+            session
+            for session in gc.get_objects()
+            if isinstance(session, Session) and session.log.session.parent_session_id == parent_id
         ]
 
     async with hosting(script, tmp_path) as (_, many):

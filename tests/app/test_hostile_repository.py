@@ -135,12 +135,12 @@ VECTORS: dict[str, _Prepare] = {
 def _run_a_helper(hostile: Hostile) -> None:
     """Make a helper's tree, edit on both sides, and merge."""
     tree = worktrees.plan_tree(hostile.work, "one", hostile.folder / "trees")
-    place = worktrees.check_out_tree(tree, "one", hostile.work)
-    (place / "a.txt").write_text("theirs\n" * 9)
+    path = worktrees.check_out_tree(tree, "one", hostile.work)
+    (path / "a.txt").write_text("theirs\n" * 9)
     (hostile.work / "a.txt").write_text("ours\n" * 9)
     plan = worktrees.merge(tree, "one", lambda: None, lambda plan: None)
     worktrees.text_changes(plan, tree)
-    (place / "c.txt").write_text("c\n")
+    (path / "c.txt").write_text("c\n")
     worktrees.merge(tree, "two", lambda: None, lambda plan: None)
 
 
@@ -191,13 +191,13 @@ def test_the_vectors_run_in_a_git_that_nothing_holds(tmp_path: Path, vector: str
 def test_a_helpers_tree_may_replace_its_git_file(tmp_path: Path) -> None:
     hostile = Hostile(tmp_path)
     tree = worktrees.plan_tree(hostile.work, "one", tmp_path / "trees")
-    place = worktrees.check_out_tree(tree, "one", hostile.work)
-    (place / ".git").unlink()
+    path = worktrees.check_out_tree(tree, "one", hostile.work)
+    (path / ".git").unlink()
     inner = Hostile(tmp_path / "inner")
     _moved(inner)
-    shutil.copytree(inner.work / "elsewhere", place / ".git")
-    (place / ".gitattributes").write_text("* filter=x\n")
-    (place / "a.txt").write_text("theirs\n")
+    shutil.copytree(inner.work / "elsewhere", path / ".git")
+    (path / ".gitattributes").write_text("* filter=x\n")
+    (path / "a.txt").write_text("theirs\n")
     worktrees.merge(tree, "one", lambda: None, lambda plan: None)
     assert not inner.ran.exists()
     assert (hostile.work / "a.txt").read_text() == "theirs\n"

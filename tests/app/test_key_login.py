@@ -50,10 +50,10 @@ async def get(address: str, then_pass_s: float) -> str:
     parts = urlsplit(address)
     reader, writer = await asyncio.open_connection("127.0.0.1", parts.port)
     writer.write(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-    said = (await reader.read()).decode()
+    text = (await reader.read()).decode()
     writer.close()
     let_pass(then_pass_s)
-    return said
+    return text
 
 
 async def whole(site: Site, home: Home, *, forged: bool = False) -> str:

@@ -41,13 +41,13 @@ SCRIPTS = {
 
 def programs() -> dict[str, str]:
     """The first program below each heading of the page."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for section in re.split(r"^#+ ", PAGE.read_text("utf-8"), flags=re.M)[1:]:
         heading, _, body = section.partition("\n")
         code = re.search(r"(?:^    .*\n|^\n)+", "\n" + body[body.find("\n    ") :], re.M)
         assert code is not None, heading
-        found[heading] = re.sub(r"^    ", "", code[0], flags=re.M)
-    return found
+        texts[heading] = re.sub(r"^    ", "", code[0], flags=re.M)
+    return texts
 
 
 def test_each_section_has_a_script() -> None:

@@ -46,8 +46,8 @@ def _ended(
                 key = session.log.live.key
                 stored = app.database.read_now(lambda db: facts.build_receipt(db, key, 1))
                 asked = app.database.read_now(lambda db: sessions.list_sessions(db, 9, kinds=("review",)))
-                [end] = [one for one in events if isinstance(one, TurnEnd)]
-                return end, stored, sum(one.usage.total_tokens for one in asked)
+                [end] = [event for event in events if isinstance(event, TurnEnd)]
+                return end, stored, sum(session_row.usage.total_tokens for session_row in asked)
 
     return asyncio.run(main())
 

@@ -63,9 +63,9 @@ async def test_a_mirror_reads_who_wrote_in_the_words_of_hermes(home: Path, tmp_p
         await ask(session, "The build needs node 22")
         await ask(session, "Deploys go out from the harbour branch on Tuesdays")
         foreground = Origin("foreground", session_id=session.id, tool_name="memory")
-        said = "The build needs node 22"
+        text = "The build needs node 22"
         outcome = await app.learning.owner_service.submit(
-            MemoryRequest("add", content=said, evidence=(said,)), foreground
+            MemoryRequest("add", content=text, evidence=(text,)), foreground
         )
         assert outcome.state == "active", outcome
         review = Origin("review", parent_session_id=session.id, task_id="job-1")

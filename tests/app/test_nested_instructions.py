@@ -33,7 +33,7 @@ def results(folder: Path, script: list[ScriptedReply], *, reopen: int = 0) -> li
     async def main() -> list[str]:
         session_id = ""
         parts = [script[: len(script) - reopen], script[len(script) - reopen :]]
-        found: list[str] = []
+        texts: list[str] = []
         for part in filter(None, parts):
             with PracticeServer(script=part) as server:
                 model = practice_model(server.base_url)
@@ -42,10 +42,10 @@ def results(folder: Path, script: list[ScriptedReply], *, reopen: int = 0) -> li
                     session_id = session.id
                     end = await ask(session, "go")
                     assert end.reason == "answered", end
-                    found = [m.text for m in session.log.messages if m.role == "tool"]
+                    texts = [m.text for m in session.log.messages if m.role == "tool"]
                     prompts = [m.text for m in session.log.messages if m.role == "user"]
                     assert not any("Instructions for" in text for text in prompts)
-        return found
+        return texts
 
     return asyncio.run(main())
 
@@ -158,8 +158,8 @@ def test_only_tools_of_this_machine_that_name_places_have_instructions_behind_th
         return ToolOutput("")
 
     for tags, is_wrapped in (((), False), (("path",), True), (("command",), True), (("path", "mcp"), False)):
-        made = Tool(ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset(tags))
-        assert (nested.wrap(made) is not made) is is_wrapped, tags
+        tool = Tool(ToolSpec("t", "", {}), "t", frozenset(), run, tags=frozenset(tags))
+        assert (nested.wrap(tool) is not tool) is is_wrapped, tags
 
 
 @pytest.mark.parametrize("rules", ["", "WEB RULES"])

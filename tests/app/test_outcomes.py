@@ -59,10 +59,10 @@ async def test_a_session_is_recorded_with_what_it_read(tmp_path: Path) -> None:
         await learn(b)
         prompt = await begin(b)
         assert "The tests need X=1." in prompt and "deploy" in prompt
-        found = recorded(b)
-        assert {use.item.kind for use in found} == {"memory", "user", "skill"}
-        assert all(use.session_id == b.session.id and use.item.hash for use in found)
-        assert not any(use.held_out or use.randomised for use in found)
+        item_uses = recorded(b)
+        assert {use.item.kind for use in item_uses} == {"memory", "user", "skill"}
+        assert all(use.session_id == b.session.id and use.item.hash for use in item_uses)
+        assert not any(use.held_out or use.randomised for use in item_uses)
 
 
 async def test_what_is_held_out_is_not_read_and_is_on_record(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ async def test_effects_follow_from_real_sessions(tmp_path: Path) -> None:
                 await b.app.database.write(
                     lambda db, id_=b.session.id: outcomes.record_signal(db, id_, "bad", "now", turn=1)
                 )
-        found = await measure_effects(b.app.learning.owner_service, ("memory",))
-        note = next(one for one in found if one.item.label == "The tests need X=1.")
+        effects = await measure_effects(b.app.learning.owner_service, ("memory",))
+        note = next(effect for effect in effects if effect.item.label == "The tests need X=1.")
         assert (note.basis, note.shown.sessions, note.compared.sessions) == ("hold-out", 6, 6)
         assert note.shown.troubled == 6 and note.compared.troubled == 0
         assert note.finding == "hurts" and note.current

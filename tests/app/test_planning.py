@@ -40,7 +40,7 @@ async def say(session: Session, text: str) -> list[str]:
     """Run a turn; gives the results of its calls."""
     before = len(session.log.messages)
     await ask(session, text)
-    return [one.text for one in session.log.messages[before:] if one.role == "tool"]
+    return [message.text for message in session.log.messages[before:] if message.role == "tool"]
 
 
 def test_a_session_that_plans_reads_only_and_is_told_so(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_session_that_plans_reads_only_and_is_told_so(tmp_path: Path) -> None:
         begun = await planning.run_command(app.services, session.id, "mend it")
         assert begun.message == "mend it" and "only reads" in begun.text
         plan = todo(("look", "pending"), ("mend", "pending"))
-        told = await say(session, steps([shell("touch x"), plan]))
-        assert "plans and only reads" in told[0] and not (tmp_path / "work" / "x").exists()
+        texts = await say(session, steps([shell("touch x"), plan]))
+        assert "plans and only reads" in texts[0] and not (tmp_path / "work" / "x").exists()
         assert b"Plan mode" in server.requests[-1].body
         shown = await planning.run_command(app.services, session.id, "")
         assert "1. [ ] look" in shown.text and "2. [ ] mend" in shown.text and "(planning" in shown.text
@@ -129,8 +129,8 @@ def test_a_session_that_plans_writes_no_skill(tmp_path: Path) -> None:
         await planning.run_command(app.services, session.id, "mend it")
         text = "---\nname: deploy\ndescription: How to deploy\n---\nRun make.\n"
         skill = {"action": "create", "name": "deploy", "content": text, "evidence": ["Run make."]}
-        told = await say(session, steps([("skill_manage", skill)]))
-        assert "plans and only reads" in told[0]
+        texts = await say(session, steps([("skill_manage", skill)]))
+        assert "plans and only reads" in texts[0]
         assert not list((tmp_path / "home").rglob("deploy/SKILL.md"))
 
     run(tmp_path, work)

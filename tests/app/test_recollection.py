@@ -76,7 +76,7 @@ async def test_a_message_brings_its_notes_once_and_later_requests_have_the_same_
         session = await b.app.new_session()
         for text in ("Restart payroll", "And payroll again", "Now courier"):
             await run_turn(session, session.user_message(text), b.events.append)
-        first, second, third = (one.note for one in session.log.messages if one.role == "user")
+        first, second, third = (message.note for message in session.log.messages if message.role == "user")
         assert "<remembered>" in first and "Host of payroll is amber." in first
         assert "cedar" not in first and "<remembered>" not in second and "Host of courier" in third
         bodies = [request.body for request in b.server.requests]

@@ -45,9 +45,9 @@ def confinement(person: Path) -> Iterator[Confinement]:
 
 
 def jailed(confinement: Confinement, person: Path, server: McpServerSettings) -> ServerJail:
-    place = own_server_jail(confinement, Home(person / ".whet"), "one", server)
-    assert place is not None
-    return place
+    jail = own_server_jail(confinement, Home(person / ".whet"), "one", server)
+    assert jail is not None
+    return jail
 
 
 def test_it_may_change_its_folder_alone_and_reach_every_host(confinement: Confinement, person: Path) -> None:
@@ -89,11 +89,11 @@ def test_it_gets_certificates_and_indexes_but_no_logins(
     (person / ".npmrc").write_text(
         "registry=https://mirror.example/npm/\n//mirror.example/npm/:_authToken=hunter2\n"
     )
-    place = jailed(confinement, person, McpServerSettings(command="npx"))
-    assert place.variables["SSL_CERT_FILE"] == str(authority)
-    assert place.jail.policy.may_read(authority.resolve())
-    assert place.variables["npm_config_registry"] == "https://mirror.example/npm/"
-    assert "hunter2" not in str(place.variables)
+    jail = jailed(confinement, person, McpServerSettings(command="npx"))
+    assert jail.variables["SSL_CERT_FILE"] == str(authority)
+    assert jail.jail.policy.may_read(authority.resolve())
+    assert jail.variables["npm_config_registry"] == "https://mirror.example/npm/"
+    assert "hunter2" not in str(jail.variables)
 
 
 def test_what_the_path_leads_to_is_found_by_its_home(

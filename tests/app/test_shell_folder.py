@@ -21,7 +21,7 @@ def results(r: Running) -> list[str]:
 
 @pytest.mark.slow
 async def test_the_next_command_is_judged_shown_and_run_where_cd_led(tmp_path: Path) -> None:
-    both = [PracticeCall("terminal", json.dumps({"command": one})) for one in ("cd a/b", "touch here")]
+    both = [PracticeCall("terminal", json.dumps({"command": text})) for text in ("cd a/b", "touch here")]
     script = [
         ScriptedReply(tool_calls=tuple(both)),
         shell("touch there", workdir="a"),
@@ -41,16 +41,16 @@ async def test_the_next_command_is_judged_shown_and_run_where_cd_led(tmp_path: P
         await r.turn()
         for made in ("a/b/here", "a/there", "top", "a/last"):
             assert (work / made).exists(), made
-        shown = [json.loads(one.arguments) for one in r.events if isinstance(one, ToolStarted)]
+        shown = [json.loads(event.arguments) for event in r.events if isinstance(event, ToolStarted)]
         assert [one.get("workdir", "") for one in shown] == ["", "a/b", "a", ".", "a/b", "a"]
-        asked = {str(one.arguments["command"]): one for one in person.requests}
+        asked = {str(request.arguments["command"]): request for request in person.requests}
         assert asked["touch here"].folder == str(work / "a" / "b")
         assert asked["touch here"].arguments == {"command": "touch here", "workdir": "a/b"}
         notes = [message.note for message in r.session.log.messages if message.role == "user"]
         assert ["commands in a;" in note for note in notes] == [False, True]
         # What the model wrote stays as it wrote it.
-        said = [call.arguments for m in r.session.log.messages for call in m.tool_calls]
-        assert json.loads(said[1]) == {"command": "touch here"}
+        arguments = [call.arguments for m in r.session.log.messages for call in m.tool_calls]
+        assert json.loads(arguments[1]) == {"command": "touch here"}
 
 
 @pytest.mark.slow

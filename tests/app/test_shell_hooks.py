@@ -45,8 +45,8 @@ def turn(
                 session = await app.new_session()
                 seen: list[Event] = []
                 end = await ask(session, "do it", seen)
-                said = [m.text + m.note for m in session.log.messages if m.role != "assistant"]
-                return end, said, seen
+                texts = [m.text + m.note for m in session.log.messages if m.role != "assistant"]
+                return end, texts, seen
 
     return asyncio.run(main())
 
@@ -64,7 +64,7 @@ def test_a_hook_is_told_what_it_stands_before_and_after(work: Path):
         "prompt": hook("UserPromptSubmit", "cat > prompt.json; echo branch main"),
         "stop": hook("Stop", "cat > stop.json"),
     }
-    end, said, _ = turn(work, hooks, WRITE)
+    end, texts, _ = turn(work, hooks, WRITE)
     before, after, prompt, stop = (
         msgspec.json.decode((work / f"{name}.json").read_bytes())
         for name in ("before", "after", "prompt", "stop")
@@ -75,7 +75,7 @@ def test_a_hook_is_told_what_it_stands_before_and_after(work: Path):
     assert before == about | call
     assert after["hook_event_name"] == "PostToolUse" and "a.txt" in after["tool_response"]
     assert prompt["prompt"] == "do it" and stop["reason"] == "answered"
-    assert "branch main" in said[0] and "[A hook says: formatted]" in said[1]
+    assert "branch main" in texts[0] and "[A hook says: formatted]" in texts[1]
     assert not (work / "wrong").exists()
 
 
@@ -96,10 +96,10 @@ def test_a_hook_is_told_what_it_stands_before_and_after(work: Path):
     ],
 )
 def test_a_hook_before_a_call_refuses_it_and_fails_closed(work: Path, command: str, reason: str):
-    _, said, _ = turn(
+    _, texts, _ = turn(
         work, {"guard": hook("PreToolUse", command, timeout_s=0.2 if "sleep" in command else 20)}, WRITE
     )
-    assert "nothing was run" in said[1] and reason in said[1] and not (work / "a.txt").exists()
+    assert "nothing was run" in texts[1] and reason in texts[1] and not (work / "a.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_a_hook_before_a_call_refuses_it_and_fails_closed(work: Path, command: s
 )
 def test_a_decision_that_is_not_a_yes_is_a_no_wherever_it_is_printed(work: Path, printed: str):
     """https://github.com/anthropics/claude-code/issues/84656"""
-    _, said, _ = turn(work, {"guard": hook("PreToolUse", f"printf '{printed}'")}, WRITE)
-    assert "nothing was run: never" in said[1] and not (work / "a.txt").exists()
+    _, texts, _ = turn(work, {"guard": hook("PreToolUse", f"printf '{printed}'")}, WRITE)
+    assert "nothing was run: never" in texts[1] and not (work / "a.txt").exists()
 
 
 @pytest.mark.parametrize(("content", "runs"), [("hi", True), ("bye", False)])
@@ -125,9 +125,9 @@ def test_a_call_that_a_hook_wants_changed_does_not_run_as_it_was(work: Path, con
     """https://github.com/anthropics/claude-code/issues/90725"""
     specific = {"permissionDecision": "allow", "updatedInput": {"content": content}}
     answer = msgspec.json.encode({"hookSpecificOutput": specific}).decode()
-    _, said, _ = turn(work, {"rewrite": hook("PreToolUse", f"echo '{answer}'")}, WRITE)
+    _, texts, _ = turn(work, {"rewrite": hook("PreToolUse", f"echo '{answer}'")}, WRITE)
     assert (work / "a.txt").exists() is runs
-    assert runs or "the hook rewrite did not agree: it wants to change the call" in said[1]
+    assert runs or "the hook rewrite did not agree: it wants to change the call" in texts[1]
 
 
 def test_what_a_hook_prints_beside_json_is_no_decision(work: Path):
@@ -139,8 +139,8 @@ def test_what_a_hook_prints_beside_json_is_no_decision(work: Path):
 def test_a_hook_s_yes_allows_nothing(work: Path):
     yes = """echo '{"decision": "approve", "hookSpecificOutput": {"permissionDecision": "allow"}}'"""
     removing = calls(("terminal", '{"command":"rm -rf /"}'))
-    _, said, _ = turn(work, {"yes": hook("PreToolUse", yes)}, removing)
-    assert "nobody" in said[1].lower() or "denied" in said[1].lower()
+    _, texts, _ = turn(work, {"yes": hook("PreToolUse", yes)}, removing)
+    assert "nobody" in texts[1].lower() or "denied" in texts[1].lower()
 
 
 @pytest.mark.parametrize("command", ["echo no secrets here >&2; exit 2", "exit 7"])
@@ -158,17 +158,17 @@ def test_a_failing_hook_after_a_turn_is_named(work: Path):
 
 @pytest.mark.slow
 def test_a_hook_after_a_call_can_object_and_its_failure_breaks_nothing(work: Path):
-    end, said, _ = turn(work, {"lint": hook("PostToolUse", "echo bad style >&2; exit 2")}, WRITE)
-    assert "[A hook objects: bad style]" in said[1] and (work / "a.txt").exists()
-    end, said, _ = turn(work, {"lint": hook("PostToolUse", "exit 9")}, WRITE)
-    assert end.reason == "answered" and "exit 9" in said[1]
+    end, texts, _ = turn(work, {"lint": hook("PostToolUse", "echo bad style >&2; exit 2")}, WRITE)
+    assert "[A hook objects: bad style]" in texts[1] and (work / "a.txt").exists()
+    end, texts, _ = turn(work, {"lint": hook("PostToolUse", "exit 9")}, WRITE)
+    assert end.reason == "answered" and "exit 9" in texts[1]
 
 
 @pytest.mark.slow
 def test_the_model_reads_a_hooks_objection_to_a_call_that_failed(work: Path):
     hooks = {"lint": hook("PostToolUse", "echo look first >&2; exit 2")}
-    _, said, _ = turn(work, hooks, calls(("patch", '{"path":"a.txt","old_string":"x","new_string":"y"}')))
-    assert "a.txt" in said[1] and said[1].endswith("[A hook objects: look first]")
+    _, texts, _ = turn(work, hooks, calls(("patch", '{"path":"a.txt","old_string":"x","new_string":"y"}')))
+    assert "a.txt" in texts[1] and texts[1].endswith("[A hook objects: look first]")
 
 
 MEET = "touch {0}.here; while [ ! -e {1}.here ]; do sleep 0.01; done; {2}"
@@ -184,8 +184,8 @@ def test_hooks_of_one_event_run_at_the_same_time_and_answer_in_order(work: Path)
         ),
         "second": hook("UserPromptSubmit", MEET.format("b", "a", "touch second; echo 2"), timeout_s=10),
     }
-    end, said, _ = turn(work, hooks)
-    assert end.reason == "answered" and "1\n2" in said[0]
+    end, texts, _ = turn(work, hooks)
+    assert end.reason == "answered" and "1\n2" in texts[0]
 
 
 @pytest.mark.slow
@@ -196,8 +196,8 @@ def test_one_block_among_hooks_that_agree_refuses_the_call(work: Path):
         "fails": hook("PreToolUse", "exit 7"),
         "also agrees": hook("PreToolUse", 'echo \'{"decision": "approve"}\''),
     }
-    _, said, _ = turn(work, hooks, WRITE)
-    assert not (work / "a.txt").exists() and "nothing was run: not today\nthe hook fails failed" in said[1]
+    _, texts, _ = turn(work, hooks, WRITE)
+    assert not (work / "a.txt").exists() and "nothing was run: not today\nthe hook fails failed" in texts[1]
 
 
 @pytest.mark.slow
@@ -323,10 +323,10 @@ def test_the_files_of_hooks_that_nobody_accepted_are_not_read(work: Path):
     (work / "run.sh").write_text("exit 0")
     bring(work, "sh run.sh")
     home = Home(work.parent / "home")
-    found = read_repository_hooks(work)
-    assert found is not None and not is_accepted(home, found)
+    hooks = read_repository_hooks(work)
+    assert hooks is not None and not is_accepted(home, hooks)
     (work / "run.sh").write_text("exit 1")
-    accept(home, found)  # reads them now
+    accept(home, hooks)  # reads them now
     assert are_accepted(work)
 
 
@@ -362,10 +362,10 @@ def test_a_hook_s_script_that_changes_during_a_session_does_not_run_again(work: 
     (work / "guard.sh").write_text("exit 0")
     accept_hooks(work)
     edit = calls(("write_file", '{"path":"guard.sh","content":"touch ran"}'))
-    _, said, _ = turn(work, {}, edit, WRITE)
+    _, texts, _ = turn(work, {}, edit, WRITE)
     assert (work / "guard.sh").read_text() == "touch ran"
     assert not (work / "ran").exists() and not (work / "a.txt").exists()
-    assert any("changed since you accepted them" in text for text in said)
+    assert any("changed since you accepted them" in text for text in texts)
 
 
 @pytest.mark.slow
@@ -375,9 +375,9 @@ def test_an_accepted_hook_that_changes_between_sessions_refuses_what_it_guards(w
     (work / "guard.sh").write_text("exit 0")
     accept_hooks(work)
     (work / name).write_text((work / name).read_text() + "\n")
-    _, said, seen = turn(work, {}, WRITE)
+    _, texts, seen = turn(work, {}, WRITE)
     assert not (work / "a.txt").exists()
-    assert any("changed since you accepted them" in text for text in said)
+    assert any("changed since you accepted them" in text for text in texts)
     assert any("changed since" in event.text for event in seen if isinstance(event, Notice))
 
 

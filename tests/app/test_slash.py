@@ -24,9 +24,9 @@ def registry() -> Commands[list[str]]:
 
 def test_a_command_is_found_by_name_and_alias_and_runs() -> None:
     commands = registry()
-    said: list[str] = []
-    asyncio.run(commands.get("h").run(said, "me"))
-    assert said == ["me"]
+    texts: list[str] = []
+    asyncio.run(commands.get("h").run(texts, "me"))
+    assert texts == ["me"]
     assert [command.name for command in commands] == ["help", "usage"]
 
 

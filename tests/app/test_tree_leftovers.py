@@ -250,11 +250,11 @@ async def test_the_result_names_what_git_does_not_carry_and_where_a_tree_is_kept
     (folder / ".env").write_text("mine")
     async with working(tmp_path) as (_app, session):
         task = steps([shell("mkdir out; echo x > out/x; echo theirs > .env")])
-        [said] = results(await turn(session, steps([helper(task, worktree=True)])))
-        [place] = (tmp_path / "home-worktrees").glob("*/work")
-        assert "copied into the workspace, though git does not carry them: out/" in said
-        assert f"not copied: .env; its working tree is kept in {place}" in said
-        assert (place / ".env").read_text() == "theirs\n" and (folder / "out/x").read_text() == "x\n"
+        [text] = results(await turn(session, steps([helper(task, worktree=True)])))
+        [path] = (tmp_path / "home-worktrees").glob("*/work")
+        assert "copied into the workspace, though git does not carry them: out/" in text
+        assert f"not copied: .env; its working tree is kept in {path}" in text
+        assert (path / ".env").read_text() == "theirs\n" and (folder / "out/x").read_text() == "x\n"
 
 
 @pytest.mark.slow

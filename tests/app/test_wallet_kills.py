@@ -33,8 +33,13 @@ _NEVER = 1_000
 KILLS = ("reserved", "received", "answering", "answered", "settled")
 # What the server bills for a call that it answers, if its report is true.
 BILLED = {"honest": 1_900, "a hidden prompt": 90_900, "hidden reasoning": 10_000, "the total alone": 9_000}
-FEW = [("honest", "answered"), ("cut in the text", "settled"), ("a hidden prompt", "received"),
-       ("nothing", "reserved"), ("growing", "answering")]  # fmt: skip
+FEW = [
+    ("honest", "answered"),
+    ("cut in the text", "settled"),
+    ("a hidden prompt", "received"),
+    ("nothing", "reserved"),
+    ("growing", "answering"),
+]
 
 
 def _die() -> None:

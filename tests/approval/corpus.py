@@ -1302,7 +1302,7 @@ xargs -0n 1 rm -rf /
 
 def commands(block: str) -> list[str]:
     """Split a block: a line each, except that a here-document or an open end takes the lines it needs."""
-    found: list[str] = []
+    texts: list[str] = []
     lines = block.strip("\n").split("\n")
     at = 0
     while at < len(lines):
@@ -1323,9 +1323,9 @@ def commands(block: str) -> list[str]:
         ):
             at += 1
             line = f"{line}\n{lines[at]}"
-        found.append(line)
+        texts.append(line)
         at += 1
-    return found
+    return texts
 
 
 # Written out, as their line ends or control characters matter.

@@ -22,8 +22,8 @@ async def _never(ctx: ToolContext, arguments: dict[str, object]) -> ToolOutput:
 
 def odd(effects: set[Effect], *, destroys: bool = False, **arguments: object) -> ActionView:
     tags = frozenset({"destructive"}) if destroys else frozenset[str]()
-    made = Tool(ToolSpec("odd", "", {}), "t", frozenset(effects), _never, tags=tags)  # type: ignore[arg-type]
-    call = GateCall("s1", ToolCall("c1", "odd", "{}"), made, arguments, "/w")
+    tool = Tool(ToolSpec("odd", "", {}), "t", frozenset(effects), _never, tags=tags)  # type: ignore[arg-type]
+    call = GateCall("s1", ToolCall("c1", "odd", "{}"), tool, arguments, "/w")
     return describe(call, RiskScope("/w", "/home/u", "/home/u/.whet"), analyse)
 
 
@@ -169,14 +169,14 @@ def test_an_address_is_known_by_its_host(
 def test_a_template_is_loaded_unasked_and_applied_with_a_question(
     arguments: dict[str, object], level: str
 ) -> None:
-    made = Tool(ToolSpec("warm", "", {}), "t", frozenset({"write"}), _never, tags=frozenset({"templates"}))
-    call = GateCall("s1", ToolCall("c1", "warm", "{}"), made, arguments, "/w")
+    tool = Tool(ToolSpec("warm", "", {}), "t", frozenset({"write"}), _never, tags=frozenset({"templates"}))
+    call = GateCall("s1", ToolCall("c1", "warm", "{}"), tool, arguments, "/w")
     view = describe(call, RiskScope("/w", "/home/u", "/home/u/.whet"), analyse)
     assert view.level == level
     assert view.full_text == " ".join(
         str(arguments[name]) for name in ("action", "name") if name in arguments
     )
-    assert depends_on_location(made) and not depends_on_location(
+    assert depends_on_location(tool) and not depends_on_location(
         Tool(ToolSpec("todo", "", {}), "t", frozenset(), _never, tags=tags_of("todo"))
     )
 

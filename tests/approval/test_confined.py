@@ -303,7 +303,7 @@ def test_tmp_by_its_name_is_asked_about_where_it_is_the_systems(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     bench = Bench(tmp_path, Someone("no"), parts=_parts(Holding(tmp_path / "home", name)), mode="auto")
     decision = bench.sh("echo x > /tmp/no-such-file-of-ours && cat /tmp/no-such-file-of-ours")
-    assert [one.opening for one in bench.person.asked] == ([asked] if asked else [])
+    assert [request.opening for request in bench.person.asked] == ([asked] if asked else [])
     assert decision.verdict == ("deny" if asked else "allow")
 
 
@@ -377,5 +377,5 @@ def test_a_remote_by_ssh_is_asked_about_as_what_runs_only_outside(
 def test_what_holds_the_home_or_lies_in_whets_own_is_no_single_opening(
     command: str, opening: Opening
 ) -> None:
-    place = RiskScope("/opt", "/usr/share", "/usr/lib")
-    assert analyse(command, "/opt", place, "").needs == (opening,)
+    scope = RiskScope("/opt", "/usr/share", "/usr/lib")
+    assert analyse(command, "/opt", scope, "").needs == (opening,)

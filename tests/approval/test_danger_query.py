@@ -60,7 +60,7 @@ def test_comments_of_every_dialect_do_not_count(tmp_path: Path, command: str, te
         ("duckdb -c \"from 'a.csv'\"", ""),
         ("mongosh --eval 'rs.status()'", ""),
     ],
-)  # fmt: skip
+)
 def test_what_a_client_reads_in_its_own_dialect_passes(tmp_path: Path, command: str, text: str) -> None:
     (tmp_path / "f.sql").write_text(text)
     (tmp_path / "rows.csv").write_text("")

@@ -63,6 +63,6 @@ def test_what_the_person_wrote_is_held_to_the_rules_and_asked_again(tmp_path: Pa
         tmp_path, Someone(denied, deadly, changed("git status"), "once"), deny=["terminal(git push *)"]
     )
     assert bench.sh("git fetch").arguments == {"command": "git status"}
-    told = [event.text for event in bench.events if isinstance(event, Notice)]
-    assert len(told) == 2 and all("denied by policy" in line for line in told)
+    texts = [event.text for event in bench.events if isinstance(event, Notice)]
+    assert len(texts) == 2 and all("denied by policy" in line for line in texts)
     assert len(bench.person.asked) == 4

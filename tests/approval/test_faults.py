@@ -11,8 +11,8 @@ from whet.approval.shell_risk import analyse
 
 
 def judge(command: str, **more: object) -> ShellRisk:
-    place = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000, 6080), **more)  # type: ignore[arg-type]
-    return analyse(command, "/code/proj", place)
+    scope = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000, 6080), **more)  # type: ignore[arg-type]
+    return analyse(command, "/code/proj", scope)
 
 
 # fmt: off

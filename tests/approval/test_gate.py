@@ -384,7 +384,7 @@ def test_arguments_of_the_wrong_type_are_denied(tmp_path: Path) -> None:
 
 
 def test_a_failing_analysis_is_a_denial(tmp_path: Path) -> None:
-    def broken(command: str, cwd: str, place: RiskScope, stdin: str) -> ShellRisk:
+    def broken(command: str, cwd: str, scope: RiskScope, stdin: str) -> ShellRisk:
         raise RecursionError("too deep")
 
     bench = Bench(tmp_path, Someone("once"))

@@ -138,13 +138,17 @@ def test_a_deny_rule_holds_behind_programs_that_nothing_is_known_of(tmp_path: Pa
     """https://github.com/anthropics/claude-code/issues/92542"""
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=["terminal(git push *)", "terminal(curl *)"])
     hidden = [
-        "faketime now git push", "./with-lock.sh -v git push origin", "python3 wrap.py git push",
-        "bash wrap.sh git push", "perhaps --run=x /usr/bin/git push", "with-retry git -C . push",
+        "faketime now git push",
+        "./with-lock.sh -v git push origin",
+        "python3 wrap.py git push",
+        "bash wrap.sh git push",
+        "perhaps --run=x /usr/bin/git push",
+        "with-retry git -C . push",
         "perhaps curl a.org",
-    ]  # fmt: skip
+    ]
     assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
-    known = ["git stash push", "echo git push", "grep curl a", "pip install curl", "make curl", "npm test"]
-    assert [command for command in known if "forbids it" in bench.sh(command).reason] == []
+    texts = ["git stash push", "echo git push", "grep curl a", "pip install curl", "make curl", "npm test"]
+    assert [command for command in texts if "forbids it" in bench.sh(command).reason] == []
 
 
 def test_a_deny_rule_holds_with_options_between_a_program_and_its_verb(tmp_path: Path) -> None:
@@ -152,9 +156,13 @@ def test_a_deny_rule_holds_with_options_between_a_program_and_its_verb(tmp_path:
     rules = ["terminal(git push *)", "terminal(npm publish *)", "terminal(rm build)"]
     bench = Bench(tmp_path, Someone("once"), mode="auto", deny=rules)
     hidden = [
-        "git -C . push", "git --no-pager push origin", "git -c a.b=c -C x push", "git --git-dir x push -f",
-        "npm --prefix x publish", "rm -rf build",
-    ]  # fmt: skip
+        "git -C . push",
+        "git --no-pager push origin",
+        "git -c a.b=c -C x push",
+        "git --git-dir x push -f",
+        "npm --prefix x publish",
+        "rm -rf build",
+    ]
     assert [command for command in hidden if "forbids it" not in bench.sh(command).reason] == []
     others = ["git -C . pull", "npm run publish", "git push-all", "git " + "-c a=b " * 3_000 + "status"]
     assert [command for command in others if "forbids it" in bench.sh(command).reason] == []
@@ -179,8 +187,8 @@ def test_a_deny_or_ask_rule_for_a_program_holds_if_nobody_can_tell_what_runs(tmp
     bench = Bench(tmp_path, yes, mode="auto", deny=["terminal(seq *)", "write(*.lock)"])
     assert [command for command in unknown if "terminal(seq *)" not in bench.sh(command).reason] == []
     assert "terminal(seq *) may forbid it" in bench.sh(unknown[0]).reason and yes.asked == []
-    known = ["x=ls; $x", "ls *.txt", "[ -f a ] && ls", "echo $(ls)", "$HOME/bin/x", "hash", "bash -c 'ls'"]
-    assert [command for command in known if bench.sh(command).verdict != "allow"] == []
+    texts = ["x=ls; $x", "ls *.txt", "[ -f a ] && ls", "echo $(ls)", "$HOME/bin/x", "hash", "bash -c 'ls'"]
+    assert [command for command in texts if bench.sh(command).verdict != "allow"] == []
     others = Bench(tmp_path, yes, mode="auto", deny=["terminal(*--force*)", "terminal(> *.lock)"])
     assert {others.sh(command).decided_by for command in unknown} == {"person"}
     asks = Bench(tmp_path, yes, mode="auto", ask=["terminal(seq*)"], allow=["terminal($x *)"])
@@ -201,9 +209,12 @@ def test_a_deny_rule_holds_for_each_word_that_may_become_its_program_behind_anot
     assert [line for line in may_run if "terminal(seq *) may forbid it" not in bench.sh(line).reason] == []
     assert [line for line in runs if "terminal(seq *) forbids it" not in bench.sh(line).reason] == []
     others = [
-        "perhaps $(date +%F) $HOME *.txt '[a-z]*' src/* {a,b}", "perhaps -m 'use `seq` now'",
-        "perhaps $(git rev-parse HEAD)", "echo $(which seq)", "ls /usr/bin/s?q",
-    ]  # fmt: skip
+        "perhaps $(date +%F) $HOME *.txt '[a-z]*' src/* {a,b}",
+        "perhaps -m 'use `seq` now'",
+        "perhaps $(git rev-parse HEAD)",
+        "echo $(which seq)",
+        "ls /usr/bin/s?q",
+    ]
     assert [line for line in others if "terminal(seq" in bench.sh(line).reason] == []
     asks = Bench(tmp_path, Someone("once"), mode="auto", ask=["terminal(seq *)"])
     assert asks.sh("faketime now $(which seq) 3").decided_by == "person"
@@ -272,9 +283,14 @@ def test_a_rule_for_a_git_subcommand_holds_for_one_that_git_does_not_have(tmp_pa
         "git remote-https origin https://a.b", "git svn dcommit",
     ]  # fmt: skip
     others = [
-        "git status", "git pull", "git subtree add x", "git submodule update", "git-lfs pull", "hg ps",
+        "git status",
+        "git pull",
+        "git subtree add x",
+        "git submodule update",
+        "git-lfs pull",
+        "hg ps",
         "git --version",
-    ]  # fmt: skip
+    ]
     denies = Bench(tmp_path, Someone(), mode="auto", deny=["terminal(git push *)"])
     assert [
         line for line in may_push if "git push *) may forbid it: git " not in denies.sh(line).reason
@@ -330,10 +346,15 @@ def test_rules_for_the_web_name_a_host_or_an_address(tmp_path: Path) -> None:
     for url in ("https://docs.python.org/3/", "http://x.python.org", "https://a.org/docs/x"):
         assert bench.decide("web_fetch", url=url).verdict == "allow", url
     for url in (
-        "https://evil.org/x.python.org", "https://docs.python.org.evil.org",
-        "https://docs.python.org@evil.org/", "https://evil.org\\.python.org", "https://a.org/other",
-        "http://a.org/docs/x", "python.org", "",
-    ):  # fmt: skip
+        "https://evil.org/x.python.org",
+        "https://docs.python.org.evil.org",
+        "https://docs.python.org@evil.org/",
+        "https://evil.org\\.python.org",
+        "https://a.org/other",
+        "http://a.org/docs/x",
+        "python.org",
+        "",
+    ):
         assert bench.decide("web_fetch", url=url).verdict == "deny", url
 
 

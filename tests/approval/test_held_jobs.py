@@ -73,10 +73,10 @@ class Watcher(Someone):
 def confinement(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OneEngine]:
     case: EngineCase = request.param
     (tmp_path / "proj/d").mkdir(parents=True)
-    made = OneEngine(case, tmp_path / "home")
-    yield made
-    made.close()
-    for job in made.jobs:
+    engine = OneEngine(case, tmp_path / "home")
+    yield engine
+    engine.close()
+    for job in engine.jobs:
         job.wait(10)
 
 
@@ -279,7 +279,7 @@ FORMS = {
     "another folder": ("cd sub && ./z.sh", {"sub/z.sh": ". ./y.sh", "sub/y.sh": "true"}, "sub/y.sh"),
     "search path": ('PATH="$PWD/bin:$PATH" tool', {"bin/tool": "true"}, "bin/tool"),
     "image": ("true", {"Dockerfile": "FROM x"}, "Dockerfile"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))

@@ -86,4 +86,4 @@ from tests.support import each
     ],
 )
 def test_what_a_command_names_outside_of_its_jail_is_an_opening(command: str, openings: list[str]) -> None:
-    assert [f"{one.kind} {one.target}" for one in judge(command).needs] == openings
+    assert [f"{need.kind} {need.target}" for need in judge(command).needs] == openings

@@ -83,13 +83,13 @@ def test_a_home_that_is_the_workspace_or_holds_it_keeps_its_start_up_files() -> 
 
 
 def test_a_link_counts_as_where_it_leads(tmp_path: Path) -> None:
-    place = RiskScope(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
+    scope = RiskScope(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
     (tmp_path / "out").symlink_to("/etc")
     (tmp_path / "in").symlink_to("sub")
     (tmp_path / "far").symlink_to("/data/x/y")
-    assert zone_of("out/x", str(tmp_path), place) == "system"
-    assert zone_of("in/x", str(tmp_path), place) == "workspace"
-    assert zone_of("far/../x", str(tmp_path), place) == "outside", "`..` is the target's parent"
+    assert zone_of("out/x", str(tmp_path), scope) == "system"
+    assert zone_of("in/x", str(tmp_path), scope) == "workspace"
+    assert zone_of("far/../x", str(tmp_path), scope) == "outside", "`..` is the target's parent"
     assert resolve_links("/a\0b") == ""
 
 
@@ -126,12 +126,12 @@ def test_other_machines_are_not_this_one(host: str) -> None:
 
 
 def test_what_is_reached_is_named() -> None:
-    place = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000,))
+    scope = RiskScope("/code/proj", "/home/u", "/home/u/.whet", own_ports=(6000,))
     assert (
-        find_forbidden_address(["a", "http://[::1]:6000/x"], place)
+        find_forbidden_address(["a", "http://[::1]:6000/x"], scope)
         == "reaches a port that Whet's own servers use: ::1:6000"
     )
-    assert "169.254.169.254" in find_forbidden_address(["x://me@169.254.169.254./"], place)
+    assert "169.254.169.254" in find_forbidden_address(["x://me@169.254.169.254./"], scope)
     for harmless in (
         "http://localhost/",
         "localhost:6001",
@@ -139,7 +139,7 @@ def test_what_is_reached_is_named() -> None:
         "6000",
         "x" * 10_000 + " 169.254.169.254",
     ):
-        assert find_forbidden_address([harmless], place) == "", harmless
+        assert find_forbidden_address([harmless], scope) == "", harmless
     assert find_forbidden_address(["localhost:6000"], PLACE) == ""
     assert is_metadata("fe80::1%eth0") and is_metadata("a9fea9fe.nip.io")
     assert is_metadata("metadata.google.internal")

@@ -66,9 +66,13 @@ def test_what_is_no_rule_is_named(text: str) -> None:
 def test_only_a_rule_that_names_its_program_covers_what_is_dangerous() -> None:
     named = ["terminal(git push *)", "terminal(git push)", "write_file(/etc/hosts)", "write_file(~/x/*)"]
     broad = [
-        "terminal", "terminal(*)", "terminal(*push*)", "terminal(gi? push)", "write_file(*)",
+        "terminal",
+        "terminal(*)",
+        "terminal(*push*)",
+        "terminal(gi? push)",
+        "write_file(*)",
         "write_file(**/x)",
-    ]  # fmt: skip
+    ]
     assert all(parse_rule(text, "x").names_what_runs for text in named)
     assert not any(parse_rule(text, "x").names_what_runs for text in broad)
 

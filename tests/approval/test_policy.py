@@ -141,15 +141,15 @@ def test_what_is_forbidden_says_each_reason_once_and_only_its_own() -> None:
 
 def test_a_yes_may_last_for_the_usual_the_wider_and_the_very_same_text() -> None:
     safe = Piece("ls", "ls", "safe")
-    one, two = Piece("a*", "a", "normal", (), "a *", (), "b/*"), Piece("c", "c", "normal", (), "c *")
-    assert scopes_of("t", (safe, one, two), lasting=True) == (
+    piece, two = Piece("a*", "a", "normal", (), "a *", (), "b/*"), Piece("c", "c", "normal", (), "c *")
+    assert scopes_of("t", (safe, piece, two), lasting=True) == (
         GrantScope("t", ("a *", "c *")),
         GrantScope("t", ("b/*", "c *")),
         GrantScope("t", ("a\\*", "c")),
     )
-    assert scopes_of("t", (one, one), lasting=False) == (GrantScope("t", ("a\\*",), always=False),)
+    assert scopes_of("t", (piece, piece), lasting=False) == (GrantScope("t", ("a\\*",), always=False),)
     bare = Piece("x", "x", "normal")
-    assert scopes_of("t", (one, bare), lasting=True) == (GrantScope("t", ("a\\*", "x"), always=False),)
+    assert scopes_of("t", (piece, bare), lasting=True) == (GrantScope("t", ("a\\*", "x"), always=False),)
 
 
 @pytest.mark.parametrize(

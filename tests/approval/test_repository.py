@@ -26,53 +26,53 @@ READING = (
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A repository with a submodule, hooks, attributes that name drivers; a program that leaves a trace."""
-    place = tmp_path / "repo"
-    place.mkdir()
+    folder = tmp_path / "repo"
+    folder.mkdir()
     program = tmp_path / "evil"
     program.write_text(f'#!/bin/sh\necho "$0" >> {tmp_path}/ran\n[ -f "$1" ] && cat "$1"\nexit 0\n')
     program.chmod(0o755)
-    git(place, "init", "-q")
-    (place / "a.txt").write_text("one\n")
-    (place / ".gitattributes").write_text("*.txt diff=x filter=y\n")
-    git(place, "add", "-A")
-    git(place, "commit", "-qm", "1")
-    (place / "a.txt").write_text("two\n")
-    git(place, "commit", "-qam", "2")
-    inner = place / "inner"
+    git(folder, "init", "-q")
+    (folder / "a.txt").write_text("one\n")
+    (folder / ".gitattributes").write_text("*.txt diff=x filter=y\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "1")
+    (folder / "a.txt").write_text("two\n")
+    git(folder, "commit", "-qam", "2")
+    inner = folder / "inner"
     inner.mkdir()
     git(inner, "init", "-q")
     (inner / "b.txt").write_text("one\n")
     git(inner, "add", "-A")
     git(inner, "commit", "-qm", "1")
-    git(place, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
-    git(place, "commit", "-qm", "3")
+    git(folder, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    git(folder, "commit", "-qm", "3")
     for hook in ("post-index-change", "reference-transaction", "post-checkout"):
-        (place / ".git/hooks" / hook).write_bytes(program.read_bytes())
-        (place / ".git/hooks" / hook).chmod(0o755)
-    (place / "a.txt").write_text("six\n")
+        (folder / ".git/hooks" / hook).write_bytes(program.read_bytes())
+        (folder / ".git/hooks" / hook).chmod(0o755)
+    (folder / "a.txt").write_text("six\n")
     (inner / "b.txt").write_text("six\n")
-    return place
+    return folder
 
 
-def git(place: Path, *words: str) -> None:
+def git(path: Path, *words: str) -> None:
     who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
-    subprocess.run(["git", *who, *words], cwd=place, env=environment, check=True)
+    subprocess.run(["git", *who, *words], cwd=path, env=environment, check=True)
 
 
-def unasked(place: Path) -> list[str]:
-    scope = RiskScope(str(place), "/home/u", "/home/u/.whet", temp=())
-    return [verb for verb in READING if analyse(f"git {verb}", str(place), scope).level == "safe"]
+def unasked(path: Path) -> list[str]:
+    scope = RiskScope(str(path), "/home/u", "/home/u/.whet", temp=())
+    return [verb for verb in READING if analyse(f"git {verb}", str(path), scope).level == "safe"]
 
 
-def ran(place: Path, verbs: list[str]) -> str:
+def ran(path: Path, verbs: list[str]) -> str:
     """Run what needs no question as `terminal` would; gives what left a trace."""
-    trace = place.parent / "ran"
+    trace = path.parent / "ran"
     for verb in verbs:
-        os.utime(place / "a.txt")
+        os.utime(path / "a.txt")
         environment = {**command_environment(os.environ), "GIT_CONFIG_GLOBAL": os.devnull}
         subprocess.run(
-            ["sh", "-c", f"git {verb}"], cwd=place, env=environment, capture_output=True, check=False
+            ["sh", "-c", f"git {verb}"], cwd=path, env=environment, capture_output=True, check=False
         )
         if trace.exists():
             return f"{verb}: {trace.read_text()}"
@@ -214,10 +214,10 @@ def test_what_a_person_keeps_for_all_repositories_is_theirs(
 
 def test_settings_that_are_in_the_environment_stay() -> None:
     given = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
-    made = command_environment(given)
-    assert made["GIT_CONFIG_KEY_0"] == "a.b"
-    assert made["GIT_CONFIG_KEY_1"] == "core.fsmonitor"
-    assert int(made["GIT_CONFIG_COUNT"]) > 1
+    texts = command_environment(given)
+    assert texts["GIT_CONFIG_KEY_0"] == "a.b"
+    assert texts["GIT_CONFIG_KEY_1"] == "core.fsmonitor"
+    assert int(texts["GIT_CONFIG_COUNT"]) > 1
 
 
 @pytest.mark.parametrize("where", ["beyond a million bytes", "in a second tree"])
@@ -363,12 +363,12 @@ def test_gits_own_verbs_are_no_aliases_while_git_does_not_list_them(
     if script:
         (programs / "git").write_text(f"#!/bin/sh\n{script}\n")
         (programs / "git").chmod(0o755)
-    place = tmp_path / "work"
-    place.mkdir()
-    scope = RiskScope(str(place), "/home/u", "/home/u/.whet", temp=())
+    folder = tmp_path / "work"
+    folder.mkdir()
+    scope = RiskScope(str(folder), "/home/u", "/home/u/.whet", temp=())
 
     def problems(command: str) -> str:
-        return " ".join(analyse(command, str(place), scope).reasons)
+        return " ".join(analyse(command, str(folder), scope).reasons)
 
     for verb in ("status", "add a", "commit -m x", "merge b"):
         assert "alias" not in problems(f"git {verb}")

@@ -12,8 +12,12 @@ from tests.approval.test_gate import Bench, Someone
 from whet_confirm.boundary import boundary_of
 
 _ALLOWED = [
-    "terminal(cat *)", "terminal(curl *)", "terminal(python3 *)", "terminal(whet *)", "terminal(sh *)",
-]  # fmt: skip
+    "terminal(cat *)",
+    "terminal(curl *)",
+    "terminal(python3 *)",
+    "terminal(whet *)",
+    "terminal(sh *)",
+]
 _FOUL = [
     "cat {home}/confirm/approve.token",
     "cat $WHET_HOME/confirm/approve.token",

@@ -158,10 +158,10 @@ def test_roots_own_home_is_a_home_like_others() -> None:
 def test_a_pattern_or_a_link_that_leads_to_secrets_is_seen_through(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A=1")
     (tmp_path / "notes").symlink_to(tmp_path / ".env")
-    place = RiskScope(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
+    scope = RiskScope(str(tmp_path), "/home/u", "/home/u/.whet", temp=())
 
     def level(command: str) -> str:
-        return analyse(command, str(tmp_path), place).level
+        return analyse(command, str(tmp_path), scope).level
 
     assert level("cat .en*") == "dangerous"
     assert level("cat ./.[e]nv") == "dangerous"
@@ -176,15 +176,15 @@ def test_a_link_out_of_the_workspace_is_seen_through(tmp_path: Path) -> None:
     workspace.mkdir()
     outside.mkdir()
     (workspace / "link").symlink_to(outside)
-    place = RiskScope(str(workspace), "/home/u", "/home/u/.whet", temp=())
-    assert analyse("echo x > link/a", str(workspace), place).level == "dangerous"
-    assert analyse("echo x > sub/a", str(workspace), place).level == "normal"
+    scope = RiskScope(str(workspace), "/home/u", "/home/u/.whet", temp=())
+    assert analyse("echo x > link/a", str(workspace), scope).level == "dangerous"
+    assert analyse("echo x > sub/a", str(workspace), scope).level == "normal"
 
 
 def test_a_home_inside_the_workspace_is_not_up_for_deletion() -> None:
-    place = RiskScope("/home/u", "/home/u", "/home/u/.whet")
-    assert analyse("rm -rf ~", "/home/u", place).level == "forbidden"
-    assert analyse("echo x > .bashrc", "/home/u", place).level == "dangerous"
+    scope = RiskScope("/home/u", "/home/u", "/home/u/.whet")
+    assert analyse("rm -rf ~", "/home/u", scope).level == "forbidden"
+    assert analyse("echo x > .bashrc", "/home/u", scope).level == "dangerous"
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ _SPELLINGS = [
     "$'\\162m'",
     "/bin/rm",
     "r\\\nm",
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow

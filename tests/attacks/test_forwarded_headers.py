@@ -105,13 +105,13 @@ def test_no_header_changes_links_cookies_or_routes(server: Running, header: tupl
     name, value = header
     agent = server.client("submit", "agent")
     plain = agent.post("/confirm", json=SUBMIT).json()
-    made = agent.post("/confirm", json=SUBMIT, headers={name: value}).json()
-    assert "evil.example" not in json.dumps(made)
+    body = agent.post("/confirm", json=SUBMIT, headers={name: value}).json()
+    assert "evil.example" not in json.dumps(body)
 
     def shape(answer: dict[str, object]) -> str:
         return re.sub(r"[0-9a-f]{64}|[\w-]{22}|[\d.]{9,}|\d{4}-[^\"]*Z", "", json.dumps(answer))
 
-    assert shape(made) == shape(plain)
+    assert shape(body) == shape(plain)
     page = server.page()
     landed = page.post("/login", data={"token": server.token("approve", "bob")}, headers={name: value})
     assert landed.status_code == 303 and landed.headers["location"] == "/"

@@ -57,9 +57,11 @@ ATTEMPTS = [*INNER_ADDRESSES, *BODIES, *KEYS, *REDIRECTS]
 
 def _discovery(url: str, **lies: object) -> bytes:
     fields = {
-        "issuer": url, "authorization_endpoint": f"{url}/a", "token_endpoint": f"{url}/t",
+        "issuer": url,
+        "authorization_endpoint": f"{url}/a",
+        "token_endpoint": f"{url}/t",
         "jwks_uri": f"{url}/k",
-    }  # fmt: skip
+    }
     return json.dumps(fields | lies).encode()
 
 
@@ -115,11 +117,15 @@ def test_a_public_provider_leads_to_no_inner_address(address: str) -> None:
 @pytest.mark.parametrize(
     "address",
     [
-        "http://login.example.com/token", "https://169.254.169.254/latest/meta-data/",
-        "https://10.99.0.1:18443/token", "https://[fd00:ec2::254]/", "https://0x7f.1/token",
-        "ftp://127.0.0.1/token", "http://127.0.0.2/token",
+        "http://login.example.com/token",
+        "https://169.254.169.254/latest/meta-data/",
+        "https://10.99.0.1:18443/token",
+        "https://[fd00:ec2::254]/",
+        "https://0x7f.1/token",
+        "ftp://127.0.0.1/token",
+        "http://127.0.0.2/token",
     ],
-)  # fmt: skip
+)
 def test_a_provider_for_trials_leads_to_this_machine_or_a_public_address(address: str) -> None:
     assert not is_allowed_address(address, "http://127.0.0.1:18800")
 

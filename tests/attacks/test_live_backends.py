@@ -97,8 +97,8 @@ class World:
 
     def __init__(self, folder: Path, backend: CommandBackend) -> None:
         self.workspace, self.outside = folder / "work", folder / "outside"
-        for made in (self.workspace / "sub", self.outside):
-            made.mkdir(parents=True)
+        for path in (self.workspace / "sub", self.outside):
+            path.mkdir(parents=True)
         (self.outside / "secret").write_text(SECRET)
         subprocess.run(["git", "init", "-q", "--template=", self.workspace], check=True)
         (self.workspace / "f").write_text("f")

@@ -87,9 +87,11 @@ def _starts(path: Path) -> bool:
 @pytest.mark.slow
 def test_every_file_that_starts_programs_is_in_a_table() -> None:
     starting = {
-        str(path.relative_to(SRC)) for part in ("whet", "whet_confirm") for path in (SRC / part).rglob("*.py")
+        str(path.relative_to(SRC))
+        for part in ("whet", "whet_confirm")
+        for path in (SRC / part).rglob("*.py")
         if _starts(path)
-    }  # fmt: skip
+    }
     assert starting == CONFINED.keys() | OUTSIDE.keys()
 
 

@@ -52,19 +52,19 @@ def _odd_rp(hers: Authenticator, digest: str, host: str) -> str:
 
 def _signed(**odd: Any) -> Make:
     """Have her key sign a vote on the request with these odd fields."""
-    return lambda hers, _bobs, made, _other: (hers.sign(made["digest"], **odd), PAGE)
+    return lambda hers, _bobs, fields, _other: (hers.sign(fields["digest"], **odd), PAGE)
 
 
 def _edited(change: Callable[[dict[str, Any]], object]) -> Make:
     """Change what was signed afterwards."""
-    return lambda hers, _bobs, made, _other: (_changed(hers.sign(made["digest"]), change), PAGE)
+    return lambda hers, _bobs, fields, _other: (_changed(hers.sign(fields["digest"]), change), PAGE)
 
 
 ATTEMPTS: dict[str, Make] = {
     "for another request": lambda hers, _, made, other: (hers.sign(other["digest"]), PAGE),
     "a denial": _signed(verdict="deny"),
     "another verb": _signed(verdict="Approve"),
-    "the digest cut": lambda hers, _, made, other: (hers.sign(made["digest"][:-1]), PAGE),
+    "the digest cut": lambda hers, _, fields, other: (hers.sign(fields["digest"][:-1]), PAGE),
     "the digest in capitals": lambda hers, _, made, other: (hers.sign(made["digest"].upper()), PAGE),
     "relayed from another port": _signed(origin="http://localhost:1"),
     "relayed from another host": _signed(origin="http://evil.example:8766"),
@@ -118,20 +118,20 @@ def test_no_relayed_signature_is_a_vote(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text('[[rules]]\neffect = "ask"\nrequire_passkey = true\n')
     effects: list[str] = []
     with Running(tmp_path, policy=tmp_path / "policy.toml", upkeep=False, rate=1000) as server:
-        made, other = ask(server), ask(server, action="restart")
+        fields, other = ask(server), ask(server, action="restart")
         alice = server.service.authenticate(server.token("approve", "alice"))
         assert alice is not None
         hers, bobs = Authenticator(), Authenticator()
         hers.enrol(server, "alice")
         bobs.enrol(server, "bob")
         for name, make in ATTEMPTS.items():
-            signed, origin = make(hers, bobs, made, other)
-            ballot = DecisionInput(made["id"], "approve", passkey=signed, origin=origin, via_web=True)
+            signed, origin = make(hers, bobs, fields, other)
+            ballot = DecisionInput(fields["id"], "approve", passkey=signed, origin=origin, via_web=True)
             outcome = server.run(server.service.decide(ballot, alice))
-            if outcome.kind != "passkey" or not server.stored(made["id"]).is_pending:
+            if outcome.kind != "passkey" or not server.stored(fields["id"]).is_pending:
                 effects.append(f"{name}: {outcome.kind}")
-        assert effects == [] and server.service.votes(made["id"]) == []
+        assert effects == [] and server.service.votes(fields["id"]) == []
         good = DecisionInput(
-            made["id"], "approve", passkey=hers.sign(made["digest"]), origin=PAGE, via_web=True
+            fields["id"], "approve", passkey=hers.sign(fields["digest"]), origin=PAGE, via_web=True
         )
         assert server.run(server.service.decide(good, alice)).kind == "decided"

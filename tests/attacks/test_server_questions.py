@@ -82,7 +82,7 @@ async def test_no_request_of_a_server_is_carried_out() -> None:
         for method in NOT_OURS:
             requests.answer(method, method[:50], {"messages": [], "uri": "file:///etc/passwd"})
             await asyncio.sleep(0.001)
-    assert len(sent) == len(NOT_OURS) and not [one for one in sent if "result" in one]
+    assert len(sent) == len(NOT_OURS) and not [fields for fields in sent if "result" in fields]
 
 
 async def test_no_question_is_put_that_can_not_be_shown_whole() -> None:
@@ -124,4 +124,4 @@ async def test_a_call_asks_only_a_few_questions() -> None:
     requests = ServerRequests("x", send, lambda _method: None)
     with requests.during(CallPerson("owner", ask)):
         answers = [await requests.ask_person(_form()) for _ in range(6)]
-    assert [one["action"] for one in answers] == ["accept"] * 5 + ["cancel"] and len(asked) == 5
+    assert [answer["action"] for answer in answers] == ["accept"] * 5 + ["cancel"] and len(asked) == 5

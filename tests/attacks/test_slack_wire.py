@@ -134,7 +134,7 @@ def test_no_event_of_others_answers_the_owners_question(tmp_path: Path) -> None:
             if any(b["type"] == "actions" for b in message["blocks"])
         )
         actions = next(block for block in question["blocks"] if block["type"] == "actions")["elements"]
-        data = next(one["value"] for one in actions if "Allow once" in one["text"]["text"])
+        data = next(action["value"] for action in actions if "Allow once" in action["text"]["text"])
         for make in ATTEMPTS.values():
             slack.bring(make(data))
         slack.write("no")  # taken after all of them

@@ -149,16 +149,22 @@ class Page:
         for kind in ("keyDown", "keyUp"):
             extra: dict[str, Any] = {"text": text} if text and kind == "keyDown" else {}
             self.call(
-                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=codes.get(key, code),
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                windowsVirtualKeyCode=codes.get(key, code),
                 **extra,
-            )  # fmt: skip
+            )
 
     def shape(self, width: int, height: int, *, is_phone: bool = False, is_dark: bool = False) -> None:
         """Take the size and the colours of a device."""
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height,
-            deviceScaleFactor=2 if is_phone else 1, mobile=is_phone,
-        )  # fmt: skip
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if is_phone else 1,
+            mobile=is_phone,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
@@ -168,13 +174,13 @@ class Page:
 
     def problems(self) -> list[str]:
         """Give what the browser complained about: errors, refused scripts and styles."""
-        found: list[str] = []
+        texts: list[str] = []
         for event in self.events:
             if event["method"] == "Runtime.exceptionThrown":
-                found.append(str(event["params"]["exceptionDetails"].get("exception", {}).get("description")))
+                texts.append(str(event["params"]["exceptionDetails"].get("exception", {}).get("description")))
             if event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
-                found.append(event["params"]["entry"]["text"])
-        return found
+                texts.append(event["params"]["entry"]["text"])
+        return texts
 
     def _loads(self) -> int:
         return sum(event["method"] == "Page.loadEventFired" for event in self.events)

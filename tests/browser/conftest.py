@@ -39,17 +39,17 @@ class Daemon:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables
         )
         assert self.process.stdout is not None
-        said: list[str] = []
+        texts: list[str] = []
         try:
-            while not said or not said[-1].startswith("web page"):
-                said.append(within(self.process.stdout.readline, f"the service to listen; it said {said}"))
-                if not said[-1]:
-                    raise RuntimeError("".join(said))
+            while not texts or not texts[-1].startswith("web page"):
+                texts.append(within(self.process.stdout.readline, f"the service to listen; it said {texts}"))
+                if not texts[-1]:
+                    raise RuntimeError("".join(texts))
         except (TimeoutError, RuntimeError):
             self.process.kill()
             raise
-        self.api = said[0].split()[-1]
-        self.url = said[-1].split()[-1]
+        self.api = texts[0].split()[-1]
+        self.url = texts[-1].split()[-1]
         self._drain = threading.Thread(target=self.process.stdout.read, daemon=True)
         self._drain.start()
         self.agent = httpx2.Client(base_url=self.url, headers=self._bearer("submit"), timeout=30)
@@ -87,9 +87,9 @@ def chromium(tmp_path_factory):
     """One Chromium for all tests; each gets a private page."""
     if not PROGRAM:
         pytest.skip("chromium is not installed (apt-get install chromium)")
-    found = Browser(tmp_path_factory.mktemp("chromium"))
-    yield found
-    found.close()
+    browser = Browser(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,13 @@ def test_no_field_of_a_request_becomes_markup(page, daemon):
         requester=XSS,
         session_key=XSS,
         details={
-            XSS: XSS, "before": XSS, "after": XSS + "!", "patch": f"--- {XSS}\n+++ {XSS}\n+{XSS}", "n": [XSS],
+            XSS: XSS,
+            "before": XSS,
+            "after": XSS + "!",
+            "patch": f"--- {XSS}\n+++ {XSS}\n+{XSS}",
+            "n": [XSS],
         },
-    )  # fmt: skip
+    )
     sign_in(page, daemon, f"/r/{request_id}")
     page.eval("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     assert page.eval("window.owned") is None
@@ -156,8 +160,11 @@ def test_forged_forms_decide_nothing(daemon, person):
     assert person.decide(request_id, {**good, "csrf": ""}) == 403
     assert person.decide(request_id, {k: v for k, v in good.items() if k != "csrf"}) == 403
     for headers in (
-        {}, {"origin": "null"}, {"origin": "http://evil.example"}, {"origin": "https://127.0.0.1"},
-    ):  # fmt: skip
+        {},
+        {"origin": "null"},
+        {"origin": "http://evil.example"},
+        {"origin": "https://127.0.0.1"},
+    ):
         assert person.decide(request_id, good, headers) == 403
     cross = {**person.origin, "sec-fetch-site": "cross-site"}
     assert person.decide(request_id, good, cross) == 403
@@ -192,8 +199,12 @@ def test_signing_in_is_guarded(daemon, person):
         assert submit.status_code == 403 and "can only submit" in submit.text
         assert client.post("/login", data={"token": daemon.token()}).status_code == 403
         for target in (
-            "//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/%0d%0ax",
-        ):  # fmt: skip
+            "//evil.example",
+            "https://evil.example",
+            "/\\evil.example",
+            "javascript:alert(1)",
+            "/%0d%0ax",
+        ):
             query, data = {"next": target}, {"token": daemon.token()}
             answer = client.post("/login", params=query, data=data, headers=person.origin)
             assert answer.status_code == 303 and answer.headers["location"].startswith("/")

@@ -50,7 +50,7 @@ def test_axe_finds_nothing(page, board):
     page.key("Enter")
     page.until("document.querySelector('#asked .question')")
     session = page.eval("location.pathname")
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for path in (
         session, f"{session}/time", f"{session}?at=3", f"{session}/changes", f"{session}/files",
         f"{session}/files?path=src/net.py", "/learning/timeline", f"/learning/{row.id}", *PAGES,
@@ -62,5 +62,5 @@ def test_axe_finds_nothing(page, board):
             for width in (390, 768, 1280):
                 page.shape(width, 900, is_dark=is_dark)
                 if problems := page.eval(RUN, 120.0):
-                    found[f"{path} {'dark' if is_dark else 'light'} {width}"] = problems
-    assert found == {}
+                    fields[f"{path} {'dark' if is_dark else 'light'} {width}"] = problems
+    assert fields == {}

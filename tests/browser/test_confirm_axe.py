@@ -17,9 +17,9 @@ _WIDTHS = (390, 820, 1280)
 def granted(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     (home / "policy.toml").write_text(_POLICY)
-    made = Daemon(home, "--policy", str(home / "policy.toml"), "--allow-private-callbacks")
-    yield made
-    made.stop()
+    daemon = Daemon(home, "--policy", str(home / "policy.toml"), "--allow-private-callbacks")
+    yield daemon
+    daemon.stop()
 
 
 def test_axe_finds_nothing_on_the_confirmation_pages(page, granted):
@@ -29,21 +29,21 @@ def test_axe_finds_nothing_on_the_confirmation_pages(page, granted):
     pending = granted.submit(action="tool:other", details=fetch["details"])
     risky = granted.submit()
     page.open(granted.url + "/login")
-    found: dict[str, object] = {}
-    look(page, "/login", found)
+    fields: dict[str, object] = {}
+    look(page, "/login", fields)
     sign_in(page, granted)
     paths = "/", f"/r/{pending}", f"/r/{risky}", "/several", "/history", "/devices", "/passkeys", "/log"
     for path in paths:
         page.open(granted.url + path)
         page.eval("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        look(page, path, found)
-    assert found == {}
+        look(page, path, fields)
+    assert fields == {}
 
 
-def look(page: Page, path: str, found: dict[str, object]) -> None:
+def look(page: Page, path: str, fields: dict[str, object]) -> None:
     page.eval(f"{AXE};1")
     for width in _WIDTHS:
         for is_dark in (False, True):
             page.shape(width, 900, is_dark=is_dark)
             if problems := page.eval(RUN, 120.0):
-                found[f"{path} {width} {'dark' if is_dark else 'light'}"] = problems
+                fields[f"{path} {width} {'dark' if is_dark else 'light'}"] = problems

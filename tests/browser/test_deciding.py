@@ -205,12 +205,12 @@ def test_a_phone_shows_the_whole_menu_and_every_page_begins_with_the_note(page, 
 def test_texts_of_the_page_have_enough_contrast(page, daemon):
     daemon.submit(action="tool:Bash", details={"command": "rm -rf /srv"})
     sign_in(page, daemon)
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for path in PAGES:
         page.open(daemon.url + path)
         page.eval(f"{AXE};1")
         for is_dark in (False, True):
             page.shape(1280, 900, is_dark=is_dark)
             if problems := page.eval(RUN, 120.0):
-                found[f"{path} {'dark' if is_dark else 'light'}"] = problems
-    assert found == {}
+                fields[f"{path} {'dark' if is_dark else 'light'}"] = problems
+    assert fields == {}

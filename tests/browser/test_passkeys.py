@@ -27,19 +27,23 @@ def strict(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     policy = home / "policy.toml"
     policy.write_text(_POLICY)
-    made = Daemon(home, "--policy", str(policy), "--rate-limit", "1000")
-    made.url = made.url.replace("127.0.0.1", "localhost")
-    yield made
-    made.stop()
+    daemon = Daemon(home, "--policy", str(policy), "--rate-limit", "1000")
+    daemon.url = daemon.url.replace("127.0.0.1", "localhost")
+    yield daemon
+    daemon.stop()
 
 
 def authenticator(page: Page) -> None:
     """Put a security key with a fingerprint reader into the browser."""
     page.call("WebAuthn.enable")
     options = {
-        "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
-        "isUserVerified": True, "automaticPresenceSimulation": True,
-    }  # fmt: skip
+        "protocol": "ctap2",
+        "transport": "internal",
+        "hasResidentKey": True,
+        "hasUserVerification": True,
+        "isUserVerified": True,
+        "automaticPresenceSimulation": True,
+    }
     page.call("WebAuthn.addVirtualAuthenticator", options=options)
 
 
@@ -61,9 +65,9 @@ def problems(daemon: Daemon, *changes: str) -> tuple[str, ...]:
     for change in changes:
         copy.execute(change)
     own = load_key(daemon.home / "confirm" / "signing.key", may_make=False)
-    found = verify(copy, {own.id: own})
+    report = verify(copy, {own.id: own})
     copy.close()
-    return found.problems
+    return report.problems
 
 
 @pytest.mark.slow
@@ -91,11 +95,11 @@ def test_a_passkey_signs_the_request_and_the_audit_checks_the_person(page, stric
     assert problems(strict) == ()
     # A forged vote, with the chain made to fit or not, is not the person's.
     swapped = "UPDATE events SET data = json_set(data, '$.verdict', 'deny') WHERE kind = 'vote'"
-    assert any("is not theirs" in one for one in problems(strict, swapped))
+    assert any("is not theirs" in text for text in problems(strict, swapped))
     stripped = "UPDATE events SET data = json_remove(data, '$.proof') WHERE kind = 'vote'"
-    assert any("has no signature" in one for one in problems(strict, stripped))
+    assert any("has no signature" in text for text in problems(strict, stripped))
     key = "UPDATE passkeys SET public_key = 'AAAA'"
-    assert any("not the one in the log" in one for one in problems(strict, key))
+    assert any("not the one in the log" in text for text in problems(strict, key))
 
 
 @pytest.mark.slow
@@ -109,8 +113,9 @@ def test_a_signature_is_for_one_request_and_one_use(page, strict):
         with page.loading():
             page.click("#add")
         assert "takes a second factor" in page.text()
-    body = json.dumps({"id": "AAAA", "response": {"clientDataJSON": "e30", "authenticatorData": "AA",
-                                                  "signature": "AA"}})  # fmt: skip
+    body = json.dumps(
+        {"id": "AAAA", "response": {"clientDataJSON": "e30", "authenticatorData": "AA", "signature": "AA"}}
+    )
     page.open(f"{strict.url}/r/{first}")
     form = page.eval("new URLSearchParams(new FormData(document.querySelector('form.decide'))).toString()")
     code = (

@@ -35,9 +35,9 @@ def push():
 
 @pytest.fixture
 def phone_daemon(tmp_path_factory):
-    made = Daemon(tmp_path_factory.mktemp("home"), "--rate-limit", "1000", "--allow-private-callbacks")
-    yield made
-    made.stop()
+    daemon = Daemon(tmp_path_factory.mktemp("home"), "--rate-limit", "1000", "--allow-private-callbacks")
+    yield daemon
+    daemon.stop()
 
 
 class Installed:

@@ -126,8 +126,8 @@ class Tty:
         deadline = time.monotonic() + timeout_s
         while self.code is None and time.monotonic() < deadline:
             self.read(0.05)
-            found, status = os.waitpid(self.pid, os.WNOHANG)
-            if found:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
                 self.code = os.waitstatus_to_exitcode(status)
         assert self.code is not None, f"it did not end; there is:\n{bare(self.seen)[-3000:]}"
         return self.code

@@ -136,7 +136,7 @@ def test_the_chat_switches_accounts_and_keeps_its_prefix(
             tty.type("/account nobody\r", "no account 'nobody'")
             assert SECRET not in tty.seen
         first, second = server.requests
-        assert [one.headers["authorization"] for one in (first, second)] == [
+        assert [request.headers["authorization"] for request in (first, second)] == [
             "Bearer sk-mine-0123456789abcdef",
             f"Bearer {SECRET}",
         ]

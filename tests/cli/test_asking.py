@@ -82,11 +82,11 @@ def test_an_edited_call_is_what_runs_and_the_model_is_told(folder: Path) -> None
             tty.wait_for("this is your version", "Enter alone is no:")
             tty.type("1\r")
         tty.wait_for("All done.")
-        told = results(server)
+        texts = results(server)
     assert "return a + b" in (folder / "sums.py").read_text()
     assert (folder / "said.txt").read_text() == "after\n"
-    assert all("The person changed this call before allowing it" in text for text in told)
-    assert "echo after" in told[1]
+    assert all("The person changed this call before allowing it" in text for text in texts)
+    assert "echo after" in texts[1]
 
 
 @pytest.mark.slow
@@ -105,9 +105,9 @@ def test_a_no_reaches_the_model_in_the_persons_words_and_the_person_reads_none_o
         said = tty.wait_for("Enter alone is no:")
         tty.type("n")
         said += tty.wait_for("Fine.")
-        told = results(server)
-    assert "you said no: it is Friday" in said and "Their words: it is Friday" in told[0]
-    assert "Don't try to reach" in told[1] and "Don't try" not in said and not (folder / "made").exists()
+        texts = results(server)
+    assert "you said no: it is Friday" in said and "Their words: it is Friday" in texts[0]
+    assert "Don't try to reach" in texts[1] and "Don't try" not in said and not (folder / "made").exists()
 
 
 @pytest.mark.slow
@@ -121,8 +121,10 @@ def test_a_call_that_would_fail_is_refused_to_the_model_without_a_question(folde
     with asking(folder, script, ONE_SHOT, columns=100) as (server, tty):
         shown = tty.wait_for("I see.")
         assert "Enter alone is no" not in shown
-        told = results(server)
-    assert "old_string" in told[0] and "'content' is missing" in told[1] and "'command' is missing" in told[2]
+        texts = results(server)
+    assert (
+        "old_string" in texts[0] and "'content' is missing" in texts[1] and "'command' is missing" in texts[2]
+    )
 
 
 @pytest.mark.slow
@@ -244,8 +246,8 @@ def test_words_at_a_question_are_a_no_that_the_model_reads(
             tty.wait_for(f"touch made{number}", "Enter alone is no:")
             tty.type(f"{words}\r")
         tty.wait_for("All done.")
-        told = results(server)
-    assert all(f"Their words: {words}" in text for words, text in zip(WORDS, told, strict=True))
+        texts = results(server)
+    assert all(f"Their words: {words}" in text for words, text in zip(WORDS, texts, strict=True))
     assert list(folder.glob("made*")) == []
     assert "touch" not in run(["approvals", "list"], folder)[1]
 

@@ -134,8 +134,8 @@ def test_an_image_named_in_the_workspace_lies_there(tmp_path: Path) -> None:
 
 def test_images_named_in_the_text_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
-    found = attach.find_images("see @a.png? And @missing.png, not b@a.png or @a.png.old", tmp_path)
-    assert found == ([tmp_path / "a.png"], ["missing.png"])
+    images = attach.find_images("see @a.png? And @missing.png, not b@a.png or @a.png.old", tmp_path)
+    assert images == ([tmp_path / "a.png"], ["missing.png"])
     (tmp_path / "~nobody-of-this-name.png").write_bytes(PNG)
     (tmp_path / "Shot 3.00\u202fPM.png").write_bytes(b"")
     paths, missing = attach.find_images('look at @"Shot 3.00 PM.png"', tmp_path)

@@ -41,10 +41,10 @@ after
 
 def cut(text: str, size: int) -> list[MarkdownBlock]:
     blocks = Blocks()
-    found: list[MarkdownBlock] = []
+    markdown_blocks: list[MarkdownBlock] = []
     for start in range(0, len(text), size):
-        found += blocks.feed(text[start : start + size])
-    return found + blocks.finish()
+        markdown_blocks += blocks.feed(text[start : start + size])
+    return markdown_blocks + blocks.finish()
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])

@@ -34,14 +34,16 @@ def test_the_rest_of_a_day_is_forecast_within_a_fifth() -> None:
     chance = random.Random(3)
     first = datetime(2026, 11, 1, tzinfo=UTC)
     days = [
-        [(first + timedelta(days=day, seconds=chance.uniform(30_000, 70_000)), chance.uniform(0.01, 0.05))
-         for _ in range(50)]
+        [
+            (first + timedelta(days=day, seconds=chance.uniform(30_000, 70_000)), chance.uniform(0.01, 0.05))
+            for _ in range(50)
+        ]
         for day in range(8)
-    ]  # fmt: skip
+    ]
     now = first + timedelta(days=7, seconds=45_000)
-    said = sum(usd for at, usd in days[7] if at <= now)
-    said += estimate_rest_of_day([turn for day in days[:7] for turn in day], now)
-    assert said == pytest.approx(sum(usd for _, usd in days[7]), rel=0.2)
+    total = sum(usd for at, usd in days[7] if at <= now)
+    total += estimate_rest_of_day([turn for day in days[:7] for turn in day], now)
+    assert total == pytest.approx(sum(usd for _, usd in days[7]), rel=0.2)
 
 
 def test_working_days_are_forecast_from_working_days_and_weekends_from_weekends() -> None:
@@ -143,20 +145,20 @@ def test_imported_turns_whose_price_nobody_knows_are_no_cost_of_nothing(home: Pa
     now = datetime.now(UTC)
     usage = {"input_tokens": 1_000, "output_tokens": 500}
     answer = {"role": "assistant", "content": "so", "id": "m1", "model": "claude-x", "usage": usage}
-    said = {"user": {"role": "user", "content": "why?"}, "assistant": answer}
+    fields = {"user": {"role": "user", "content": "why?"}, "assistant": answer}
     base = {"sessionId": "s-1", "cwd": str(tmp_path), "timestamp": now.strftime("%Y-%m-%dT%H:%M:%S.000Z")}
     path = tmp_path / "theirs" / "projects" / "-w" / "s-1.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(
-        "".join(json.dumps(base | {"type": kind, "message": m}) + "\n" for kind, m in said.items())
+        "".join(json.dumps(base | {"type": kind, "message": m}) + "\n" for kind, m in fields.items())
     )
     assert run(["import", "claude-code", str(tmp_path / "theirs")], tmp_path)[0] == 0
     for command in (["sessions", "list"], ["sessions", "show", "s-1"], ["sessions", "stats"], ["cost"]):
         code, out, _ = run(command, tmp_path)
         priced = [line for line in out.splitlines() if "$0" in line and not line.startswith("today")]
         assert code == 0 and not priced and "?" in out, out
-    found = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), now, 7))
-    assert (found.today_usd, found.forecast_usd, found.unpriced_turns) == (None, None, 1)
+    report = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), now, 7))
+    assert (report.today_usd, report.forecast_usd, report.unpriced_turns) == (None, None, 1)
     tomorrow = now + timedelta(days=1)
     later = stored.read(Home(home), lambda db: build_report(db, WalletSettings(), tomorrow, 7))
     assert later.today_usd == 0

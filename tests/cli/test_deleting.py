@@ -40,16 +40,16 @@ def disk(home: Path) -> bytes:
 
 
 def left(home: Path, words: tuple[str, ...] = WORDS) -> list[str]:
-    found = disk(home)
-    return [word for word in words if word.encode() in found]
+    data = disk(home)
+    return [word for word in words if word.encode() in data]
 
 
 @pytest.fixture
 def session(home: Path, clock: FixedClock) -> str:
     store(home, clock, "Lunch", *[LUNCH] * 20)
-    made = store(home, clock, "kztitle", SECRET, AGAIN)  # few: FTS5 merges at once where a tenth is deleted
+    text = store(home, clock, "kztitle", SECRET, AGAIN)  # few: FTS5 merges at once where a tenth is deleted
     store(home, clock, "Dinner", *[LUNCH] * 20)
-    return made
+    return text
 
 
 @pytest.fixture

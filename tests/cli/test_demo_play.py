@@ -18,9 +18,9 @@ def test_a_conclusion_is_drawn_only_when_its_checks_hold(capsys: pytest.CaptureF
     play.check("second", ok=False, detail="3 of 4")
     play.conclude("All is well again.")
     world.close()
-    said = capsys.readouterr().out
-    assert "All is well." in said and "again" not in said
-    assert "second (3 of 4)" in said
+    text = capsys.readouterr().out
+    assert "All is well." in text and "again" not in text
+    assert "second (3 of 4)" in text
     assert not world.folder.exists()
 
 

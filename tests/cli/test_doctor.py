@@ -40,23 +40,23 @@ def report(home: Path, *arguments: str, env: dict[str, str] | None = None) -> tu
 
 
 def test_a_fresh_home_is_fine_and_untouched(home: Path) -> None:
-    code, found = report(home)
+    code, fields = report(home)
     assert code == 0
-    assert found["database"]["text"] == "none yet"
-    assert found["model"]["state"] == "warning"
-    assert "whet config set model.provider" in found["model"]["fix"]
+    assert fields["database"]["text"] == "none yet"
+    assert fields["model"]["state"] == "warning"
+    assert "whet config set model.provider" in fields["model"]["fix"]
     assert not home.exists()
 
 
 def test_a_used_home_is_fine(home: Path, clock: FixedClock) -> None:
     store(home, clock, "Lunch", Said("a", "b"))
     (home / "config.yaml").write_text("model:\n  provider: openai\n")
-    code, found = report(home, env={"OPENAI_API_KEY": "sk-0123456789012345678"})
+    code, fields = report(home, env={"OPENAI_API_KEY": "sk-0123456789012345678"})
     assert code == 0
-    assert found["database"]["text"].startswith("whole, schema ")
-    assert found["model"]["state"] == "ok"
-    assert found["sqlite"]["state"] == "ok"
-    assert found["home"]["state"] == "ok"
+    assert fields["database"]["text"].startswith("whole, schema ")
+    assert fields["model"]["state"] == "ok"
+    assert fields["sqlite"]["state"] == "ok"
+    assert fields["home"]["state"] == "ok"
 
 
 def test_a_database_that_can_not_be_written_is_checked_and_not_moved_away(
@@ -83,13 +83,13 @@ def test_everything_broken_is_told_all_at_once(home: Path, clock: FixedClock) ->
     (home / ".env").write_text("what is this\n")
     (home / ".env").chmod(0o644)
     home.chmod(0o755)
-    code, found = report(home)
+    code, fields = report(home)
     assert code == 1
-    assert found["config"]["state"] == "failed" and "line 2" in found["config"]["text"]
-    assert found["config"]["fix"] == "did you mean model.model?"
-    assert found[".env"]["state"] == "warning"
-    assert found["home"]["state"] == "warning" and "chmod 700" in found["home"]["fix"]
-    assert found["database"]["state"] == "failed" and f"mv {home}/state.db" in found["database"]["fix"]
+    assert fields["config"]["state"] == "failed" and "line 2" in fields["config"]["text"]
+    assert fields["config"]["fix"] == "did you mean model.model?"
+    assert fields[".env"]["state"] == "warning"
+    assert fields["home"]["state"] == "warning" and "chmod 700" in fields["home"]["fix"]
+    assert fields["database"]["state"] == "failed" and f"mv {home}/state.db" in fields["database"]["fix"]
     output = run(home).output
     assert "✗ database" in output and "fix:" in output and "failed" in output.splitlines()[-1]
 
@@ -97,23 +97,23 @@ def test_everything_broken_is_told_all_at_once(home: Path, clock: FixedClock) ->
 def test_a_database_that_is_none_or_from_the_future(home: Path, clock: FixedClock) -> None:
     home.mkdir(mode=0o700)
     (home / "state.db").write_text("not a database at all, just some text\n" * 100)
-    code, found = report(home)
-    assert code == 1 and found["database"]["state"] == "failed"
+    code, fields = report(home)
+    assert code == 1 and fields["database"]["state"] == "failed"
     (home / "state.db").unlink()
     store(home, clock, "Lunch", Said("a", "b"))
     connection = apsw.Connection(str(home / "state.db"))
     connection.pragma("user_version", 99)
     connection.close()
-    code, found = report(home)
-    assert code == 1 and "newer" in found["database"]["text"] and "upgrade" in found["database"]["fix"]
+    code, fields = report(home)
+    assert code == 1 and "newer" in fields["database"]["text"] and "upgrade" in fields["database"]["fix"]
 
 
 def test_a_missing_key_and_an_unknown_provider_fail(home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "config.yaml").write_text("model:\n  provider: openai\n")
-    code, found = report(home)
-    assert code == 1 and "OPENAI_API_KEY" in found["model"]["fix"]
-    assert report(home, "--online")[1].keys() == found.keys()
+    code, fields = report(home)
+    assert code == 1 and "OPENAI_API_KEY" in fields["model"]["fix"]
+    assert report(home, "--online")[1].keys() == fields.keys()
     (home / "config.yaml").write_text("model:\n  provider: openay\n")
     assert report(home)[1]["model"]["state"] == "failed"
 
@@ -159,20 +159,20 @@ def test_online_asks_the_server(home: Path) -> None:
     home.mkdir(mode=0o700)
     with PracticeServer() as server:
         (home / "config.yaml").write_text(f"model:\n  provider: practice\n  base_url: {server.base_url}\n")
-        code, found = report(home, "--online")
-        assert code == 0 and "answers in" in found["server"]["text"]
+        code, fields = report(home, "--online")
+        assert code == 0 and "answers in" in fields["server"]["text"]
         (home / "config.yaml").write_text(f"model:\n  base_url: {server.base_url}\n  model: nobody\n")
         assert report(home, "--online")[1]["server"]["state"] == "warning"
-    code, found = report(home, "--online")
-    assert code == 1 and found["server"]["state"] == "failed"
+    code, fields = report(home, "--online")
+    assert code == 1 and fields["server"]["state"] == "failed"
     (home / "config.yaml").write_text("model:\n  provider: practice\n")  # its server is in this process
     assert report(home, "--online")[1]["server"]["state"] == "ok"
 
 
 def test_missing_programs_are_warnings(tmp_path: Path) -> None:
-    found = list(checks.check_commands(str(tmp_path)))
+    findings = list(checks.check_commands(str(tmp_path)))
     names = ("bash", "git", "rg")
-    assert {(finding.name, finding.state) for finding in found} == {(name, "warning") for name in names}
+    assert {(finding.name, finding.state) for finding in findings} == {(name, "warning") for name in names}
 
 
 def test_secrets_stay_out_of_the_report(home: Path) -> None:
@@ -191,14 +191,14 @@ def test_a_large_store_is_read_whole_only_on_demand(
 ) -> None:
     store(home, clock, "Lunch", *[Said("a" * 500, "b" * 500)] * 20)
     monkeypatch.setattr(database_checks, "CHECKED_WHOLE_BYTES", 1_000)
-    _, found = report(home)
-    assert found["database"]["text"].startswith("opens and reads (all of it: whet doctor --full)")
-    _, found = report(home, "--full")
-    assert found["database"]["text"].startswith("whole, schema ")
+    _, fields = report(home)
+    assert fields["database"]["text"].startswith("opens and reads (all of it: whet doctor --full)")
+    _, fields = report(home, "--full")
+    assert fields["database"]["text"].startswith("whole, schema ")
     data = (home / "state.db").read_bytes()
     (home / "state.db").write_bytes(data[:8192] + os.urandom(len(data) - 8192))
-    code, found = report(home)
-    assert code == 1 and found["database"]["state"] == "failed"
+    code, fields = report(home)
+    assert code == 1 and fields["database"]["state"] == "failed"
 
 
 def test_a_database_that_was_cut_names_what_can_be_read(
@@ -217,8 +217,8 @@ def test_a_database_that_was_cut_names_what_can_be_read(
     assert "1 of 2 sessions can still be read" in report(home)[1]["database"]["text"]
     for content in (data[: len(data) // 2], b"not a database at all, just some text\n" * 100):
         path.write_bytes(content)
-        code, found = report(home)
-        assert code == 1 and found["database"]["text"].endswith("; no session can be read")
+        code, fields = report(home)
+        assert code == 1 and fields["database"]["text"].endswith("; no session can be read")
 
 
 def test_a_session_whose_calls_are_damaged_is_not_counted_as_readable(home: Path, clock: FixedClock) -> None:
@@ -232,19 +232,19 @@ def test_a_session_whose_calls_are_damaged_is_not_counted_as_readable(home: Path
     pages = [data[start : start + 4096] for start in range(0, len(data), 4096)]
     pages = [b"\xff" * 4096 if page.count(b"calls ") > 600 else page for page in pages]
     path.write_bytes(b"".join(pages))
-    _, found = report(home)
-    assert "1 of 2 sessions can still be read" in found["database"]["text"]
+    _, fields = report(home)
+    assert "1 of 2 sessions can still be read" in fields["database"]["text"]
 
 
 def test_the_sandbox_and_the_changed_settings_are_named(home: Path) -> None:
-    _, found = report(home)
-    assert found["sandbox"]["text"]
+    _, fields = report(home)
+    assert fields["sandbox"]["text"]
     home.mkdir(mode=0o700)
     (home / "config.yaml").write_text("agent:\n  max_steps: 7\nsandbox:\n  mode: 'off'\n")
-    _, found = report(home)
+    _, fields = report(home)
     changed = "settings changed: agent.max_steps, sandbox.mode, review.worker, lsp.enabled"
-    assert found["config"]["text"].endswith(changed)
-    assert found["sandbox"]["state"] == "warning"
+    assert fields["config"]["text"].endswith(changed)
+    assert fields["sandbox"]["state"] == "warning"
 
 
 def test_every_declared_package_is_checked(home: Path) -> None:
@@ -268,10 +268,10 @@ def test_a_crash_of_a_command_is_named_until_it_is_a_week_old(home: Path) -> Non
     assert report(home)[1]["log"]["state"] == "ok"
     now = datetime.now().isoformat(timespec="seconds")
     log.write_text(log.read_text() + json.dumps({**row, "time": now}) + "\n")
-    code, found = report(home)
-    assert (code, found["log"]["state"]) == (0, "warning")
+    code, fields = report(home)
+    assert (code, fields["log"]["state"]) == (0, "warning")
     last = f"{now} ModuleNotFoundError: No module named 'wsproto'"
-    assert found["log"]["text"] == f"1 crash in 7 days, the last: {last}"
+    assert fields["log"]["text"] == f"1 crash in 7 days, the last: {last}"
 
 
 def test_working_trees_of_helpers_that_were_kept_are_counted(home: Path) -> None:
@@ -279,9 +279,9 @@ def test_working_trees_of_helpers_that_were_kept_are_counted(home: Path) -> None
     tree = home.with_name(f"{home.name}-worktrees") / "h1" / "repo"
     tree.mkdir(parents=True)
     (tree / "report.html").write_bytes(b"x" * 3_000_000)
-    found = report(home)[1]["trees"]
-    assert found["state"] == "ok"
-    assert found["text"] == f"1 working tree of helpers, 3.0 MB, in {tree.parents[1]}"
+    trees = report(home)[1]["trees"]
+    assert trees["state"] == "ok"
+    assert trees["text"] == f"1 working tree of helpers, 3.0 MB, in {tree.parents[1]}"
 
 
 def test_deny_rules_for_files_are_explained(home: Path) -> None:

@@ -29,11 +29,11 @@ def test_engines_side_by_side_as_a_table_a_chart_and_json(home: Path, tmp_path: 
     svg = (tmp_path / "chart.svg").read_text()
     assert ElementTree.fromstring(svg).tag.endswith("svg") and "last-words" in svg
     code, out, err = run([*arguments, "--engine", "compressor", "--json"], tmp_path)
-    (found,) = json.loads(out)["engines"]
-    assert code == 0 and found["compactions"] >= 3 and found["saving_least"] > 0.2
-    assert found["recoverable"] == found["facts"] and found["paths_found"] == found["paths"]
-    assert found["in_context"] < found["facts"] and found["cache_hit"] > 0.8
-    assert found["summary_tokens"] > 0 and found["judged"] is None
+    (engine,) = json.loads(out)["engines"]
+    assert code == 0 and engine["compactions"] >= 3 and engine["saving_least"] > 0.2
+    assert engine["recoverable"] == engine["facts"] and engine["paths_found"] == engine["paths"]
+    assert engine["in_context"] < engine["facts"] and engine["cache_hit"] > 0.8
+    assert engine["summary_tokens"] > 0 and engine["judged"] is None
     code, _, err = run([*arguments, "--engine", "nobody"], tmp_path)
     assert code == 1 and "there is no engine 'nobody'" in err
     assert "--judge asks a real model" in run([*arguments, "--judge", "3"], tmp_path)[2]
@@ -41,8 +41,8 @@ def test_engines_side_by_side_as_a_table_a_chart_and_json(home: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_a_stored_session_is_replayed_with_its_own_facts_and_judged(tmp_path: Path) -> None:
-    told = "The gateway of the harbour listens on port 48213 and its report is reports/harbour/latest.txt."
-    with PracticeServer(script=[ScriptedReply(told), *[ScriptedReply("5")] * 9]) as server:
+    text = "The gateway of the harbour listens on port 48213 and its report is reports/harbour/latest.txt."
+    with PracticeServer(script=[ScriptedReply(text), *[ScriptedReply("5")] * 9]) as server:
         for key, value in zip(("provider", "base_url", "model"), flags(server)[1::2], strict=False):
             assert run(["config", "set", f"model.{key}", value], tmp_path)[0] == 0
         assert run(["chat", *flags(server), "-q", "Where does the gateway listen?"], tmp_path)[0] == 0
@@ -51,9 +51,9 @@ def test_a_stored_session_is_replayed_with_its_own_facts_and_judged(tmp_path: Pa
         arguments = ["eval", "context", "--session", session_id, "--window", "8000", "--json"]
         code, out, err = run([*arguments, "--live", "--judge", "2", "--engine", "compressor"], tmp_path)
         assert code == 0, err
-        (found,) = json.loads(out)["engines"]
-        assert found["facts"] == found["recoverable"] == found["in_context"] == 2
-        assert found["judged"] == 1.0
+        (engine,) = json.loads(out)["engines"]
+        assert engine["facts"] == engine["recoverable"] == engine["in_context"] == 2
+        assert engine["judged"] == 1.0
 
 
 def test_facts_of_a_story_stand_in_it_once() -> None:

@@ -29,8 +29,8 @@ def draw(window: Window, top: int, width: int) -> tuple[Screen, list[tuple[int, 
     """Return the screen that a window drew on, and its characters with their styles."""
     screen = Screen()
     height = window.preferred_height(width, 20).preferred
-    place = WritePosition(0, top, width, height)
-    window.write_to_screen(screen, MouseHandlers(), place, "class:frame", erase_bg=False, z_index=None)
+    position = WritePosition(0, top, width, height)
+    window.write_to_screen(screen, MouseHandlers(), position, "class:frame", erase_bg=False, z_index=None)
     cells = [
         (y, x, char.char, char.style) for y, row in screen.data_buffer.items() for x, char in row.items()
     ]

@@ -34,13 +34,13 @@ def a_home(folder: Path) -> Path:
     plugin.mkdir(parents=True)
     (plugin / "plugin.yaml").write_text("name: hello\n")
     (plugin / "__init__.py").write_text("def register(ctx):\n    pass\n")
-    made = HermesDb(folder / "state.db")
-    made.session(
+    hermes_db = HermesDb(folder / "state.db")
+    hermes_db.session(
         "20260101_000000_abc",
         [{"role": "user", "content": "count the purple crates"}, {"role": "assistant", "content": "seven"}],
         title="Crates",
     )
-    made.close()
+    hermes_db.close()
     return folder
 
 
@@ -119,8 +119,8 @@ def test_an_imported_session_goes_on_with_tools_of_ours(tmp_path: Path, home: Pa
     body = json.loads(first)
     assert [row["content"] for row in body["messages"][1:3]] == ["count the purple crates", "seven"]
     assert "read_file" in {tool["function"]["name"] for tool in body["tools"]}
-    said = first.index(b"go on")
-    assert second[:said] == first[:said]
+    position = first.index(b"go on")
+    assert second[:position] == first[:position]
 
 
 @pytest.mark.slow

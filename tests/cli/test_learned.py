@@ -49,8 +49,8 @@ def test_remember_read_explain_and_take_back(whet: Any, home: Path) -> None:
     assert "whet undo 1" in whet("memory add We deploy on Tuesdays").output
     shown = whet("memory show").output
     assert "- We deploy on Tuesdays" in shown and "% used, 1 entry" in shown
-    told = whet("memory log 1").output
-    assert "by      you" in told and "+ We deploy on Tuesdays" in told
+    output = whet("memory log 1").output
+    assert "by      you" in output and "+ We deploy on Tuesdays" in output
     assert "takes back change 1" in whet("undo 1").output
     assert json.loads(whet("undo 2 --json").output)["undoes"] == 2
     assert "Tuesdays" in (home / "memories" / "MEMORY.md").read_text("utf-8")
@@ -238,9 +238,9 @@ def test_a_purge_asks_and_says_what_is_gone_and_what_is_not(whet: Any, home: Pat
     database.close()
     assert "nobody is at a terminal" in str(whet("forget --session talk --purge").exception)
     assert whet("forget --session talk --purge --dry-run").exit_code == 2
-    said = whet("forget --session talk --purge --yes").output
-    assert "took back change 1" in said and "purged 2 changes" in said and "zebra" not in said
-    assert "whet sessions delete talk" in said
+    output = whet("forget --session talk --purge --yes").output
+    assert "took back change 1" in output and "purged 2 changes" in output and "zebra" not in output
+    assert "whet sessions delete talk" in output
     assert "zebra" not in whet("memory log 1").output and "(purged)" in whet("memory log 1").output
     assert "gone for good" in str(whet("undo 2").exception)
 
@@ -252,7 +252,8 @@ def test_a_name_that_is_empty_or_fits_several_takes_nothing(whet: Any, home: Pat
     assert "no session was named" in str(whet("forget --purge --yes --session", "").exception)
     assert "there is no note" in str(whet("memory retire", "").exception)
     firsts = [
-        hash_entry(one)[0] for one in notes.parse_entries((home / "memories/MEMORY.md").read_text("utf-8"))
+        hash_entry(note_entry)[0]
+        for note_entry in notes.parse_entries((home / "memories/MEMORY.md").read_text("utf-8"))
     ]
     twice = next(first for first in firsts if firsts.count(first) > 1)
     assert "give more of the id" in whet("memory retire", twice).exception.hint
@@ -275,8 +276,10 @@ def test_forget_reaches_what_a_guest_taught(whet: Any, home: Path) -> None:
     asyncio.run(guest.submit(change, Origin("user", session_id="anns")))
     database.close()
     assert "would take back change 2" in whet("forget --session anns --dry-run").output
-    said = whet("forget --session anns --purge --yes").output
-    assert "took back change 2" in said and "sessions delete" not in said, "there is no such session any more"
+    output = whet("forget --session anns --purge --yes").output
+    assert "took back change 2" in output and "sessions delete" not in output, (
+        "there is no such session any more"
+    )
     assert "zebra" not in (home / "people/ann/memories/USER.md").read_text("utf-8")
     database = StateDatabase.open(home / "state.db", SystemClock())
     rows = database.read_now(lambda db: ledger.select(db))

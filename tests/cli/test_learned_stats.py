@@ -66,10 +66,10 @@ def test_nothing_learned_yet_is_said(home: Path) -> None:
 def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: FixedClock) -> None:
     place = Home(home)
     filled(place, clock)
-    found = json.loads(run("memory", "stats", "--json"))
-    (note,) = found["items"]
+    data = json.loads(run("memory", "stats", "--json"))
+    (note,) = data["items"]
     assert (note["basis"], note["finding"], note["shown"]["sessions"]) == ("hold-out", "hurts", 12)
-    assert [item["name"] for item in found["proposed"]] == [note["item"]["name"]]
+    assert [item["name"] for item in data["proposed"]] == [note["item"]["name"]]
     text = run("memory", "stats")
     assert "proposed for retirement (hold-out): The tests need X=1." in text
     assert f"whet memory retire {note['item']['name']}" in text
@@ -85,8 +85,8 @@ def test_what_hurts_is_proposed_and_a_person_takes_it_out(home: Path, clock: Fix
 def test_a_skill_without_a_comparison_is_no_evidence(home: Path, clock: FixedClock) -> None:
     place = Home(home)
     filled(place, clock)
-    found = json.loads(run("skills", "stats", "--json"))
-    mine = next(item for item in found["items"] if item["item"]["name"] == "deploy")
+    data = json.loads(run("skills", "stats", "--json"))
+    mine = next(item for item in data["items"] if item["item"]["name"] == "deploy")
     assert mine["finding"] == "no evidence" and mine["basis"] == "none"
     assert "Nothing here is causal" in run("skills", "stats")
     run("skills", "retire", "deploy")

@@ -116,8 +116,8 @@ class PickyServer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         is_refused = "stream_options" in body
-        said = {"content": "ok", "reasoning_content": "hm", "thinking_blocks": [{"type": "thinking"}]}
-        delta = {"choices": [{"index": 0, "delta": said, "finish_reason": "stop"}]}
+        fields = {"content": "ok", "reasoning_content": "hm", "thinking_blocks": [{"type": "thinking"}]}
+        delta = {"choices": [{"index": 0, "delta": fields, "finish_reason": "stop"}]}
         refusal = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
         text = json.dumps(refusal) if is_refused else f"data: {json.dumps(delta)}\n\ndata: [DONE]\n\n"
         self.send_response(400 if is_refused else 200)

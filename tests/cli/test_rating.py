@@ -18,8 +18,8 @@ from whet_lab.practice.server import PracticeServer
 
 def signals(home: Path, clock: FixedClock) -> list[list[str]]:
     with closing(StateDatabase.open(home / "state.db", clock)) as database:
-        found = database.read_now(lambda db: outcomes.list_turn_outcomes(db))
-    return [sorted(turn.signals) for turn in found]
+        turn_outcomes = database.read_now(lambda db: outcomes.list_turn_outcomes(db))
+    return [sorted(turn.signals) for turn in turn_outcomes]
 
 
 def test_a_turn_is_rated_from_outside(home: Path, clock: FixedClock) -> None:

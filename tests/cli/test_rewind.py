@@ -115,10 +115,10 @@ def test_a_deleted_sessions_files_are_forgotten(work: Path, tmp_path: Path) -> N
     with PracticeServer(script=[shell("echo confidential-words > f"), ScriptedReply("Done.")]) as server:
         code, out, _ = run(["chat", "-q", "go", "--yes", "--json", *flags(server)], work)
     home = Path(json.loads(run(["config", "path", "--json"], work)[1])["home"])
-    found = list(home.glob("rewind/*/files.db"))
-    assert code == 0 and len(found) == 1 and b"confidential-words" in _bytes(found[0])
+    paths = list(home.glob("rewind/*/files.db"))
+    assert code == 0 and len(paths) == 1 and b"confidential-words" in _bytes(paths[0])
     assert run(["sessions", "delete", json.loads(out)["session_id"], "--yes"], work)[0] == 0
-    assert b"confidential-words" not in _bytes(found[0])
+    assert b"confidential-words" not in _bytes(paths[0])
 
 
 def _bytes(path: Path) -> bytes:

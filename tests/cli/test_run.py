@@ -79,7 +79,7 @@ def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
         assert "one" in ran.output and "answered" in ran.output and "failed" in ran.output
         ran = invoke("run", "--parallel", str(path), "--json")
         rows = json.loads(ran.stdout)["tasks"]
-        assert [(one["task"], one["end"]) for one in rows] == [("one", "answered"), ("2", "failed")]
+        assert [(row["task"], row["end"]) for row in rows] == [("one", "answered"), ("2", "failed")]
 
 
 @pytest.mark.parametrize(

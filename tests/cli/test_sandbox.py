@@ -30,8 +30,8 @@ def test_status_says_what_holds_and_what_may_be_reached(tmp_path: Path) -> None:
 
 
 def test_status_of_another_machine_claims_nothing_of_this_one(tmp_path: Path) -> None:
-    made = {"WHET_TOOLS_WORKSPACE": str(tmp_path), "WHET_SANDBOX_BACKEND": "ssh box"}
-    words = invoke("sandbox", "status", env=made).output
+    fields = {"WHET_TOOLS_WORKSPACE": str(tmp_path), "WHET_SANDBOX_BACKEND": "ssh box"}
+    words = invoke("sandbox", "status", env=fields).output
     assert "box" in words.splitlines()[0]
     assert "network" not in words and "private" not in words
 
@@ -57,7 +57,7 @@ def test_a_home_as_the_workspace_is_described_and_held_truly(
 
 def test_explain_runs_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "explain", "--json", f"touch {tmp_path}/ran; curl https://api.example.com/")
-    assert [one["words"] for one in json.loads(done.output)["openings"]] == ["reach api.example.com"]
+    assert [opening["words"] for opening in json.loads(done.output)["openings"]] == ["reach api.example.com"]
     assert not (tmp_path / "ran").exists()
 
 
@@ -119,7 +119,7 @@ def test_try_runs_a_command_and_says_what_stopped_it(tmp_path: Path) -> None:
     facts = json.loads(done.output)
     assert done.exit_code == facts["exit"] == 1
     assert (tmp_path / "f").read_text() == "ran\n"
-    assert [one["words"] for one in facts["openings"]] == ["write /etc"]
+    assert [opening["words"] for opening in facts["openings"]] == ["write /etc"]
     assert run(tmp_path, "try", "true").output == "[exit 0]\n"
 
 

@@ -223,7 +223,7 @@ async def test_the_first_at_waits_for_the_list_of_files(folder: Path) -> None:
     (folder / "src" / "reply.py").touch()
     completer = InputCompleter(lambda: [], lambda: folder)
     asked = completer.get_completions_async(Document("see @rpl"), CompleteEvent())
-    assert [one.text async for one in asked] == ["src/reply.py"]
+    assert [completion.text async for completion in asked] == ["src/reply.py"]
 
 
 FACTS = StatusFacts(

@@ -34,12 +34,17 @@ PIXELS = b"\x89PNG\r\n\x1a\n" + bytes(20)
 @pytest.mark.parametrize(
     ("kind", "pictures"),
     [
-        ("html", [f'<img src="data:image/png;base64,{PIXEL}" alt="Image 1 of message {seq}">'
-                  for seq in (1, 3)]),
-        ("md", [f"![image/png][image {number} of s-1]\n\n" for number in (1, 2)]
-         + [f"[image {number} of s-1]: data:image/png;base64,{PIXEL}\n" for number in (1, 2)]),
+        (
+            "html",
+            [f'<img src="data:image/png;base64,{PIXEL}" alt="Image 1 of message {seq}">' for seq in (1, 3)],
+        ),
+        (
+            "md",
+            [f"![image/png][image {number} of s-1]\n\n" for number in (1, 2)]
+            + [f"[image {number} of s-1]: data:image/png;base64,{PIXEL}\n" for number in (1, 2)],
+        ),
     ],
-)  # fmt: skip
+)
 def test_pictures_of_the_person_and_of_tools_are_exported(
     tmp_path: Path, kind: str, pictures: list[str]
 ) -> None:

@@ -76,8 +76,8 @@ def test_days_are_those_of_the_owners_time_zone(
     for zone, hours in (("Etc/GMT+12", -12), ("Etc/GMT-14", 14)):
         (home / "config.yaml").write_text(f"agent:\n  time_zone: {zone}\n")
         day = f"{moment:%Y-%m-}{moment.day + (moment.hour + hours) // 24:02}"
-        found = shown(capsys, "sessions", "search", "lunch")
-        assert f"{session}  {day}  user" in found
+        text = shown(capsys, "sessions", "search", "lunch")
+        assert f"{session}  {day}  user" in text
         assert f"{day} {(moment.hour + hours) % 24:02}:" in shown(capsys, "sessions", "show", session)
         assert "Lunch" in shown(capsys, "sessions", "search", "lunch", "--since", day)
         later = f"{moment:%Y-%m-}{moment.day + (moment.hour + hours) // 24 + 1:02}"

@@ -88,8 +88,8 @@ def test_a_message_that_was_shown_as_queued_outlives_a_kill(folder: Path) -> Non
             tty.type("new words\r", "I see.")
             tty.leave("/quit\r")
         messages = json.loads(server.requests[-1].body)["messages"]
-    said = [str(message["content"]) for message in messages if message["role"] == "user"]
-    assert [text.split("\n")[0] for text in said[-3:]] == ["go", "left zebra", "new words"]
+    texts = [str(message["content"]) for message in messages if message["role"] == "user"]
+    assert [text.split("\n")[0] for text in texts[-3:]] == ["go", "left zebra", "new words"]
     assert not (folder / "made").exists()
 
 
@@ -325,7 +325,7 @@ def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folde
     huge = "9" * 5_000
     with chatting(folder, [ScriptedReply("Here I am.")], columns=100) as (_, tty):
         tty.type("hello\r", "1 step")
-        for typed, told in (
+        for typed, text in (
             ("/undo 3", "only the last turn is taken back"),
             ("/retry 3", "only the last turn is taken back"),
             ("/diff ²", "is not a turn"),
@@ -336,7 +336,7 @@ def test_words_that_a_command_does_not_take_change_nothing_and_end_nothing(folde
             ("/jobs 99999999999999999999", "no background process"),
             ("/sessions שלום 🎉", "there is no such session"),
         ):
-            tty.type(f"{typed}\r", told)
+            tty.type(f"{typed}\r", text)
         tty.type(f"/calls \x1b[200~{huge}\x1b[201~\r", "no call was made yet")
         tty.type("/usage\r", "output")
         assert tty.leave("/quit\r") == 0

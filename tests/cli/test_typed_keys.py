@@ -23,15 +23,15 @@ def answers(keys: Sequence[str], prepare: Callable[[TypedKeys], None] | None = N
     """Return the answers to keys that come at once, and to the silence after them."""
 
     async def main() -> list[str]:
-        found: list[str] = []
-        typed = TypedKeys(OPTIONS, found.append, silence_s=0.0)
+        texts: list[str] = []
+        typed = TypedKeys(OPTIONS, texts.append, silence_s=0.0)
         if prepare is not None:
             prepare(typed)
         for key in keys:
             typed.press(key)
         for _ in range(5):  # of the loop's rounds, in which a timer of no length is over
             await asyncio.sleep(0)
-        return found
+        return texts
 
     return asyncio.run(main())
 
@@ -68,15 +68,15 @@ def test_a_paste_alone_answers_nothing_and_goes_on_with_a_line() -> None:
     assert answers([], lambda typed: typed.paste("once")) == []
 
     async def main() -> None:
-        found: list[str] = []
-        typed = TypedKeys(OPTIONS, found.append, silence_s=0.0)
+        texts: list[str] = []
+        typed = TypedKeys(OPTIONS, texts.append, silence_s=0.0)
         typed.press("o")
         typed.paste("nly\nthis one")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert found == [] and typed.hint() == "Enter: no, because: only this one"
+        assert texts == [] and typed.hint() == "Enter: no, because: only this one"
         typed.press("\r")
-        assert found == ["only this one"]
+        assert texts == ["only this one"]
 
     asyncio.run(main())
 

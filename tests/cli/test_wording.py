@@ -23,8 +23,8 @@ def test_printable_takes_out_what_a_terminal_would_act_on() -> None:
 
 
 def test_exact_spells_hidden_characters_out() -> None:
-    said = wording.exact("rm \u202e -rf\u200b \x1b[1m/\n\tnext")
-    assert said == "rm <U+202E> -rf<U+200B> \\e[1m/\n\tnext"
+    text = wording.exact("rm \u202e -rf\u200b \x1b[1m/\n\tnext")
+    assert text == "rm <U+202E> -rf<U+200B> \\e[1m/\n\tnext"
 
 
 def test_exact_marks_what_looks_like_something_else() -> None:

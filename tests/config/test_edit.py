@@ -119,7 +119,7 @@ def test_shapes_that_people_write(home: Path, text: str, key: str, value: str | 
         ("mcp:\n  servers: 5\nui:\n  keys: vim\n", "ui.keys", "vi", "mcp:\n  servers: 5\nui:\n  keys: vi\n"),
         ("mcp:\n  servers: 5\n", "mcp.servers", None, ""),
     ],
-)  # fmt: skip
+)
 def test_a_setting_is_repaired_whatever_else_is_wrong(
     home: Path, text: str, key: str, value: str | None, wanted: str
 ) -> None:

@@ -33,8 +33,8 @@ def loaded(folder: Path, text: str, flags: dict[str, str] | None = None, **envir
     return load(home, flags or {}, environ=environ)
 
 
-def sends(found: LoadedSettings, section: str = "model") -> list[str]:
-    model = dict(models_of(found.settings))[section]
+def sends(loaded_settings: LoadedSettings, section: str = "model") -> list[str]:
+    model = dict(models_of(loaded_settings.settings))[section]
     return [key.name for key in connect_one(model, KEYS).wiring.keys.keys if key.value]
 
 
@@ -51,18 +51,18 @@ def test_10_000_generated_configurations_send_no_key_to_a_foreign_host(tmp_path)
 
 
 def test_an_address_on_the_command_line_is_an_unnamed_chat_completions_server_without_a_key(tmp_path):
-    found = loaded(
+    loaded_settings = loaded(
         tmp_path,
         "model:\n  provider: anthropic\n  format: anthropic_messages\n  api_key_env: MY_KEY\n",
         {"model.base_url": "http://box.example/v1", "model.model": "qwen3"},
     )
-    provider = connect_one(found.settings.model, KEYS)
+    provider = connect_one(loaded_settings.settings.model, KEYS)
     assert provider.wiring.codec.path == "/chat/completions" and provider.info.provider == "box.example"
-    assert sends(found) == []
-    assert "no key is sent to box.example:80: MY_KEY" in found.warnings[0]
-    assert "model.api_key_env, both in config.yaml" in found.warnings[0]
-    assert found.origins["model.provider"] == "flag --base-url"
-    assert [one.value for one in found.overridden["model.provider"]] == ["anthropic", ""]
+    assert sends(loaded_settings) == []
+    assert "no key is sent to box.example:80: MY_KEY" in loaded_settings.warnings[0]
+    assert "model.api_key_env, both in config.yaml" in loaded_settings.warnings[0]
+    assert loaded_settings.origins["model.provider"] == "flag --base-url"
+    assert [origin.value for origin in loaded_settings.overridden["model.provider"]] == ["anthropic", ""]
 
 
 ANTHROPIC, FAR = "model:\n  provider: anthropic\n", "model:\n  base_url: http://far/v1\n"
@@ -90,8 +90,8 @@ def test_a_key_goes_where_its_own_words_send_it(tmp_path, text, flags, expected)
 
 def test_a_variable_of_the_environment_takes_no_key_along(tmp_path):
     paired = "model:\n  base_url: http://near/v1\n  api_key_env: MY_KEY\n"
-    found = loaded(tmp_path, paired, WHET_MODEL_BASE_URL="http://far/v1")
-    assert sends(found) == [] and "MY_KEY belongs to another server" in found.warnings[0]
+    loaded_settings = loaded(tmp_path, paired, WHET_MODEL_BASE_URL="http://far/v1")
+    assert sends(loaded_settings) == [] and "MY_KEY belongs to another server" in loaded_settings.warnings[0]
 
 
 @pytest.mark.parametrize("section", ["fallback", "review", "judge"])
@@ -188,11 +188,11 @@ def catcher() -> Iterator[tuple[str, type[_Catcher]]]:
     server.server_close()
 
 
-def _ask(found: LoadedSettings) -> list[ProviderError]:
+def _ask(loaded_settings: LoadedSettings) -> list[ProviderError]:
     async def all_models() -> list[ProviderError]:
-        dialer = Dialer(found.settings, SECRETS)
+        dialer = Dialer(loaded_settings.settings, SECRETS)
         failed: list[ProviderError] = []
-        for _, model in models_of(found.settings):
+        for _, model in models_of(loaded_settings.settings):
             try:
                 provider = dialer.connect_alone(model)
             except ConfigError:
@@ -230,8 +230,8 @@ def test_a_real_server_at_a_foreign_address_catches_no_key_that_was_not_named_fo
         _ask(LoadedSettings(settings, {}))
         allowed = {v for v in layers[0].values() if v in SECRETS} | (named & set(OWN)) | {"MY_KEY"}
         allowed |= {"OPENAI_API_KEY"} if any("," in v for v in named) else set()
-        for said in kind.caught:
-            leaked = [n for n in SECRETS if f"value-of-{n}\n" in said.replace("\r", "") and n not in allowed]
+        for text in kind.caught:
+            leaked = [n for n in SECRETS if f"value-of-{n}\n" in text.replace("\r", "") and n not in allowed]
             assert not [n for n in leaked if n.removesuffix("_2") not in allowed], (layers, leaked)
 
 
@@ -264,7 +264,7 @@ async def test_a_platforms_token_does_not_go_to_another_host_with_a_file(catcher
     for place in (url, url.replace("127.0.0.1", "localhost")):
         await vendor.client.get(f"{place}/file", headers={"authorization": "Bearer xoxb-secret"})
     await vendor.aclose()
-    assert ["xoxb-secret" in said for said in kind.caught] == [True, False]
+    assert ["xoxb-secret" in text for text in kind.caught] == [True, False]
 
 
 def test_the_confirmation_token_of_this_home_stays_on_this_machine(tmp_path, monkeypatch, catcher):

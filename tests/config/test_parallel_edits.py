@@ -47,9 +47,9 @@ def test_accepted_hooks_of_parallel_writers_are_all_kept(home: Path, tmp_path: P
     folders = [tmp_path / f"project{number}" for number in WRITERS]
     for folder in folders:
         folder.mkdir()
-    found = [RepositoryHooks(folder, {}, b"") for folder in folders]
-    run_together(lambda number: accept(Home(home), found[number]))
-    assert all(is_accepted(Home(home), hooks) for hooks in found)
+    repository_hooks = [RepositoryHooks(folder, {}, b"") for folder in folders]
+    run_together(lambda number: accept(Home(home), repository_hooks[number]))
+    assert all(is_accepted(Home(home), hooks) for hooks in repository_hooks)
 
 
 def test_dialects_of_parallel_sessions_are_all_kept(home: Path) -> None:

@@ -56,9 +56,9 @@ class Desk:
         return self.service.database.write_now(make)
 
     def who(self, secret: str) -> Caller:
-        found = self.service.authenticate(secret)
-        assert found is not None
-        return found
+        caller = self.service.authenticate(secret)
+        assert caller is not None
+        return caller
 
     async def submit(self, action: str = "deploy_production", **fields: Any) -> ConfirmRequest:
         fields = {"description": "Release 2.4 to all regions", "details": {"version": "2.4"}, **fields}

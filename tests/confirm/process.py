@@ -36,8 +36,10 @@ class Served:
         environ = os.environ | {"WHET_HOME": str(self.home)}
         self.process = subprocess.Popen(
             [*SERVE, "--port", "0", "--web-port", "-1", *self._options],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environ,
+        )
         try:
             self.port = self._read_port()
         except BaseException:
@@ -103,12 +105,12 @@ class Served:
         with selectors.DefaultSelector() as ready:
             ready.register(self.process.stdout, selectors.EVENT_READ)
             deadline = time.monotonic() + 30
-            while (found := re.search(rb"http://127\.0\.0\.1:(\d+)\n", seen)) is None:
+            while (match := re.search(rb"http://127\.0\.0\.1:(\d+)\n", seen)) is None:
                 assert time.monotonic() < deadline and ready.select(30), seen
                 part = os.read(self.process.stdout.fileno(), 4096)
                 assert part, f"it ended: {seen!r}"
                 seen += part
-        return int(found[1])
+        return int(match[1])
 
     def __enter__(self) -> Served:
         return self.start()

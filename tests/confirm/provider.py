@@ -54,9 +54,13 @@ class Provider:
         numbers = self.key.public_key().public_numbers()
         size = (numbers.n.bit_length() + 7) // 8
         key = {
-            "kty": "RSA", "use": "sig", "alg": "RS256", "kid": self.kid,
-            "n": b64(numbers.n.to_bytes(size, "big")), "e": b64(numbers.e.to_bytes(3, "big")),
-        }  # fmt: skip
+            "kty": "RSA",
+            "use": "sig",
+            "alg": "RS256",
+            "kid": self.kid,
+            "n": b64(numbers.n.to_bytes(size, "big")),
+            "e": b64(numbers.e.to_bytes(3, "big")),
+        }
         return {"keys": [key]}
 
     def authorize(self, asked: dict[str, str]) -> str:
@@ -78,8 +82,12 @@ class Provider:
             return 400, {"error": "invalid_grant"}
         now_s = int(time.time())
         claims = {
-            "iss": self.issuer, "aud": CLIENT, "iat": now_s, "exp": now_s + 300, "nonce": asked["nonce"],
-        }  # fmt: skip
+            "iss": self.issuer,
+            "aud": CLIENT,
+            "iat": now_s,
+            "exp": now_s + 300,
+            "nonce": asked["nonce"],
+        }
         token = self.signed({**claims, **self.user, **self.lies})
         return 200, {"access_token": "x", "token_type": "Bearer", "id_token": token}
 
@@ -100,10 +108,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         provider = self.provider
         provider.asked.append(parts.path)
         if parts.path == "/.well-known/openid-configuration":
-            self._json(200, {
-                "issuer": provider.issuer, "authorization_endpoint": f"{provider.issuer}/authorize",
-                "token_endpoint": f"{provider.issuer}/token", "jwks_uri": f"{provider.issuer}/keys",
-            })  # fmt: skip
+            self._json(
+                200,
+                {
+                    "issuer": provider.issuer,
+                    "authorization_endpoint": f"{provider.issuer}/authorize",
+                    "token_endpoint": f"{provider.issuer}/token",
+                    "jwks_uri": f"{provider.issuer}/keys",
+                },
+            )
         elif parts.path == "/keys":
             self._json(200, provider.keys())
         elif parts.path == "/authorize":

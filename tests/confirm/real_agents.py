@@ -45,8 +45,11 @@ class AgentProgram(msgspec.Struct, frozen=True):
 def _provider(package: str) -> dict[str, object]:
     options = {"baseURL": "<model>/v1", "apiKey": "x"}
     practice = {
-        "npm": package, "api": "<model>/v1", "options": options, "models": {"practice": {"name": "practice"}},
-    }  # fmt: skip
+        "npm": package,
+        "api": "<model>/v1",
+        "options": options,
+        "models": {"practice": {"name": "practice"}},
+    }
     own_rules = {"external_directory": "allow"}  # of opencode itself, which would ask its user
     return {"model": "practice/practice", "provider": {"practice": practice}, "permission": own_rules}
 
@@ -57,9 +60,11 @@ def _auth(kind: str) -> dict[str, object]:
 
 _CODEX_PROVIDER = shlex.quote('model_providers.p={name="p",base_url="<model>/v1",wire_api="responses"}')
 _PI_MODELS = {
-    "baseUrl": "<model>/v1", "api": "openai-completions", "apiKey": "x",
+    "baseUrl": "<model>/v1",
+    "api": "openai-completions",
+    "apiKey": "x",
     "models": [{"id": "practice", "name": "practice", "contextWindow": 100_000, "maxTokens": 4_000}],
-}  # fmt: skip
+}
 
 _SERVER = str(Path(__file__).with_name("gateway_server.py"))
 _CONTINUE = {
@@ -166,8 +171,12 @@ def find_fault(server: Running, agent: str, home: Path, path: str = "") -> str:
         command = str(work / "note") if program.tool else f"touch {work}/ran"
         with Person(server, verdict, reason="use staging"), ScriptedModel(command, program.tool) as model:
             values = {
-                "model": model.url, "service": url, "token": token, "work": str(work), "home": str(home),
-            }  # fmt: skip
+                "model": model.url,
+                "service": url,
+                "token": token,
+                "work": str(work),
+                "home": str(home),
+            }
             text = run_once(agent, values, base | {"CONFIRMATION_TOKEN": token})
         if (work / "ran").exists() is not (verdict == "approve"):
             return f"{verdict}: the call {'ran' if verdict == 'deny' else 'did not run'}; {text[-300:]}"

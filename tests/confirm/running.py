@@ -81,9 +81,14 @@ class Running:
         if clock is not None:
             self.service.timeline = clock.timeline(self.service.timeline.now_s() if clock.wall_s < 0 else 0.0)
         self.settings = ListenSettings(
-            port=0, web_port=0, is_open=is_open, allow_private_callbacks=private_callbacks, socket=socket,
-            peers=peers or {}, **more,
-        )  # fmt: skip
+            port=0,
+            web_port=0,
+            is_open=is_open,
+            allow_private_callbacks=private_callbacks,
+            socket=socket,
+            peers=peers or {},
+            **more,
+        )
         self._upkeep = upkeep
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -175,9 +180,9 @@ class Running:
         return [event.kind for event in self.service.log.history(request_id=request_id)]
 
     def stored(self, request_id: str) -> ConfirmRequest:
-        found = self.service.get(request_id)
-        assert found is not None
-        return found
+        confirm_request = self.service.get(request_id)
+        assert confirm_request is not None
+        return confirm_request
 
     def __enter__(self) -> Running:
         self._thread.start()
@@ -221,9 +226,9 @@ def outside(paths: ServicePaths) -> apsw.Connection:
 
 
 def field_of(page: str, name: str) -> str:
-    found = re.search(rf'name="{name}" value="([^"]+)"', page)
-    assert found is not None, page
-    return found[1]
+    match = re.search(rf'name="{name}" value="([^"]+)"', page)
+    assert match is not None, page
+    return match[1]
 
 
 def alter(database: Path, sql: str, values: Sequence[Any] = ()) -> None:

@@ -103,14 +103,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _find_tools(tools: list[Any]) -> dict[str, dict[str, Any]]:
     """Return each tool's parameters by its name."""
-    found: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     for tool in tools:
         for item in (tool, tool.get("function"), *(tool.get("functionDeclarations") or ())):
             if isinstance(item, dict) and "name" in item:
                 keys = ("input_schema", "parameters", "parametersJsonSchema")
                 schema = next((item[key] for key in keys if item.get(key)), {})
-                found[item["name"]] = schema.get("properties", {})
-    return found
+                fields[item["name"]] = schema.get("properties", {})
+    return fields
 
 
 def _find_result(messages: Any) -> str:
@@ -128,8 +128,12 @@ def _find_result(messages: Any) -> str:
 def _anthropic(step: tuple[str, dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     name, arguments = step
     head: dict[str, Any] = {
-        "id": "m", "type": "message", "role": "assistant", "model": "practice", "content": [],
-    }  # fmt: skip
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "model": "practice",
+        "content": [],
+    }
     yield "message_start", {"type": "message_start", "message": head | {"usage": _USAGE}}
     block: dict[str, Any] = {"type": "text", "text": ""}
     delta = {"type": "text_delta", "text": "done"}

@@ -20,10 +20,15 @@ from whet_confirm.adopt.json_insert import insert_item
 from whet_confirm.hook import HOOK_AGENTS, HookAsk, run_hook
 
 FILES = {
-    "claude-code": ".claude/settings.json", "codex": ".codex/hooks.json", "gemini": ".gemini/settings.json",
-    "qwen-code": ".qwen/settings.json", "copilot": ".copilot/hooks/whet.json", "cursor": ".cursor/hooks.json",
-    "opencode": ".config/opencode/plugins/whet.js", "pi": ".pi/agent/extensions/whet.js",
-}  # fmt: skip
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "qwen-code": ".qwen/settings.json",
+    "copilot": ".copilot/hooks/whet.json",
+    "cursor": ".cursor/hooks.json",
+    "opencode": ".config/opencode/plugins/whet.js",
+    "pi": ".pi/agent/extensions/whet.js",
+}
 EVENTS: dict[str, dict[str, Any]] = {
     "codex": {"hook_event_name": "PreToolUse", "tool_use_id": "call_1", "session_id": "s"},
     "gemini": {"hook_event_name": "BeforeTool", "session_id": "s"},

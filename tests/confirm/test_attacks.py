@@ -31,7 +31,7 @@ from whet_confirm.oidc import OidcPerson, OidcSettings, SignInAttempt
 from whet_confirm.passkeys import vote_challenge
 from whet_confirm.records import Caller
 from whet_confirm.requests import revealed_digest
-from whet_confirm.web.keyring import request_origin
+from whet_confirm.web.passkey_pages import request_origin
 from whet_confirm.web.provider import ProviderPages
 
 pytestmark = pytest.mark.service(upkeep=False, private_callbacks=True)
@@ -71,8 +71,10 @@ def test_a_webhook_that_somebody_wrote_is_not_signed(server, status):
         server.paths,
         "INSERT INTO callbacks (message_id, request_id, url, body, created_at, run_after)"
         " VALUES (?, ?, 'http://127.0.0.1:9/hook', ?, 1.0, 1.0)",
-        f"msg_{request['id']}", request["id"], body,
-    )  # fmt: skip
+        f"msg_{request['id']}",
+        request["id"],
+        body,
+    )
     callbacks = Callbacks(server.service, "whsec_AAAA", allow_private=True)
     due: list[Any] = []
     callbacks.start_due(due.append)
@@ -92,10 +94,10 @@ def test_a_sign_in_that_somebody_wrote_is_none(server):
     for hashed in (number, f"{number}@{os.getuid()}"):
         touch(
             server.paths,
-            "INSERT INTO web_sessions SELECT ?, account_key, csrf, created_at, ? FROM web_sessions"
-            " LIMIT 1",
-            hashlib.sha256(hashed.encode()).hexdigest(), until,
-        )  # fmt: skip
+            "INSERT INTO web_sessions SELECT ?, account_key, csrf, created_at, ? FROM web_sessions LIMIT 1",
+            hashlib.sha256(hashed.encode()).hexdigest(),
+            until,
+        )
     form = {"csrf": "C", "verdict": "approve", "digest": request["digest"]}
     forged = server.page(f"{cookie.name}={number}")
     assert forged.get(f"/r/{request['id']}").headers["location"].startswith("/login")
@@ -242,12 +244,12 @@ class Authenticator:
         server.change(lambda tx: tx.connection.execute(sql, values).fetchall())
 
     def sign(self, digest: str, *, verdict: str = "approve", **odd: Any) -> str:
-        said = {
+        fields = {
             "type": odd.get("type", "webauthn.get"),
             "challenge": base64url(vote_challenge(verdict, digest)),
             "origin": odd.get("origin", "http://localhost:8766"),
         }
-        client = json.dumps(said).encode()
+        client = json.dumps(fields).encode()
         flags = bytes([odd.get("flags", 5)])  # somebody was there, and was verified
         data = hashlib.sha256(self.host.encode()).digest() + flags + odd.get("count", 6).to_bytes(4, "big")
         signature = self._key.sign(data + hashlib.sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
@@ -388,9 +390,12 @@ def test_no_decision_reads_the_whole_log(tmp_path):
         assert alice is not None
         hers.enrol(server, "alice")
         ballot = DecisionInput(
-            request["id"], "approve", passkey=hers.sign(request["digest"]), origin="http://localhost:8766",
+            request["id"],
+            "approve",
+            passkey=hers.sign(request["digest"]),
+            origin="http://localhost:8766",
             via_web=True,
-        )  # fmt: skip
+        )
         asked: list[str] = []
 
         def work(tx: Tx) -> object:

@@ -19,8 +19,11 @@ from tests.confirm.test_gateway import until
 from whet_confirm.attendance import ServiceProcess
 
 CALL = {
-    "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "make"}, "cwd": "/tmp",
-}  # fmt: skip
+    "hook_event_name": "PreToolUse",
+    "tool_name": "Bash",
+    "tool_input": {"command": "make"},
+    "cwd": "/tmp",
+}
 
 
 @pytest.mark.slow

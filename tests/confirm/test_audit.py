@@ -191,9 +191,10 @@ def restamped(paths: ServicePaths, copy: Path) -> None:
     """What somebody with the file but without the key can do: cut the log and its checkpoints off."""
     shutil.copy(paths.database, copy)
     for sql in (
-        "DELETE FROM events WHERE id > 150", "DELETE FROM checkpoints WHERE size > 150",
+        "DELETE FROM events WHERE id > 150",
+        "DELETE FROM checkpoints WHERE size > 150",
         "DELETE FROM requests WHERE id NOT IN (SELECT request_id FROM events)",
-    ):  # fmt: skip
+    ):
         alter(copy, sql)
 
 

@@ -101,10 +101,13 @@ def test_an_entry_is_for_its_principal_and_session_alone(server, admin, agent):
     passes = SUBMIT | {"session_key": "s1"}
     assert agent.post("/confirm", json=passes).status_code == 200
     for who, body in (
-        (agent, SUBMIT), (agent, SUBMIT | {"session_key": "S1"}),
-        (agent, SUBMIT | {"session_key": "s1 "}), (agent, passes | {"action": "deploy2"}),
-        (other, passes), (other, passes | {"requester": "agent"}),
-    ):  # fmt: skip
+        (agent, SUBMIT),
+        (agent, SUBMIT | {"session_key": "S1"}),
+        (agent, SUBMIT | {"session_key": "s1 "}),
+        (agent, passes | {"action": "deploy2"}),
+        (other, passes),
+        (other, passes | {"requester": "agent"}),
+    ):
         assert who.post("/confirm", json=body).status_code == 202, body
 
 
@@ -129,8 +132,8 @@ def test_many_given_twice_or_unseen_or_changed_count_once_or_not(server):
     requests = [ask(server, accepts_edits=True) for _ in range(3)]
     risky = ask(server, action="wipe_database")
     alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
-    for one in (requests[0], requests[1], risky):
-        alice.get(f"/confirm/{one['id']}")
+    for fields in (requests[0], requests[1], risky):
+        alice.get(f"/confirm/{fields['id']}")
     change = {"details": {"version": "9"}, "digest": requests[1]["digest"]}
     assert bob.post(f"/confirm/{requests[1]['id']}/amend", json=change).status_code == 200
     items = [{"id": one["id"], "digest": one["digest"]} for one in (requests[0], *requests, risky)]

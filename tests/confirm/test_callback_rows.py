@@ -163,9 +163,14 @@ async def test_only_what_became_of_a_request_is_signed(desk):
     assert callbacks.is_ours(item)
     other = json.dumps({"data": {**json.loads(body)["data"], "status": "denied"}})
     for change in (
-        {"message_id": "msg_2"}, {"request_id": "r" * 22}, {"url": "https://y.example"}, {"body": other},
-        {"body": "no json"}, {"body": "{}"}, {"body": "[]"},
-    ):  # fmt: skip
+        {"message_id": "msg_2"},
+        {"request_id": "r" * 22},
+        {"url": "https://y.example"},
+        {"body": other},
+        {"body": "no json"},
+        {"body": "{}"},
+        {"body": "[]"},
+    ):
         assert not callbacks.is_ours(msgspec.structs.replace(item, **change)), change
 
 

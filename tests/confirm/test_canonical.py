@@ -104,8 +104,8 @@ def spelled(digits: str, n: int) -> str:
 def doubles(count: int, seed: int) -> list[int]:
     """Doubles of all sizes, most of them where spelling changes: whole ones from 2^53 to 1e21, small ones."""
     dice = random.Random(seed)
-    found: list[int] = []
-    while len(found) < count:
+    numbers: list[int] = []
+    while len(numbers) < count:
         kind = dice.randrange(4)
         if kind == 0:
             bits = dice.getrandbits(64)
@@ -117,8 +117,8 @@ def doubles(count: int, seed: int) -> list[int]:
             near = float(f"{dice.choice([1, 5, 9, 99, 999])}e{dice.randint(-9, 25)}")
             bits = int.from_bytes(struct.pack(">d", near), "big") + dice.randint(-3, 3)
         if bits >> 52 & 0x7FF != 0x7FF:
-            found.append(bits)
-    return found
+            numbers.append(bits)
+    return numbers
 
 
 def compare(count: int, seed: int) -> None:
@@ -192,9 +192,11 @@ console.log(out.join('\\n'));
 def test_a_million_doubles_and_a_hundred_thousand_values_are_written_as_javascript_writes_them():
     for seed in range(10):
         bits = doubles(100_000, seed)
-        asked = b"".join(one.to_bytes(8, "big") for one in bits)
+        asked = b"".join(bit.to_bytes(8, "big") for bit in bits)
         done = subprocess.run(["node", "-e", DOUBLES], input=asked, capture_output=True, check=True)
         theirs = done.stdout.decode().split()
         pairs = zip(bits, theirs, strict=True)
-        assert [(hex(one), said) for one, said in pairs if canonical(double(one)).decode() != said] == []
+        assert [
+            (hex(number), said) for number, said in pairs if canonical(double(number)).decode() != said
+        ] == []
     compare_values(100_000, 9)

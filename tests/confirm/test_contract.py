@@ -46,9 +46,9 @@ def sides_after_a_kill(served: Served, is_open: bool) -> Sides:
     done = served.call("POST", requests[0]["approve_url"], {}, role=person or "")[1]
     served.kill()
     served.start()
-    found = [served.call("GET", f"/confirm/{request['id']}", role=agent or "")[1] for request in requests]
-    assert [item["status"] for item in found] == ["approved", "pending", "pending"]
-    assert (found[0]["resolved_at"], found[0]["resolved_by"]) == (done["resolved_at"], done["resolved_by"])
+    fields = [served.call("GET", f"/confirm/{request['id']}", role=agent or "")[1] for request in requests]
+    assert [item["status"] for item in fields] == ["approved", "pending", "pending"]
+    assert (fields[0]["resolved_at"], fields[0]["resolved_by"]) == (done["resolved_at"], done["resolved_by"])
     late = served.call("POST", requests[0]["deny_url"], {}, role=person or "")
     assert late[0] == 409 and late[1]["status"] == "approved"
     assert served.call("POST", requests[1]["deny_url"], {}, role=person or "")[0] == 200
@@ -177,8 +177,9 @@ def test_who_lacks_a_token_is_401_and_the_wrong_role_403_unless_all_is_open(side
     assert (asked, looked, approved) == expected
 
 
-@pytest.mark.parametrize("path", ["/confirm/none", "/confirm/none/approve", "/confirm/none/deny",
-                                  "/confirm/" + "0" * 22])  # fmt: skip
+@pytest.mark.parametrize(
+    "path", ["/confirm/none", "/confirm/none/approve", "/confirm/none/deny", "/confirm/" + "0" * 22]
+)
 def test_unknown_ids_are_404(sides, path):
     answer = sides.person.request("POST" if path.count("/") == 3 else "GET", path)
     assert answer.status_code == 404 and answer.json()["error"]

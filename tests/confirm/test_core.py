@@ -67,8 +67,9 @@ def test_a_grant_is_checked_offline(tmp_path):
     for text, by, of, at_s, why in (
         *((text, key, digest, now_s, None) for text in bad),
         (grant, key, "0" * 64, now_s, "another action"),
-        (grant, key, digest, now_s + 90_000, "too old"), (grant, other, digest, now_s, "not signed"),
-    ):  # fmt: skip
+        (grant, key, digest, now_s + 90_000, "too old"),
+        (grant, other, digest, now_s, "not signed"),
+    ):
         with pytest.raises(GrantRefused, match=why):
             check_grant(text, by, digest=of, now_s=at_s)
 

@@ -53,7 +53,7 @@ DETAILS: dict[str, dict[str, Any]] = {
     "after a carriage return": {"command": f"ls\r{HARM}"},
     "after two hundred lines": {"command": "\n".join(["ls"] * 200 + [HARM])},
     "after a word of 5,000 letters": {"command": "x" * 5_000 + HARM},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +90,19 @@ def test_the_harm_is_seen_in_every_other_field_that_runs_along(server, field):
 @pytest.mark.parametrize(
     ("text", "turned"),
     [
-        ("rm /\u05d0/\u05d1", True), ("pay \u05d0 100", True), ("host \u05d0.\u05d1", True),
-        ("\u0645 12/5", True), ("\u05e9\u05dc\u05d5\u05dd, \u05e2\u05d5\u05dc\u05dd", False),
-        ("a \u05d0 b 5", False), ("\u05d0.\n\u05d1", False), ("rm /a/b", False),
+        ("rm /\u05d0/\u05d1", True),
+        ("pay \u05d0 100", True),
+        ("host \u05d0.\u05d1", True),
+        ("\u0645 12/5", True),
+        ("\u05e9\u05dc\u05d5\u05dd, \u05e2\u05d5\u05dc\u05dd", False),
+        ("a \u05d0 b 5", False),
+        ("\u05d0.\n\u05d1", False),
+        ("rm /a/b", False),
     ],
-)  # fmt: skip
+)
 def test_what_runs_in_another_order_than_it_is_shown_is_named(server, text, turned):
     request = server.stored(ask(server, {"command": text, "more": ["\u05d0", "\u05d1"]}))
-    assert any("right to left" in one for one in describe_unclear(request)) is turned
+    assert any("right to left" in unclear for unclear in describe_unclear(request)) is turned
     assert ("JSON shows" in unclear_warning(request)) is turned
 
 
@@ -106,12 +111,12 @@ def deciding(server: Running, change: Any) -> threading.Thread:
     alice = server.client("approve", "alice")
 
     def work() -> None:
-        found: list[dict[str, Any]] = []
+        fields: list[dict[str, Any]] = []
         wait_until(
-            lambda: found.extend(alice.get("/confirm?status=pending").json()["requests"]) or bool(found)
+            lambda: fields.extend(alice.get("/confirm?status=pending").json()["requests"]) or bool(fields)
         )
         change()
-        alice.post(f"/confirm/{found[0]['id']}/approve", json={"digest": found[0]["digest"]})
+        alice.post(f"/confirm/{fields[0]['id']}/approve", json={"digest": fields[0]["digest"]})
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -163,9 +168,13 @@ HOOKED = [
     '{"hook_event_name":"PreToolUse","tool_name":["Bash"],"tool_input":{}}',
     '{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":' + '{"a":' * 70 + "1" + "}" * 70 + "}",
     '{"hook_event_name":"pretooluse","tool_name":"Bash","tool_input":{}}',
-    '[{"hook_event_name":"PreToolUse"}]', "", "[" * 100_000, "junk", "{}",
+    '[{"hook_event_name":"PreToolUse"}]',
+    "",
+    "[" * 100_000,
+    "junk",
+    "{}",
     '{"hook_event_name":"Stop","tool_name":"x"}',
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", HOOKED, ids=range(len(HOOKED)))
@@ -286,9 +295,9 @@ def test_a_grant_is_good_as_it_was_written_and_in_no_other_spelling(server):
         f"{none}.{payload}.", f"{none}.{payload}.{signature}", f"{head}.{payload}.", f"{payload}.{signature}",
         grant.replace("-", "+").replace("_", "/") if set("-_") & set(grant) else f"{grant}+",
     ]  # fmt: skip
-    for one in spelled:
+    for text in spelled:
         with pytest.raises(GrantRefused):
-            check_grant(one, key.public, digest=request.digest, now_s=now_s)
+            check_grant(text, key.public, digest=request.digest, now_s=now_s)
 
 
 @pytest.mark.slow

@@ -316,9 +316,13 @@ def test_19_the_database_is_private_and_a_change_behind_its_back_is_found(tmp_pa
 
 @pytest.mark.parametrize(
     "headers",
-    [("Origin: http://evil.example",), ("Sec-Fetch-Site: cross-site",), ("Origin: null",),
-     ("Content-Type: text/plain", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site")]
-)  # fmt: skip
+    [
+        ("Origin: http://evil.example",),
+        ("Sec-Fetch-Site: cross-site",),
+        ("Origin: null",),
+        ("Content-Type: text/plain", "Origin: http://evil.example", "Sec-Fetch-Site: cross-site"),
+    ],
+)
 def test_20_other_sites_can_not_approve_even_in_open_mode(tmp_path, headers):
     with Running(tmp_path, is_open=True) as server:
         submitted = asked(server.client())

@@ -64,8 +64,8 @@ class Collector:
 
 
 def value_of(record: dict[str, Any], key: str) -> str:
-    found = next(attribute["value"] for attribute in record["attributes"] if attribute["key"] == key)
-    return str(next(iter(found.values())))
+    value = next(attribute["value"] for attribute in record["attributes"] if attribute["key"] == key)
+    return str(next(iter(value.values())))
 
 
 @pytest.fixture

@@ -22,10 +22,14 @@ pytestmark = pytest.mark.service(policy=POLICY)
 @pytest.mark.parametrize(
     ("at_s", "code"),
     [
-        (59, "287082"), (1111111109, "081804"), (1111111111, "050471"), (1234567890, "005924"),
-        (2000000000, "279037"), (20000000000, "353130"),
+        (59, "287082"),
+        (1111111109, "081804"),
+        (1111111111, "050471"),
+        (1234567890, "005924"),
+        (2000000000, "279037"),
+        (20000000000, "353130"),
     ],
-)  # fmt: skip
+)
 def test_codes_are_those_of_the_rfc(at_s, code):
     assert code_at(b"12345678901234567890", at_s // STEP_S) == code
 
@@ -152,5 +156,7 @@ def test_who_lacks_a_passkey_is_not_told_to_type_a_code(agent, alice):
     request = agent.post("/confirm", json=SUBMIT).json()
     refused = alice.post(request["approve_url"], json={})
     assert (refused.status_code, refused.json()["reason"]) == (403, "passkey")
-    told = explain_failure(Failed(refused.json()["error"], status=refused.status_code, body=refused.json()))
-    assert "passkey" in told.hint and "--code" not in told.hint
+    failure = explain_failure(
+        Failed(refused.json()["error"], status=refused.status_code, body=refused.json())
+    )
+    assert "passkey" in failure.hint and "--code" not in failure.hint

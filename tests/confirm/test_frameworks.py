@@ -32,9 +32,12 @@ def drive(server: Running, name: str, argument: str, **environ: str) -> str:
     }
     program = Path(__file__).parent / "frameworks" / f"drive_{name}.py"
     done = subprocess.run(
-        [PYTHON, program, argument], env=os.environ | names | environ, capture_output=True, text=True,
+        [PYTHON, program, argument],
+        env=os.environ | names | environ,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
 

@@ -238,13 +238,18 @@ def test_other_lines_pass_byte_for_byte(server, tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"method":"ping","method":"tools/call"}', b'{"Method":"tools/call","method":"ping"}',
-        b'[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]', b'{"method":"ping"}\r{"method":"tools/call"}',
+        b'{"method":"ping","method":"tools/call"}',
+        b'{"Method":"tools/call","method":"ping"}',
+        b'[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]',
+        b'{"method":"ping"}\r{"method":"tools/call"}',
         b'{"method":"tools/call","params":{"name":"a","Name":"b"}}',
-        b'{"method":"tools/call","params":{"name":"a","arguments":[1]}}', b'{"method":"tools/call"}',
-        b"\xef\xbb\xbf{}", b'{"a":NaN}', b"\xff",
+        b'{"method":"tools/call","params":{"name":"a","arguments":[1]}}',
+        b'{"method":"tools/call"}',
+        b"\xef\xbb\xbf{}",
+        b'{"a":NaN}',
+        b"\xff",
     ],
-)  # fmt: skip
+)
 def test_a_message_that_can_be_read_in_two_ways_is_refused(line):
     with pytest.raises(AmbiguousMessage):
         read_call(parse_line(line) or {})

@@ -152,8 +152,11 @@ def test_roles_do_not_reach_into_each_other(server):
             refusals = (400, 403, 404) if where.startswith(path) else (403,)
             assert answer.status_code in refusals, (where, answer.text)
     for who, where in (
-        (other, path), (other, f"{path}/grant"), (server.agent, "/audit"), (other, "/whitelist"),
-    ):  # fmt: skip
+        (other, path),
+        (other, f"{path}/grant"),
+        (server.agent, "/audit"),
+        (other, "/whitelist"),
+    ):
         assert who.get(where).status_code in (403, 404), where
     used = server.people["alice"].post(f"{path}/consume", json={"digest": request["digest"]})
     assert used.status_code in (403, 404)
@@ -165,27 +168,29 @@ def test_roles_do_not_reach_into_each_other(server):
 def test_of_four_that_race_one_wins_and_nothing_runs_that_was_not_approved(server):
     for _ in range(40):
         request = ask(server)
-        path, gate, found = f"/confirm/{request['id']}", threading.Barrier(5), {}
+        path, gate, fields = f"/confirm/{request['id']}", threading.Barrier(5), {}
 
-        def go(name: str, who: Any, where: str, body: dict[str, str], gate=gate, found=found) -> None:
+        def go(name: str, who: Any, where: str, body: dict[str, str], gate=gate, found=fields) -> None:
             gate.wait(20)
             found[name] = who.post(where, json=body).status_code
 
         alice, bob, use = server.people["alice"], server.people["bob"], {"digest": request["digest"]}
         racers = [
-            ("approve", alice, f"{path}/approve", {}), ("deny", bob, f"{path}/deny", {}),
-            ("cancel", server.agent, f"{path}/cancel", {}), ("consume", server.agent, f"{path}/consume", use),
+            ("approve", alice, f"{path}/approve", {}),
+            ("deny", bob, f"{path}/deny", {}),
+            ("cancel", server.agent, f"{path}/cancel", {}),
+            ("consume", server.agent, f"{path}/consume", use),
             ("use again", server.agent, f"{path}/consume", use),
-        ]  # fmt: skip
+        ]
         threads = [threading.Thread(target=go, args=racer, daemon=True) for racer in racers]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(20)
-        ends = [found[name] for name in ("approve", "deny", "cancel")]
-        assert sorted(ends) == [200, 409, 409], found
-        uses = [found["consume"], found["use again"]]
-        assert uses.count(200) <= (found["approve"] == 200) and set(uses) <= {200, 409}, found
+        ends = [fields[name] for name in ("approve", "deny", "cancel")]
+        assert sorted(ends) == [200, 409, 409], fields
+        uses = [fields["consume"], fields["use again"]]
+        assert uses.count(200) <= (fields["approve"] == 200) and set(uses) <= {200, 409}, fields
 
 
 def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path):
@@ -198,10 +203,12 @@ def test_nothing_is_decided_changed_or_used_once_its_time_is_over(tmp_path):
         for wall_s in (0.0, -3_600.0, -86_400.0 * 400):  # and the clock set back revives nothing
             clock.wall_s += wall_s
             for who, verb, body in (
-                (alice, "approve", {}), (alice, "deny", {}),
+                (alice, "approve", {}),
+                (alice, "deny", {}),
                 (alice, "amend", {"details": {"a": 1}, "digest": request["digest"]}),
-                (agent, "cancel", {}), (agent, "consume", {"digest": request["digest"]}),
-            ):  # fmt: skip
+                (agent, "cancel", {}),
+                (agent, "consume", {"digest": request["digest"]}),
+            ):
                 assert who.post(f"{path}/{verb}", json=body).status_code == 409, verb
         assert agent.get(path).json()["status"] == "expired"
 
@@ -212,16 +219,25 @@ def test_no_field_writes_into_the_page_and_nothing_frames_or_keeps_it(tmp_path):
     with Running(tmp_path) as server, page_of(server) as alice:
         agent = server.client("submit", "agent")
         body = {
-            "action": bad, "description": bad, "requester": bad, "session_key": bad, "accepts_edits": True,
+            "action": bad,
+            "description": bad,
+            "requester": bad,
+            "session_key": bad,
+            "accepts_edits": True,
             "details": {bad: bad, "list": [bad], "before": bad, "after": f"{bad}x", "patch": f"\n+{bad}"},
-        }  # fmt: skip
+        }
         request = agent.post("/confirm", json=body).json()
         server.client("approve", "bob").post(f"/confirm/{request['id']}/deny", json={"reason": bad})
         other = agent.post("/confirm", json=body).json()
         for path in (
-            "/", f"/r/{request['id']}", f"/r/{other['id']}", "/history", "/log", "/login?next=" + bad,
+            "/",
+            f"/r/{request['id']}",
+            f"/r/{other['id']}",
+            "/history",
+            "/log",
+            "/login?next=" + bad,
             f"/{bad}",
-        ):  # fmt: skip
+        ):
             answer = alice.get(path)
             assert "<script>alert" not in answer.text and "<img src=x" not in answer.text, path
             head = answer.headers
@@ -239,12 +255,17 @@ def test_a_form_that_this_person_did_not_fill_in_decides_nothing(tmp_path):
         right = {**own, "verdict": "approve"}
         foreign = {"origin": "http://evil.example"}
         tries: list[tuple[dict[str, Any], dict[str, str]]] = [
-            ({**right, "csrf": others["csrf"]}, {}), ({**right, "csrf": ""}, {}), (right, foreign),
-            (right, {"origin": "null"}), (right, {"sec-fetch-site": "cross-site"}),
-            ({**right, "digest": "0" * 64}, {}), ({**right, "verdict": "Approve"}, {}),
-            ({**right, "verdict": ["deny", "approve"]}, {}), ({**right, "verdict": "approve\0"}, {}),
+            ({**right, "csrf": others["csrf"]}, {}),
+            ({**right, "csrf": ""}, {}),
+            (right, foreign),
+            (right, {"origin": "null"}),
+            (right, {"sec-fetch-site": "cross-site"}),
+            ({**right, "digest": "0" * 64}, {}),
+            ({**right, "verdict": "Approve"}, {}),
+            ({**right, "verdict": ["deny", "approve"]}, {}),
+            ({**right, "verdict": "approve\0"}, {}),
             (right, {"content-type": "text/plain"}),
-        ]  # fmt: skip
+        ]
         for fields, headers in tries:
             answer = alice.post(f"{path}/decide", data=fields, headers=headers)
             assert answer.status_code >= 400, (fields, headers)

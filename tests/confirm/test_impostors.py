@@ -40,11 +40,14 @@ def guarded(server, clock):
 with_code = pytest.mark.service(policy=WITH_CODE)
 SPELLED: dict[str, Callable[[str], str]] = {
     "wide": lambda code: "".join(chr(ord(digit) + 0xFEE0) for digit in code),
-    "a digit before it": lambda code: f"0{code}", "a digit after it": lambda code: f"{code}0",
-    "negative": lambda code: f"-{code}", "cut": lambda code: code[:5],
-    "in sixteens": lambda code: f"{int(code):x}", "with a fraction": lambda code: f"{code}.0",
+    "a digit before it": lambda code: f"0{code}",
+    "a digit after it": lambda code: f"{code}0",
+    "negative": lambda code: f"-{code}",
+    "cut": lambda code: code[:5],
+    "in sixteens": lambda code: f"{int(code):x}",
+    "with a fraction": lambda code: f"{code}.0",
     "twice": lambda code: code * 2,
-}  # fmt: skip
+}
 
 
 @with_code
@@ -73,7 +76,7 @@ def test_one_code_sent_for_two_requests_at_once_counts_once(guarded):
 
     async def both() -> list[RequestOutcome]:
         ballots = [DecisionInput(request["id"], "approve", code=code) for request in (first, second)]
-        return await asyncio.gather(*(service.decide(one, alice) for one in ballots))
+        return await asyncio.gather(*(service.decide(ballot, alice) for ballot in ballots))
 
     assert sorted(one.kind for one in guarded.server.run(both())) == ["code", "decided"]
 
@@ -109,10 +112,10 @@ def signing(tmp_path):
 
 
 def _respelled(signed: str, change: Callable[[bytes, str], str]) -> str:
-    found = json.loads(signed)
-    text = found["response"]["signature"]
-    found["response"]["signature"] = change(unbase64(text), text)
-    return json.dumps(found)
+    data = json.loads(signed)
+    text = data["response"]["signature"]
+    data["response"]["signature"] = change(unbase64(text), text)
+    return json.dumps(data)
 
 
 def _folded(raw: bytes) -> str:
@@ -248,7 +251,7 @@ def test_a_callback_is_good_once_in_one_browser_and_begins_a_new_session(company
     back = gone(client)
     landed = client.get(back)
     assert landed.status_code == 200
-    values = [one.value for one in client.cookies.jar if one.name == number]
+    values = [cookie.value for cookie in client.cookies.jar if cookie.name == number]
     assert any(value != "A" * 43 for value in values)
     assert client.get(back).status_code == 403  # the same answer again
     chosen = company.page(f"{number}={'A' * 43}")
@@ -285,7 +288,7 @@ def test_presses_that_are_not_this_persons_on_this_request_as_it_is_decide_nothi
 
         def data(buttons: Buttons, request_id: str, label: str = "Approve") -> str:
             notice = build_notice(server.stored(request_id), link="")
-            return next(one.data for one in buttons.make_buttons(notice) if label in one.label)
+            return next(button.data for button in buttons.make_buttons(notice) if label in button.label)
 
         def press(text: str, user: str = "7") -> str:
             incoming = Incoming(ChatPlace("chat", "-1001", user=user), "1", "press", text=text)

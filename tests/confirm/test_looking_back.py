@@ -21,7 +21,7 @@ from whet_confirm.risk import RiskReadings
 from whet_confirm.service import ConfirmService
 from whet_confirm.submit import Submission
 from whet_confirm.web.audit import QUICK_EVENTS, AuditWatch
-from whet_confirm.web.past import search
+from whet_confirm.web.audit_pages import search
 
 pytestmark = pytest.mark.service(upkeep=False)
 
@@ -34,8 +34,10 @@ def ask(service: ConfirmService, *given: Submission, who: Caller = AGENT) -> lis
 
     def write(tx: Tx) -> list[ConfirmRequest]:
         outcomes = (
-            submit.store(tx, submit.judge_submission(one, who, policy, now_s), 10_000, 10_000, RiskReadings())
-            for one in given
+            submit.store(
+                tx, submit.judge_submission(submission, who, policy, now_s), 10_000, 10_000, RiskReadings()
+            )
+            for submission in given
         )
         return [outcome.request for outcome in outcomes if outcome.request is not None]
 
@@ -55,10 +57,10 @@ class Past(Desk):
 
     def found(self, query: str = "", limit: int = 50, **wanted: str | int) -> list[str]:
         now_s, asked = self.service.timeline.now_s(), RequestFilter(limit=limit, **wanted)  # type: ignore[arg-type]
-        found = self.service.database.read_now(lambda db: search(db, query, asked, now_s))
+        requests = self.service.database.read_now(lambda db: search(db, query, asked, now_s))
         listed = self.service.list(asked)
-        assert query or [one.id for one in found] == [one.id for one in listed]
-        return [item.action for item in found]
+        assert query or [request.id for request in requests] == [request.id for request in listed]
+        return [item.action for item in requests]
 
 
 @pytest.fixture
@@ -102,8 +104,12 @@ def test_requests_are_listed_by_what_they_are_now(past):
     past.ask(Submission("d", "d", timeout_s=900), who=Caller("other", "submit"))
     asyncio.run(past.service.decide(decide.DecisionInput(second.id, "deny"), ANN))
     lists = {
-        "": ["d", "c", "b", "a"], "pending": ["d", "c", "a"], "denied": ["b"], "expired": [], "approved": [],
-    }  # fmt: skip
+        "": ["d", "c", "b", "a"],
+        "pending": ["d", "c", "a"],
+        "denied": ["b"],
+        "expired": [],
+        "approved": [],
+    }
     assert {status: past.found(status=status) for status in lists} == lists
     assert past.found(status="pending", principal="agent") == ["c", "a"]
     assert past.found(principal="other") == ["d"] and past.found(before_seq=3) == ["b", "a"]
@@ -158,8 +164,8 @@ def test_a_long_log_is_verified_when_somebody_asks(past):
     def look(last: int, *, is_asked: bool = False) -> bool | None:
         sql = "UPDATE events SET id = ? WHERE id = (SELECT max(id) FROM events)"
         past.service.database.write_now(lambda db: db.execute(sql, (last,)))
-        found = asyncio.run(AuditWatch(past.service).latest_check(is_asked=is_asked))
-        return found and found.report.is_good
+        verification = asyncio.run(AuditWatch(past.service).latest_check(is_asked=is_asked))
+        return verification and verification.report.is_good
 
     assert look(past.service.log.state().size) is True
     assert look(QUICK_EVENTS) is False  # events are missing

@@ -107,7 +107,7 @@ def test_rows_that_are_changed_taken_or_added_are_found(paths, tmp_path, what, c
     db.close()
     only_one = {"seal"} if what is add else set[str]()  # it has one row, and SQLite takes no second
     assert not missed and reached.total() == count
-    assert {place.partition(".")[0] for place in reached} == {table.name for table in tables} - only_one
+    assert {text.partition(".")[0] for text in reached} == {table.name for table in tables} - only_one
 
 
 def content(path: Path) -> list[object] | None:

@@ -128,15 +128,15 @@ def test_a_foreign_signature_opens_nothing(server):
 
 
 def test_an_answer_is_good_once_and_in_the_browser_that_asked(server):
-    one, other = browser(server), browser(server)
-    address = gone(one)
+    client, other = browser(server), browser(server)
+    address = gone(client)
     assert "another browser" in other.get(address).text
-    address = gone(one)
-    assert one.get(address).status_code == 200
-    assert one.get(address).status_code == 403
-    assert one.get("/oidc/callback?state=made-up&code=x").status_code == 403
-    state = gone(one).partition("state=")[2]
-    assert "access_denied" in one.get(f"/oidc/callback?error=access_denied&state={state}").text
+    address = gone(client)
+    assert client.get(address).status_code == 200
+    assert client.get(address).status_code == 403
+    assert client.get("/oidc/callback?state=made-up&code=x").status_code == 403
+    state = gone(client).partition("state=")[2]
+    assert "access_denied" in client.get(f"/oidc/callback?error=access_denied&state={state}").text
 
 
 def test_a_name_stays_with_its_subject_until_it_is_forgotten(server):

@@ -70,9 +70,11 @@ MANY = [
     '{"verdict":"approve","items":[@item@],"reason":null}',
 ]  # fmt: skip
 ALLOW = [
-    '{"action":"deploy","principal":"agent","seconds":null}', '{"action":"deploy","principal":"agent"}',
+    '{"action":"deploy","principal":"agent","seconds":null}',
+    '{"action":"deploy","principal":"agent"}',
     '{"action":"deploy","principal":"agent","seconds":60,"session_key":null}',
-    '{"action":"deploy","principal":null,"seconds":60}', '{"action":null,"principal":"agent","seconds":60}',
+    '{"action":"deploy","principal":null,"seconds":60}',
+    '{"action":null,"principal":"agent","seconds":60}',
     '{"action":"deploy","principal":"agent","seconds":"60"}',
     '{"action":"deploy","principal":"agent","seconds":true}',
     '{"action":"deploy","principal":"agent","seconds":-1}',
@@ -88,8 +90,9 @@ ALLOW = [
     '{"action":"\\uff57ipe_database","principal":"agent","seconds":60}',
     '{"action":"wipe.database ","principal":"agent","seconds":60}',
     '{"action":"\\u200b","principal":"agent","seconds":60}',
-    '{"action":" ","principal":"agent","seconds":60}', '{"action":"deploy","principal":" ","seconds":60}',
-]  # fmt: skip
+    '{"action":" ","principal":"agent","seconds":60}',
+    '{"action":"deploy","principal":" ","seconds":60}',
+]
 AWAY = [
     '{"stand_in":"bob","until":null}', '{"stand_in":"bob"}', '{"stand_in":null,"until":@soon@}',
     '{"stand_in":"bob","until":"@soon@"}', '{"stand_in":"bob","until":true}',
@@ -157,10 +160,15 @@ def test_an_approval_is_used_and_reported_in_plain_words_only(server):
         assert say(server.agent, f"{path}/consume", body).status_code in (400, 409), body
     assert say(server.agent, f"{path}/consume", f'{{"digest":"{right}"}}').status_code == 200
     for body in (
-        "{}", '{"result":null}', '{"result":"EXECUTED"}', '{"result":["executed"]}', '{"result":true}',
-        '{"result":"executed","note":null}', '{"result":"failed","result":"executed"}',
+        "{}",
+        '{"result":null}',
+        '{"result":"EXECUTED"}',
+        '{"result":["executed"]}',
+        '{"result":true}',
+        '{"result":"executed","note":null}',
+        '{"result":"failed","result":"executed"}',
         '{"result":"executed","Note":"x"}',
-    ):  # fmt: skip
+    ):
         assert say(server.agent, f"{path}/report", body).status_code == 400, body
     assert server.stored(request["id"]).execution == ""
 
@@ -273,10 +281,10 @@ def end_tokens(server: Running, how: str, ids: list[str]) -> None:
 
 
 def test_the_limit_counts_what_another_process_stored(tmp_path):
-    with Running(tmp_path, rate=3, upkeep=False) as one:
-        agent = one.client("submit", "agent")
+    with Running(tmp_path, rate=3, upkeep=False) as running:
+        agent = running.client("submit", "agent")
         assert [agent.post("/confirm", json=SUBMIT).status_code for _ in range(2)] == [202, 202]
-        other = open_service(one.paths, policy=None, limits=CallerLimits(3))
+        other = open_service(running.paths, policy=None, limits=CallerLimits(3))
         third = Submission(SUBMIT["action"], "the third")
         outcome = asyncio.run(other.submit(Caller("agent", "submit"), third))
         other.database.close()

@@ -45,8 +45,8 @@ class People(Desk):
         return said(await self.service.decide(decide.DecisionInput(request.id, verdict, **given), who))
 
     def noted(self, request: ConfirmRequest, kind: str) -> list[Any]:
-        found = self.service.log.history(request_id=request.id)
-        return [json.loads(event.data) for event in found if event.kind == kind]
+        events = self.service.log.history(request_id=request.id)
+        return [json.loads(event.data) for event in events if event.kind == kind]
 
 
 def said(outcome: RequestOutcome) -> tuple[str, str]:

@@ -44,9 +44,9 @@ SERVING = sorted({line for _, line in COMMANDS if line.startswith("whet confirm 
 
 def blocks_of(page: str, begins: str) -> str:
     text = (ROOT / "docs" / page).read_text("utf-8")
-    found = re.search(rf"^ {{4}}{re.escape(begins)}.*?(?=^\S|^ {{4}}whet)", text, re.M | re.S)
-    assert found is not None, begins
-    return textwrap.dedent(found[0])
+    match = re.search(rf"^ {{4}}{re.escape(begins)}.*?(?=^\S|^ {{4}}whet)", text, re.M | re.S)
+    assert match is not None, begins
+    return textwrap.dedent(match[0])
 
 
 class Reader:
@@ -62,18 +62,27 @@ class Reader:
         (folder / "policy.toml").write_text(blocks_of("confirm-policy.md", "[groups]"))
         url = f"http://127.0.0.1:{served.port}"
         self._environ = {
-            **os.environ, "HOME": str(folder), "PATH": f"{bin_folder}:{os.environ['PATH']}",
-            "WHET_HOME": str(served.home), "WHET_CONFIRM_URL": url, "API": url,
-            "AGENT": served.token("submit"), "OWNER": served.token("approve"),
-        }  # fmt: skip
+            **os.environ,
+            "HOME": str(folder),
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "WHET_HOME": str(served.home),
+            "WHET_CONFIRM_URL": url,
+            "API": url,
+            "AGENT": served.token("submit"),
+            "OWNER": served.token("approve"),
+        }
         self.types("whet confirm token create --role approve --name bob")
 
     def types(self, line: str) -> tuple[int, str]:
         """Run a line; the exit code and what was printed."""
         done = subprocess.run(
-            ["bash", "-c", line], cwd=self._folder, env=self._environ, capture_output=True, text=True,
+            ["bash", "-c", line],
+            cwd=self._folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
             timeout=120,
-        )  # fmt: skip
+        )
         return done.returncode, done.stdout + done.stderr
 
     def asks(self) -> tuple[str, str]:
@@ -119,9 +128,9 @@ def test_what_a_page_tells_to_type_works_beside_a_service(page, tmp_path):
             is_missing = line.startswith("curl") and not shutil.which("curl")
             if name != page or ELSEWHERE.search(line) or is_missing:
                 continue
-            code, said = reader.types(reader.ready_for(line))
-            if code or '"error"' in said:
-                wrong.append((line, said))
+            code, text = reader.types(reader.ready_for(line))
+            if code or '"error"' in text:
+                wrong.append((line, text))
     assert not wrong
 
 

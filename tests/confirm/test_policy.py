@@ -36,8 +36,8 @@ def test_deny_wins_over_ask_and_ask_over_allow(tmp_path):
         '[[rules]]\nname="c"\naction="deploy_x"\neffect="deny"\n',
         tmp_path,
     )
-    found = [rules.judge(facts(name)) for name in ("read", "deploy_y", "DEPLOY_X")]
-    assert [(item.effect, item.rule) for item in found] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
+    judgements = [rules.judge(facts(name)) for name in ("read", "deploy_y", "DEPLOY_X")]
+    assert [(item.effect, item.rule) for item in judgements] == [("allow", "a"), ("ask", "b"), ("deny", "c")]
 
 
 RESPELT = [
@@ -71,11 +71,14 @@ def test_high_risk_actions_need_a_person_in_every_spelling(tmp_path, name):
 @pytest.mark.parametrize(
     "name",
     [
-        *(n.format("pay", "o", "ut") for n in RESPELT), "PayOut", "pay\u005fOut", "p\u0430y_out",
+        *(n.format("pay", "o", "ut") for n in RESPELT),
+        "PayOut",
+        "pay\u005fOut",
+        "p\u0430y_out",
         "\u1d18ay_out",
     ],
     ids=ascii,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("pattern", ["pay_out", "pay_*", "PayOut", "pay-[a-o]*"])
 def test_a_rule_that_denies_holds_for_every_spelling(tmp_path, name, pattern):
     text = f'[[rules]]\naction="*"\neffect="allow"\n[[rules]]\naction="{pattern}"\neffect="deny"\n'
@@ -96,8 +99,8 @@ def test_a_rule_that_allows_holds_for_the_name_alone(tmp_path):
 
 def test_yaml_says_the_same(tmp_path):
     text = "rules:\n  - {action: 'deploy_*', effect: ask, quorum: 2 of ops}\ngroups: {ops: [alice, bob]}\n"
-    found = policy(text, tmp_path, "p.yaml").judge(facts("deploy_x"))
-    assert describe(found.plan.quorum) == "2 of ops"
+    judgement = policy(text, tmp_path, "p.yaml").judge(facts("deploy_x"))
+    assert describe(judgement.plan.quorum) == "2 of ops"
 
 
 @pytest.mark.parametrize(

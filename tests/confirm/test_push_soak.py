@@ -87,9 +87,12 @@ class World:
         while not self.has_asked_enough.is_set():
             number += 1
             body = {
-                "action": "restart", "description": f"Number {number}", "details": {"version": "one"},
-                "accepts_edits": True, "timeout_seconds": _TIMEOUT_S,
-            }  # fmt: skip
+                "action": "restart",
+                "description": f"Number {number}",
+                "details": {"version": "one"},
+                "accepts_edits": True,
+                "timeout_seconds": _TIMEOUT_S,
+            }
             key, digest = f"key-{number}", ""
             while key not in self.asked:
                 headers = {"idempotency-key": key}

@@ -31,7 +31,7 @@ async def race(service: ConfirmService, clock: ManualClock, dice: random.Random)
         requests.append(submitted.request)
     deadline_s = requests[0].expires_at
     clock.pass_by(deadline_s - service.timeline.now_s() - 0.003)
-    outcomes: dict[str, list[RequestOutcome]] = {one.id: [] for one in requests}
+    outcomes: dict[str, list[RequestOutcome]] = {request.id: [] for request in requests}
 
     async def act(request: ConfirmRequest, who: Caller, verdict: Any) -> None:
         for _ in range(dice.randrange(12)):
@@ -56,7 +56,7 @@ async def race(service: ConfirmService, clock: ManualClock, dice: random.Random)
     clock.pass_by(1)
     while await service.change(lambda tx: decide.expire(tx, 100)):
         pass
-    return Counter(ended(service, one, outcomes[one.id], deadline_s) for one in requests)
+    return Counter(ended(service, request, outcomes[request.id], deadline_s) for request in requests)
 
 
 def ended(
@@ -83,18 +83,18 @@ def run(folder: Path, rounds: int, seed: int) -> None:
     )
     clock = ManualClock()
     service.timeline = clock.timeline(service.timeline.now_s() + 1)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     async def go() -> None:
         dice = random.Random(seed)
         for _ in range(rounds):
-            found.update(await race(service, clock, dice))
+            counts.update(await race(service, clock, dice))
 
     asyncio.run(go())
     service.database.close()
-    assert found.total() == rounds * AT_ONCE
-    assert set(found) == {"approved", "denied", "cancelled", "expired"}, found
-    print(dict(found))
+    assert counts.total() == rounds * AT_ONCE
+    assert set(counts) == {"approved", "denied", "cancelled", "expired"}, counts
+    print(dict(counts))
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk):
     def away(giver: str, name: str, until_s: float = until) -> stand_ins.Delegation:
         return change(desk, lambda tx: stand_ins.delegate(tx, giver, name, until_s, ("Kim",)))
 
-    for giver, name, until_s, said in (
+    for giver, name, until_s, text in (
         ("ann", "nobody" * 20, until, f"nobody who may decide is called {('nobody' * 20)[:60]!r}"),
         ("ann", "Ann", until, "somebody else must stand in for you"),
         ("ann", "ben", NOW_S, "until must be a time from now on, at most 90 days ahead"),
@@ -146,7 +146,7 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk):
     ):
         with pytest.raises(ValueError, match=r"\w") as caught:
             away(giver, name, until_s)
-        assert str(caught.value) == said
+        assert str(caught.value) == text
     first = away("ann", "BEN", NOW_S + 90 * 86_400)
     assert (first.giver, first.stand_in, first.created_by, first.created_at) == ("ann", "ben", "ann", NOW_S)
     with pytest.raises(ValueError, match=r"^ann is away, and you stand in for them$"):
@@ -164,7 +164,8 @@ def test_who_is_away_names_somebody_who_may_decide_until_a_time(desk):
     assert mine == {"ann": "", "cat": "ben"}, "nobody's stand-in decides on what that person asked for"
     assert database.read_now(lambda db: stand_ins.find_givers(db, "BEN", NOW_S)) == ["cat"]
     assert events(desk, "delegated") == [
-        {"id": one.id, "stand_in": one.stand_in, "until": one.until} for one in (first, second, third)
+        {"id": delegation.id, "stand_in": delegation.stand_in, "until": delegation.until}
+        for delegation in (first, second, third)
     ]
     assert events(desk, "delegation_ended") == [{"id": first.id}]
     for number, by, is_admin in ((third.id, "ann", False), (99, "root", True)):
@@ -180,9 +181,13 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
     rule = ConfirmRule("r", "ask", (), (), (), (), (), None, frozenset(), "", ApprovalPlan(), None, 60)
     policy = ConfirmPolicy(rules=(rule,), groups={"ops": ("ann", "slack:S1"), "sec": ("oidc:sec",)})
 
-    def seated(found: ConfirmPolicy = policy, asked_by: str = "", now_s: float = NOW_S) -> dict[str, Any]:
+    def seated(
+        confirm_policy: ConfirmPolicy = policy, asked_by: str = "", now_s: float = NOW_S
+    ) -> dict[str, Any]:
         database = desk.service.database
-        return database.read_now(lambda db: stand_ins.apply_stand_ins(db, found, now_s, asked_by)).groups
+        return database.read_now(
+            lambda db: stand_ins.apply_stand_ins(db, confirm_policy, now_s, asked_by)
+        ).groups
 
     assert seated() == {"ops": ("ann",), "sec": ()}
     assert seated(ConfirmPolicy(groups=policy.groups)) == policy.groups
@@ -210,7 +215,10 @@ def test_groups_are_seated_with_members_of_other_systems_and_those_who_stand_in(
 
 def test_an_entry_is_listed_until_it_is_taken_back_and_after(desk):
     wanted = [WhitelistRequest(" Read ", "*", "s1", seconds) for seconds in (1, 86_400)]
-    entries = [change(desk, lambda tx, one=one: whitelist.add(tx, one, "root")) for one in wanted]
+    entries = [
+        change(desk, lambda tx, request=whitelist_request: whitelist.add(tx, request, "root"))
+        for whitelist_request in wanted
+    ]
     assert {(entry.action, entry.principal, entry.session_key) for entry in entries} == {("read", "*", "s1")}
     assert [entry.expires_at for entry in entries] == [NOW_S + 1, NOW_S + 86_400]
     change(desk, lambda tx: whitelist.remove(tx, entries[0].id, "root"))
@@ -235,21 +243,23 @@ async def test_a_collector_that_is_not_there_is_an_error_of_the_system():
 
 
 def test_the_document_names_how_each_call_is_answered_and_may_be_refused():
-    found = json.loads(routes.read_document())
-    assert found["info"]["title"] == "Whet confirmation service"
+    data = json.loads(routes.read_document())
+    assert data["info"]["title"] == "Whet confirmation service"
     any_call = {"400", "401", "403", "405", "408", "413", "429", "431", "503"}
     answers: dict[str, list[str]] = {}
-    for path, calls in found["paths"].items():
+    for path, calls in data["paths"].items():
         for method, call in calls.items():
             assert any_call <= call["responses"].keys()
-            answers[f"{method.upper()} {path}"] = [one for one in call["responses"] if one not in any_call]
-    one, decided = "/confirm/{id}", ["200", "202", "404", "409", "425"]
+            answers[f"{method.upper()} {path}"] = [
+                response for response in call["responses"] if response not in any_call
+            ]
+    text, decided = "/confirm/{id}", ["200", "202", "404", "409", "425"]
     settled, missing = ["200", "404", "409", "425"], ["200", "404"]
-    assert {call: sorted(said) for call, said in answers.items() if said != ["200"]} == {
-        "POST /confirm": ["200", "202", "422"], f"GET {one}": missing, f"POST {one}/approve": decided,
-        f"POST {one}/deny": decided, f"POST {one}/cancel": settled, f"POST {one}/amend": settled,
-        f"POST {one}/consume": settled, f"POST {one}/report": settled,
-        f"GET {one}/grant": ["200", "404", "409"], f"GET {one}/deliveries": missing,
+    assert {call: sorted(texts) for call, texts in answers.items() if texts != ["200"]} == {
+        "POST /confirm": ["200", "202", "422"], f"GET {text}": missing, f"POST {text}/approve": decided,
+        f"POST {text}/deny": decided, f"POST {text}/cancel": settled, f"POST {text}/amend": settled,
+        f"POST {text}/consume": settled, f"POST {text}/report": settled,
+        f"GET {text}/grant": ["200", "404", "409"], f"GET {text}/deliveries": missing,
         "POST /whitelist": ["201"], "DELETE /whitelist/{entry}": missing, "POST /delegations": ["201"],
         "DELETE /delegations/{number}": missing, "POST /callbacks/{number}/retry": missing,
     }  # fmt: skip

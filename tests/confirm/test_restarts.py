@@ -68,8 +68,8 @@ def test_an_older_copy_of_the_database_is_not_served(rolled_back, tmp_path, know
 def test_a_restored_copy_is_served_once_somebody_says_why(rolled_back):
     paths = rolled_back
     service = opened(paths, why="restored after the disk died")
-    told = [event for event in service.log.history() if event.kind == "state_accepted"]
-    assert [json.loads(event.data)["why"] for event in told] == ["restored after the disk died"]
+    events = [event for event in service.log.history() if event.kind == "state_accepted"]
+    assert [json.loads(event.data)["why"] for event in events] == ["restored after the disk died"]
     report = service.database.read_now(lambda db: audit.verify(db, {service.key.id: service.key}))
     service.database.close()
     assert report.problems == ()
@@ -103,9 +103,14 @@ FORGED_TOKEN = "INSERT INTO tokens VALUES ('t', x'00', 'mallory', 'approve', 1.0
 
 @pytest.mark.parametrize(
     "sql",
-    [FORGED_TOKEN, "UPDATE tokens SET role = 'admin' WHERE role = 'submit'", "DELETE FROM seal",
-     "UPDATE seals SET rows = rows + 1", "DELETE FROM events WHERE id = (SELECT max(id) FROM events)"],
-)  # fmt: skip
+    [
+        FORGED_TOKEN,
+        "UPDATE tokens SET role = 'admin' WHERE role = 'submit'",
+        "DELETE FROM seal",
+        "UPDATE seals SET rows = rows + 1",
+        "DELETE FROM events WHERE id = (SELECT max(id) FROM events)",
+    ],
+)
 def test_a_database_that_somebody_changed_is_not_served(tmp_path, sql):
     paths, _ = used_approval(tmp_path)
     touch(paths, sql)

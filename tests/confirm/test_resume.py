@@ -38,9 +38,11 @@ def call_tool(server: Running, folder: Path, call: str, command: str = "make") -
 
 def variables(server: Running, folder: Path, path: str) -> dict[str, str]:
     return {
-        "WHET_HOME": str(folder), "WHET_CONFIRM_URL": server.url,
-        "CONFIRMATION_TOKEN": os.environ["CONFIRMATION_TOKEN"], "PATH": f"{path}:{os.environ['PATH']}",
-    }  # fmt: skip
+        "WHET_HOME": str(folder),
+        "WHET_CONFIRM_URL": server.url,
+        "CONFIRMATION_TOKEN": os.environ["CONFIRMATION_TOKEN"],
+        "PATH": f"{path}:{os.environ['PATH']}",
+    }
 
 
 def resume(server: Running, folder: Path, *options: str, path: str = "") -> forked.Done:
@@ -109,8 +111,10 @@ def test_an_answer_is_used_while_another_request_waits_and_also_if_it_comes_late
     write_agent(tmp_path, 'echo "$4" > continued')
     following = subprocess.Popen(
         [sys.executable, "-m", "whet", "confirm", "resume", "--wait", "--run"],
-        env=os.environ | variables(server, tmp_path, str(tmp_path)), stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=os.environ | variables(server, tmp_path, str(tmp_path)),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert "was approved" in (tmp_path / "continued").read_text()  # two still wait
     another = resume(server, tmp_path, "--run")
     assert another.code == 1 and "another" in another.err

@@ -23,9 +23,14 @@ from whet_confirm.quorum import parse_quorum
 from whet_confirm.records import HIGH_RISK_ACTIONS, ApprovalPlan
 
 DETAILS: dict[str, Any] = {
-    "n": 5, "yes": True, "none": None, "name": "prod-1", "list": [{"name": "a"}, {"name": "b"}],
-    "odd key": {"x": 1.5}, "map": {"0": 2},
-}  # fmt: skip
+    "n": 5,
+    "yes": True,
+    "none": None,
+    "name": "prod-1",
+    "list": [{"name": "a"}, {"name": "b"}],
+    "odd key": {"x": 1.5},
+    "map": {"0": 2},
+}
 
 
 def rule(**more: Any) -> ConfirmRule:

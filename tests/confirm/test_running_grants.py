@@ -273,10 +273,13 @@ def test_one_host_is_what_all_addresses_have(details, host):
 @each(
     "line",
     [
-        'grants = ["ever"]', "grant_max_s = 10", "grant_max_s = 90000", "grant_max_uses = 0",
+        'grants = ["ever"]',
+        "grant_max_s = 10",
+        "grant_max_s = 90000",
+        "grant_max_uses = 0",
         "grant_max_uses = 1001",
     ],
-)  # fmt: skip
+)
 def test_a_rule_with_a_wrong_limit_is_refused(line):
     with pytest.raises(ConfigError):
         parse_policy(f'[[rules]]\naction = "*"\neffect = "ask"\n{line}\n', Path("policy.toml"))

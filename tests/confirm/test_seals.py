@@ -59,9 +59,9 @@ def add(service: ConfirmService, name: str) -> None:
 
 
 def sealed(service: ConfirmService) -> seals.Seal:
-    found = service.database.read_now(seals.read_seal)
-    assert found is not None
-    return found
+    seal = service.database.read_now(seals.read_seal)
+    assert seal is not None
+    return seal
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def check(path: Path, *keys: SigningKey | PublicKey) -> audit.AuditReport:
 
 
 def problems(service: ConfirmService, **keys: SigningKey) -> tuple[str, ...]:
-    known = {service.key.id: keys.get("own", service.key.public)}
-    return service.database.read_now(lambda db: audit.verify(db, known)).problems
+    fields = {service.key.id: keys.get("own", service.key.public)}
+    return service.database.read_now(lambda db: audit.verify(db, fields)).problems
 
 
 def test_a_sum_of_rows_is_stored_as_it_always_was():
@@ -120,11 +120,11 @@ def test_upkeep_signs_what_is_not_signed_yet(busy):
 
 def test_who_has_the_public_key_alone_is_told_that_it_is_not_signed_yet(busy):
     service, _ = busy
-    (said,) = problems(service)
-    assert "not signed yet" in said
+    (text,) = problems(service)
+    assert "not signed yet" in text
     assert problems(service, own=service.key) == ()
-    (said,) = problems(service, own=SigningKey(os.urandom(32)))
-    assert "not signed by this service" in said
+    (text,) = problems(service, own=SigningKey(os.urandom(32)))
+    assert "not signed by this service" in text
 
 
 def test_a_checkpoint_signs_its_commit(busy):
@@ -163,7 +163,7 @@ def _recoded(db: sqlite3.Connection, code: Callable[[bytes], bytes], key_id: str
         name: seals.RowSum(rows, int.from_bytes(blob, "little"))
         for name, rows, blob in db.execute("SELECT name, rows, sum FROM seals")
     }
-    state = seals.hash_tables({name: seals.hash_sum(name, one) for name, one in sums.items()})
+    state = seals.hash_tables({name: seals.hash_sum(name, row_sum) for name, row_sum in sums.items()})
     size, head, old = db.execute("SELECT size, head, key_id FROM seal").fetchone()
     bare = seals.Seal(size, head, state, key_id or old, b"")
     values = (state, bare.key_id, code(bare.message))
@@ -251,8 +251,8 @@ def test_what_a_replaced_key_seals_is_not_believed_any_more(busy, opened):
     assert again.database.read_now(lambda db: audit.verify(db, keys)).problems == ()
     with closing(sqlite3.connect(paths.database)) as db, db:
         _recoded(db, old.sign, old.id)
-    (said,) = again.database.read_now(lambda db: audit.verify(db, keys)).problems
-    assert "a key that was replaced" in said
+    (problem,) = again.database.read_now(lambda db: audit.verify(db, keys)).problems
+    assert "a key that was replaced" in problem
     with pytest.raises(StoreCorrupt, match="not signed with a key that is known"):
         add(again, "dora")
     again.database.close()
@@ -291,9 +291,11 @@ def test_the_code_is_of_the_whole_statement_and_of_the_private_half():
     seal = seals.make_seal(7, b"h" * 32, pieces, key, is_signed=False)
     assert seals.seal_problem(seal, {key.id: again}) == ""
     for size, head, parts, signer in (
-        (8, b"h", pieces, key), (7, b"i", pieces, key), (7, b"h", {"votes": b"w" * 32}, key),
+        (8, b"h", pieces, key),
+        (7, b"i", pieces, key),
+        (7, b"h", {"votes": b"w" * 32}, key),
         (7, b"h", pieces, OTHER),
-    ):  # fmt: skip
+    ):
         other = seals.make_seal(size, head * 32, parts, signer, is_signed=False)
         assert other.signature != seal.signature
     assert "known" in seals.seal_problem(seal, {})

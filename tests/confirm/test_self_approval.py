@@ -74,8 +74,8 @@ def test_gate_paths_are_forbidden_also_through_links(tmp_path, path, is_forbidde
     (tmp_path / path).write_text("x")
     link = tmp_path / "innocent"
     link.symlink_to(tmp_path / path)
-    found = boundary_of(tmp_path)
-    assert found.forbids(tmp_path / path) is is_forbidden and found.forbids(link) is is_forbidden
+    boundary = boundary_of(tmp_path)
+    assert boundary.forbids(tmp_path / path) is is_forbidden and boundary.forbids(link) is is_forbidden
 
 
 def test_redaction_the_shapes_of_its_secrets_are_masked(tmp_path):
@@ -103,7 +103,7 @@ def attempts(server: Running, request: dict) -> list[tuple[str, httpx2.Response]
         ("the page's form", other.post(f"/r/{request['id']}/decide", data={"verdict": "approve"})),
         ("its token on the page", other.post("/login", data={"token": server.token("submit", "agent")})),
         ("an approve token of its name", server.client("approve", "agent").post(f"{where}/approve")),
-    ]  # fmt: skip
+    ]
 
 
 def test_service_ten_calls_that_an_agent_can_make_approve_nothing(tmp_path):

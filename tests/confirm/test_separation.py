@@ -108,9 +108,13 @@ def test_unconfined_and_as_the_same_user_it_would(tmp_path):
     with target(tmp_path) as found:
         environment = variables(found, tmp_path / "ws")
         done = subprocess.run(
-            ["bash", "-c", ATTEMPTS["the approver's token"]], env=environment, capture_output=True, text=True,
-            check=False, timeout=60,
-        )  # fmt: skip
+            ["bash", "-c", ATTEMPTS["the approver's token"]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
         assert found.secrets[0] in done.stdout and found.server.stored(found.id).status == "approved"
 
 
@@ -182,11 +186,11 @@ def test_an_agent_of_another_user_approves_nothing(installed):
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        said: list[str] = []
-        while not said or not said[-1].startswith("web page"):
-            said.append(within(process.stdout.readline, f"the service to listen; it said {said}"))
-            assert said[-1], said
-        api, page = (line.split()[-1].rpartition(":")[2] for line in (said[0], said[-1]))
+        texts: list[str] = []
+        while not texts or not texts[-1].startswith("web page"):
+            texts.append(within(process.stdout.readline, f"the service to listen; it said {texts}"))
+            assert texts[-1], texts
+        api, page = (line.split()[-1].rpartition(":")[2] for line in (texts[0], texts[-1]))
         attack(installed, {**base, "API": api, "PAGE": page, "PID": str(process.pid)})
     finally:
         os.killpg(process.pid, signal.SIGKILL)
@@ -206,7 +210,7 @@ def attack(installed: tuple[str, str, str, Path], base: Mapping[str, str]) -> No
         ask = f"curl -s --unix-socket {sock} -H 'Content-Type: application/json' -d '{json.dumps(SUBMIT)}' http://localhost/confirm"
         request = json.loads(shell(agent, ask, base, workspace))
         assert request["status"] == "pending"
-        known = {
+        fields = {
             **base, "ID": request["id"], "DIGEST": request["digest"], "TOKEN": "wct_" + "B" * 43,
             "DB": str(folder / "confirmations.db"), "WHET_HOME": str(folder), "SOCK": str(sock),
             "HOSTIP": "127.0.0.2", "WS": str(workspace), "OTHER": str(workspace / "other"),
@@ -215,7 +219,7 @@ def attack(installed: tuple[str, str, str, Path], base: Mapping[str, str]) -> No
         key = (folder / "confirm" / "signing.key").read_text().strip()
         got: dict[str, str] = {}
         for name, text in ATTEMPTS.items():
-            said = shell(agent, text, known, workspace)
+            said = shell(agent, text, fields, workspace)
             if key in said or (way := state(folder, request["id"])) != ("pending", 0, 0, 0):
                 got[name] = f"a secret: {key in said}; {way}"
         assert got == {}

@@ -15,17 +15,19 @@ def asked(server: Running, agent: httpx2.Client, **changes: object) -> dict[str,
 
 
 def test_only_what_was_looked_at_is_approved_and_each_is_a_decision_of_its_own(server, agent, alice):
-    one, two, unseen, risky = (
-        asked(server, agent), asked(server, agent, accepts_edits=True), asked(server, agent),
+    texts, two, unseen, risky = (
+        asked(server, agent),
+        asked(server, agent, accepts_edits=True),
+        asked(server, agent),
         asked(server, agent, action="delete_data"),
-    )  # fmt: skip
-    for request in (one, two, risky):
+    )
+    for request in (texts, two, risky):
         alice.get(f"/confirm/{request['id']}")
-    items = [one, two, unseen, risky]
+    items = [texts, two, unseen, risky]
     answer = alice.post("/decisions", json={"verdict": "approve", "items": items, "reason": "fine"})
-    outcomes = [(found["counted"], found["status"]) for found in answer.json()["outcomes"]]
+    outcomes = [(outcome["counted"], outcome["status"]) for outcome in answer.json()["outcomes"]]
     assert outcomes == [(True, "approved"), (True, "approved"), (False, "pending"), (False, "pending")]
-    assert server.stored(one["id"]).reason == "fine"
+    assert server.stored(texts["id"]).reason == "fine"
     changed = asked(server, agent, accepts_edits=True)
     alice.get(f"/confirm/{changed['id']}")
     amended = server.client("approve", "bob").post(
@@ -80,11 +82,13 @@ def test_the_page_lets_tick_what_was_opened_and_shown_whole(server, agent):
         assert f'name="r.{unopened["id"]}"' not in page and f'name="r.{hiding["id"]}"' not in page
         csrf = field_of(page, "csrf")
         form = {"csrf": csrf, "verdict": "approve"}
-        form |= {f"r.{one['id']}": one["digest"] for one in (opened, unopened, hiding)}
+        form |= {f"r.{texts['id']}": texts["digest"] for texts in (opened, unopened, hiding)}
         origin = {"origin": str(browser.base_url).rstrip("/")}
-        said = browser.post("/several", data=form, headers=origin).text
-        assert "look at it first" in said and "was not shown to you" in said
+        text = browser.post("/several", data=form, headers=origin).text
+        assert "look at it first" in text and "was not shown to you" in text
         assert browser.post("/several", data=form | {"csrf": "x"}, headers=origin).status_code == 403
-    assert [server.stored(one["id"]).status for one in (opened, unopened, hiding)] == [
-        "approved", "pending", "pending",
-    ]  # fmt: skip
+    assert [server.stored(texts["id"]).status for texts in (opened, unopened, hiding)] == [
+        "approved",
+        "pending",
+        "pending",
+    ]

@@ -56,9 +56,9 @@ def test_it_ends_with_its_time_when_taken_back_and_by_an_admin(server):
     number = away(server, "alice", "bob").json()["id"]
     assert server.people["carol"].delete(f"/delegations/{number}").status_code == 404
     assert server.people["alice"].delete(f"/delegations/{number}").status_code == 200
-    one = asked(server)
-    assert server.people["bob"].post(f"{one}/approve").status_code == 403
-    assert server.people["alice"].post(f"{one}/approve").status_code == 202
+    text = asked(server)
+    assert server.people["bob"].post(f"{text}/approve").status_code == 403
+    assert server.people["alice"].post(f"{text}/approve").status_code == 202
     second = away(server, "alice", "bob").json()["id"]
     assert server.client("admin", "root").delete(f"/delegations/{second}").status_code == 200
     away(server, "alice", "bob")
@@ -70,9 +70,9 @@ def test_it_ends_with_its_time_when_taken_back_and_by_an_admin(server):
 def test_a_seat_is_not_handed_on_and_not_lent_for_ones_own_request(server):
     away(server, "alice", "bob")
     assert away(server, "bob", "carol").status_code == 201
-    one = asked(server)
-    assert server.people["carol"].post(f"{one}/approve").status_code == 202  # her own seat, and no other
-    assert server.people["carol"].post(f"{one}/approve").json()["status"] == "pending"
+    text = asked(server)
+    assert server.people["carol"].post(f"{text}/approve").status_code == 202  # her own seat, and no other
+    assert server.people["carol"].post(f"{text}/approve").json()["status"] == "pending"
     own = server.client("admin", "alice").post("/confirm", json=SUBMIT | {"action": "named"}).json()
     assert server.people["bob"].post(f"/confirm/{own['id']}/approve").status_code == 403
 

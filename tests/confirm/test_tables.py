@@ -80,16 +80,26 @@ def line(kind: Any, text: str) -> ArgumentDiffLine:
 
 
 def test_changes_and_patches_are_diffs_above_the_rest():
-    found = build_rows(
+    argument_rows = build_rows(
         {"z": 1, "old": "a\nb", "new": "a\nc", "patch": "--- x\n+++ x\n@@ 1 @@\n-b\n+c\n d\ne"}, Disclosure()
     )
-    assert [row.name for row in found] == ["old → new", "patch", "z"]
-    assert found[0].diff[1:] == (line("same", "a"), line("removed", "b"), line("added", "c"))
-    assert (found[0].added, found[0].removed, found[0].size, found[0].is_folded) == (1, 1, "4 lines", False)
-    assert found[1].diff == (
-        line("place", "--- x"), line("place", "+++ x"), line("place", "@@ 1 @@"), line("removed", "b"),
-        line("added", "c"), line("same", "d"), line("same", "e"),
-    )  # fmt: skip
+    assert [row.name for row in argument_rows] == ["old → new", "patch", "z"]
+    assert argument_rows[0].diff[1:] == (line("same", "a"), line("removed", "b"), line("added", "c"))
+    assert (
+        argument_rows[0].added,
+        argument_rows[0].removed,
+        argument_rows[0].size,
+        argument_rows[0].is_folded,
+    ) == (1, 1, "4 lines", False)
+    assert argument_rows[1].diff == (
+        line("place", "--- x"),
+        line("place", "+++ x"),
+        line("place", "@@ 1 @@"),
+        line("removed", "b"),
+        line("added", "c"),
+        line("same", "d"),
+        line("same", "e"),
+    )
     long = build_rows({"diff": "x" + "\n+y" * 60}, Disclosure())[0]
     assert (long.is_folded, long.size, long.added) == (True, "61 lines", 60)
     assert not build_rows({"diff": "x" + "\n+y" * 59}, Disclosure())[0].is_folded
@@ -97,8 +107,8 @@ def test_changes_and_patches_are_diffs_above_the_rest():
 
 def test_a_change_has_some_lines_around_and_a_very_long_one_is_shown_whole():
     before = "\n".join(str(number) for number in range(20))
-    found = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
-    assert [item.text for item in found[1:]] == ["8", "9", "10", "ten", "11", "12"]
+    argument_diff_lines = diff_lines(before, before.replace("10", "ten"), Disclosure(), around=2)
+    assert [item.text for item in argument_diff_lines[1:]] == ["8", "9", "10", "ten", "11", "12"]
     lines = ["x"] * 2_000
     assert len(diff_lines("\n".join(lines), "\n".join([*lines[1:], "y"]), Disclosure())) < 20
     assert diff_lines("\n".join(lines), "\n".join([*lines, "y"]), Disclosure())[-1] == line("added", "y")
@@ -166,11 +176,11 @@ def test_secrets_are_redacted_by_name_and_what_is_hidden_is_named():
 def test_characters_that_hide_or_look_like_others_are_named():
     assert shown.describe_unclear(asked()) == [] and shown.unclear_warning(asked()) == ""
     signs = "\u200b\u200c\u200d\u200e\u200f\u202a\u202b"
-    found = shown.describe_unclear(asked(description=signs, action="\u200b"))
-    assert len(found) == 7, "each once"
+    unclears = shown.describe_unclear(asked(description=signs, action="\u200b"))
+    assert len(unclears) == 7, "each once"
     head = "Look closely: it holds characters that hide or look like others: "
-    assert shown.unclear_warning(asked(description=signs)) == f"{head}{', '.join(found[:5])}, and 2 more"
-    assert shown.unclear_warning(asked(description=signs[:5])) == f"{head}{', '.join(found[:5])}"
+    assert shown.unclear_warning(asked(description=signs)) == f"{head}{', '.join(unclears[:5])}, and 2 more"
+    assert shown.unclear_warning(asked(description=signs[:5])) == f"{head}{', '.join(unclears[:5])}"
     turned = asked(action="\u05d0/1")
     assert shown.describe_unclear(turned)[-1].startswith("letters from right to left around digits or signs")
     assert shown.unclear_warning(turned).endswith("the JSON shows the stored order")
@@ -192,9 +202,12 @@ def test_a_button_carries_what_it_decides_and_is_taken_from_nobody_else():
     pressed = [buttons.parse_press(button.data) for button in row]
     meanings = [buttons.meaning_of(press) for press in pressed if press is not None]
     assert meanings == [
-        PressMeaning("approve"), PressMeaning("deny"), PressMeaning("deny", "too broad"),
-        PressMeaning("deny", "w" * 60), PressMeaning("deny", "not now"),
-    ]  # fmt: skip
+        PressMeaning("approve"),
+        PressMeaning("deny"),
+        PressMeaning("deny", "too broad"),
+        PressMeaning("deny", "w" * 60),
+        PressMeaning("deny", "not now"),
+    ]
     first = pressed[0]
     assert first is not None and (first.verb, first.request_id, len(first.mac)) == ("a", "r" * 22, 22)
     assert all(press is not None and buttons.is_ours(press, "d1") for press in pressed)
@@ -308,8 +321,11 @@ def test_who_could_count_for_a_need():
 
 def test_names_are_compared_as_people_read_them():
     assert [action_key(name) for name in ("deploy", "De\u200bploy", " a  B ", "ｄｅｐｌｏｙ")] == [
-        "deploy", "deploy", "a b", "deploy",
-    ]  # fmt: skip
+        "deploy",
+        "deploy",
+        "a b",
+        "deploy",
+    ]
     assert person_key("An N") == "ann" and is_same_person("Ann", "a nn") and not is_same_person("ann", "ben")
     assert is_high_risk(action_key("Migrate - Database")) and not is_high_risk("migrate")
     first, second = new_request_id(1_795_680_000.0), new_request_id(1_795_680_000.001)
@@ -341,8 +357,8 @@ def test_everybody_of_the_machine_may_connect_to_the_socket(tmp_path):
 
 
 def test_a_witness_is_a_file_or_an_address():
-    found = Witnesses.parse(["a/b", "https://x.example/", "/c", "http://y.example"])
-    assert found == Witnesses((Path("a/b"), Path("/c")), ("https://x.example/", "http://y.example"))
+    witnesses = Witnesses.parse(["a/b", "https://x.example/", "/c", "http://y.example"])
+    assert witnesses == Witnesses((Path("a/b"), Path("/c")), ("https://x.example/", "http://y.example"))
     with pytest.raises(ConfigError, match="ftp://x is not a witness"):
         Witnesses.parse(["a", "ftp://x"])
 
@@ -368,9 +384,12 @@ def test_an_event_as_a_record_of_opentelemetry():
     found = record(event())
     values = {one["key"]: one["value"] for one in found.pop("attributes")}
     assert found == {
-        "timeUnixNano": "1795680000250000000", "observedTimeUnixNano": "1795680000250000000",
-        "severityNumber": 9, "severityText": "INFO", "body": {"stringValue": '{"a":1}'},
-    }  # fmt: skip
+        "timeUnixNano": "1795680000250000000",
+        "observedTimeUnixNano": "1795680000250000000",
+        "severityNumber": 9,
+        "severityText": "INFO",
+        "body": {"stringValue": '{"a":1}'},
+    }
     assert values == {
         "event.name": {"stringValue": "whet.confirm.decided"},
         "whet.confirm.event_id": {"intValue": "7"},
@@ -382,8 +401,11 @@ def test_an_event_as_a_record_of_opentelemetry():
     alarming = record(event("tampering", owner="", request_id=""))
     assert (alarming["severityNumber"], alarming["severityText"]) == (13, "WARN")
     assert [attribute["key"] for attribute in alarming["attributes"]] == [
-        "event.name", "whet.confirm.event_id", "whet.confirm.hash", "enduser.id",
-    ]  # fmt: skip
+        "event.name",
+        "whet.confirm.event_id",
+        "whet.confirm.hash",
+        "enduser.id",
+    ]
 
 
 def test_an_event_as_a_line_of_syslog():
@@ -410,8 +432,8 @@ def test_an_event_as_a_line_of_syslog():
     ],
 )
 def test_where_the_log_goes(address, kind, where):
-    found = parse_destination(address, {})
-    assert isinstance(found, kind) and vars(found)["_address"] == where
+    destination = parse_destination(address, {})
+    assert isinstance(destination, kind) and vars(destination)["_address"] == where
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,12 @@ def paths(tmp_path_factory):
         alice, bob = server.client("approve", "alice"), server.client("approve", "bob")
         for number in range(6):
             body = {
-                "action": "deploy_shop" if number % 2 else "send_mail", "description": f"no {number}",
-                "details": {"n": number}, "callback_url": "http://203.0.113.1/hook", "accepts_edits": True,
-            }  # fmt: skip
+                "action": "deploy_shop" if number % 2 else "send_mail",
+                "description": f"no {number}",
+                "details": {"n": number},
+                "callback_url": "http://203.0.113.1/hook",
+                "accepts_edits": True,
+            }
             request = agent.post("/confirm", json=body, headers={"idempotency-key": f"k{number}"}).json()
             alice.get(f"/confirm/{request['id']}")
             alice.post(f"/confirm/{request['id']}/approve", json={"reason": "fine"})
@@ -78,8 +81,8 @@ def look(path: Path, paths: ServicePaths) -> audit.AuditReport:
 
 def tables(db: sqlite3.Connection) -> dict[str, list[tuple[str, str]]]:
     names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    found = {name: [(row[1], row[2]) for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
-    return {name: columns for name, columns in found.items() if not name.startswith("sqlite_")}
+    rows = {name: [(row[1], row[2]) for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
+    return {name: columns for name, columns in rows.items() if not name.startswith("sqlite_")}
 
 
 def other(value: Any, kind: str, dice: random.Random) -> object:
@@ -124,9 +127,9 @@ def test_nothing_is_wrong_at_first_and_no_table_is_empty(paths):
 
 def columns(paths: ServicePaths) -> list[tuple[str, str, str]]:
     db = sqlite3.connect(paths.database)
-    found = [(table, name, kind) for table, those in tables(db).items() for name, kind in those]
+    rows = [(table, name, kind) for table, those in tables(db).items() for name, kind in those]
     db.close()
-    return found
+    return rows
 
 
 @pytest.mark.slow
@@ -136,10 +139,10 @@ def test_any_column_of_any_table_that_is_changed_is_found(paths, tmp_path):
 
         def change(db: sqlite3.Connection, table: str = table, name: str = name, kind: str = kind) -> None:
             rows = db.execute(f"SELECT {name} FROM {table}").fetchall()
-            place = dice.randrange(len(rows))
+            number = dice.randrange(len(rows))
             keys = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[5]]
-            key = db.execute(f"SELECT {', '.join(keys)} FROM {table} LIMIT 1 OFFSET {place}").fetchone()
-            old = db.execute(f"SELECT {name} FROM {table} LIMIT 1 OFFSET {place}").fetchone()[0]
+            key = db.execute(f"SELECT {', '.join(keys)} FROM {table} LIMIT 1 OFFSET {number}").fetchone()
+            old = db.execute(f"SELECT {name} FROM {table} LIMIT 1 OFFSET {number}").fetchone()[0]
             where = " AND ".join(f"{one} = ?" for one in keys)
             db.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (other(old, kind, dice), *key))
 
@@ -178,7 +181,7 @@ def test_any_row_that_is_taken_or_added_is_found(paths, tmp_path):
         "CREATE TRIGGER quiet AFTER UPDATE ON requests BEGIN DELETE FROM votes; END",
         "CREATE TABLE more (x)",
         "DROP INDEX by_rate",
-    )  # fmt: skip
+    )
     for sql in forged:
         report = quietly(lambda db, sql=sql: db.execute(sql), paths, tmp_path)
         if report is None or report.is_good:

@@ -25,9 +25,13 @@ _EXPIRY = 1790000000.125
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_the_client_asks_waits_decides_and_fails_closed(tmp_path):
     request = {
-        "action": "a", "details": {"z": 1e-7, "y": [0.1, -0.0, 100]}, "requester": "r", "session_key": "",
-        "id": "i", "expiry": _EXPIRY,
-    }  # fmt: skip
+        "action": "a",
+        "details": {"z": 1e-7, "y": [0.1, -0.0, 100]},
+        "requester": "r",
+        "session_key": "",
+        "id": "i",
+        "expiry": _EXPIRY,
+    }
     with Running(tmp_path, rate=1000) as server:
         tokens = server.token("submit", "agent"), server.token("approve", "ann")
         url = f"http://127.0.0.1:{server.page_port}"
@@ -50,10 +54,13 @@ def test_the_client_asks_waits_decides_and_fails_closed(tmp_path):
 @pytest.mark.parametrize(
     ("interface", "shape"),
     [
-        ("RequestRecord", shapes.RequestRecord), ("Delivery", shapes.DeliveryRecord),
-        ("Submitted", shapes.PendingAnswer), ("Vote", shapes.VoteRecord), ("Risk", shapes.RiskRecord),
+        ("RequestRecord", shapes.RequestRecord),
+        ("Delivery", shapes.DeliveryRecord),
+        ("Submitted", shapes.PendingAnswer),
+        ("Vote", shapes.VoteRecord),
+        ("Risk", shapes.RiskRecord),
     ],
-)  # fmt: skip
+)
 def test_each_field_that_the_types_name_is_one_of_the_service(interface, shape):
     text = (CLIENT / "index.d.ts").read_text()
     body = re.findall(rf"interface {interface} {{(.*?)}}\n", text, re.DOTALL)[0]

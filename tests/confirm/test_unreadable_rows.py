@@ -40,7 +40,7 @@ def spoil(path: Path, request_id: str, change: str) -> None:
 
 def told_of(caplog: pytest.LogCaptureFixture, words: str = "is left out") -> list[str]:
     errors = (record for record in caplog.records if record.levelno >= logging.WARNING)
-    return [text for one in errors if words in (text := one.getMessage())]
+    return [text for error in errors if words in (text := error.getMessage())]
 
 
 def names(hook: Receiver, request: ConfirmRequest) -> int:
@@ -98,7 +98,7 @@ def test_a_list_and_its_pages_have_the_others(server, agent, change):
     assert [request.id for request in server.service.list(more)] == [first]
 
 
-PENDING = [one for one in JUNK if "expires_at" not in one]
+PENDING = [text for text in JUNK if "expires_at" not in text]
 
 
 @pytest.mark.parametrize("change", PENDING)
@@ -189,7 +189,7 @@ def test_the_page_lets_decide_on_the_others(server, agent):
         csrf = field_of(page, "csrf")
         ticked = {f"r.{one['id']}": one["digest"] for one in (requests[0], requests[2])}
         form = {"csrf": csrf, "verdict": "deny", "reason": "", **ticked}
-        said = browser.post("/several", data=form, headers={"origin": str(browser.base_url).rstrip("/")})
-        assert "Not decided: a request&#39;s plan" in said.text, said.text
+        response = browser.post("/several", data=form, headers={"origin": str(browser.base_url).rstrip("/")})
+        assert "Not decided: a request&#39;s plan" in response.text, response.text
         found = server.service.get(requests[2]["id"])
         assert found is not None and found.status == "denied"

@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from tests.confirm.running import SUBMIT, ManualClock, Running, answered, field_of, request
 from tests.support import ended, wait_until
 from whet.clock import SystemClock
+from whet.web.connection import WebConnection
 from whet.web.guard import make_site_address
-from whet.web.line import WebConnection
 from whet.web.protocol import LimitedProtocol
 from whet.web.sessions import Sessions
 from whet_confirm import tokens
@@ -79,8 +79,13 @@ def test_a_long_poll_ends_at_the_deadline_without_a_sweeper(tmp_path):
 
 def test_a_client_that_hangs_up_is_not_waited_for(server, agent):
     submitted = asked(agent)
-    raw = request(server.port, "GET", f"/confirm/{submitted['id']}?wait=60", b"",
-                  f"Authorization: {agent.headers['authorization']}")  # fmt: skip
+    raw = request(
+        server.port,
+        "GET",
+        f"/confirm/{submitted['id']}?wait=60",
+        b"",
+        f"Authorization: {agent.headers['authorization']}",
+    )
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
         sock.sendall(raw)
         wait_until(lambda: server.service.hub.waiting == 1)
@@ -149,8 +154,8 @@ def test_an_open_page_hears_that_something_changed_until_its_person_signs_out(se
     submitted = asked(agent)
     with page.stream("GET", "/live", params={"after": start}) as answer:
         lines = answer.iter_lines()
-        told = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
-        assert told == {"requests": [submitted["id"]], "kinds": ["submitted"]}
+        data = json.loads(next(line for line in lines if line.startswith("data: "))[6:])
+        assert data == {"requests": [submitted["id"]], "kinds": ["submitted"]}
         csrf = field_of(page.get("/").text, "csrf")
         assert page.post("/logout", data={"csrf": csrf}).status_code == 303
         asked(agent)
@@ -162,9 +167,13 @@ async def listening(service: ConfirmService, secret: str) -> tuple[RequestStream
     accounts = TokenAccounts(service, is_open=False)
     sessions = Sessions(accounts, SessionRows(service), SystemClock(), make_site_address("127.0.0.1"), "live")
     scope: dict[str, Any] = {
-        "type": "http", "method": "GET", "path": "/live", "query_string": b"after=0", "headers": [],
+        "type": "http",
+        "method": "GET",
+        "path": "/live",
+        "query_string": b"after=0",
+        "headers": [],
         "extensions": {"whet.line": WebConnection()},
-    }  # fmt: skip
+    }
     entered = Response()
     assert await sessions.sign_in(Request(scope), secret, entered)
     scope["headers"] = [(b"cookie", entered.headers["set-cookie"].partition(";")[0].encode())]
@@ -192,14 +201,14 @@ def test_two_hundred_pages_listen_at_once(server):
         opened = [cast("Any", await stream.serve(request)).body_iterator for _ in range(200)]
         for one in opened[1:]:
             await anext(one)
-        found = [(await stream.serve(request)).status_code]
+        codes = [(await stream.serve(request)).status_code]
         await anext(opened[0])
-        found.append((await stream.serve(request)).status_code)
+        codes.append((await stream.serve(request)).status_code)
         await opened[0].aclose()
-        found.append((await stream.serve(request)).status_code)
+        codes.append((await stream.serve(request)).status_code)
         for one in opened:
             await one.aclose()
-        return found
+        return codes
 
     assert server.run(listen()) == [200, 503, 200]
 
@@ -209,8 +218,8 @@ def test_old_events_come_from_the_database(server):
     for _ in range(3):
         asked(server.client("submit", "agent"))
     server.service.hub.recent.clear()
-    found = read_events(alice, 3, **{"last-event-id": "0"})
-    assert [event["id"] for event in found] == [1, 2, 3]
+    events = read_events(alice, 3, **{"last-event-id": "0"})
+    assert [event["id"] for event in events] == [1, 2, 3]
 
 
 class Receiver:

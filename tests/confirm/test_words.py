@@ -76,8 +76,10 @@ def test_a_request_stands_in_a_list_with_its_times():
     }  # fmt: skip
     long = build_request_card(asked(requester="r" * 200, principal="p" * 200, description="d" * 200), AT)
     assert {name: len(long[name].split("\n")[0]) for name in ("requester", "principal", "summary")} == {
-        "requester": 16, "principal": 16, "summary": 116,
-    }  # fmt: skip
+        "requester": 16,
+        "principal": 16,
+        "summary": 116,
+    }
     over = build_request_card(ended("expired", resolved_by=BY_TIMEOUT, expires_at=AT + 0.5), AT + 700)
     assert (over["left_s"], over["timeout_s"], over["resolved_by"]) == (0.0, 1.0, "")
     assert (over["status_word"], over["resolved"]) == ("Expired", "2026-11-26 08:01:00 UTC")
@@ -109,33 +111,33 @@ def test_who_may_not_decide_is_told_why(request_, who, why):
 
 
 def page(request: ConfirmRequest, who: Viewer, votes: list[Vote] | None = None) -> dict[str, Any]:
-    told = [
+    deliveries = [
         NotifyDelivery(1, 1, "submitted", "r1", "chat", "queued", 2, AT, "x\u202e", "", AT),
         NotifyDelivery(2, 1, "submitted", "r1", LOG, "sent", 1, AT, "", "", AT),
         NotifyDelivery(3, 1, "submitted", "r1", "mail", "odd", 1, AT, "", "", AT),
     ]
-    return build_request_detail(request, who, Assessment(tuple(votes or ())), told, [])
+    return build_request_detail(request, who, Assessment(tuple(votes or ())), deliveries, [])
 
 
 def test_a_requests_page_says_what_it_needs_and_what_this_person_did():
     plan = msgspec.structs.replace(TWO, min_review_s=30.0, needs_factor=True)
     votes = [Vote("r1", "ben", "deny", AT, "no\u202e"), Vote("r1", "ann", "approve", AT)]
-    found = page(asked(plan=plan, accepts_edits=True), viewer(viewed_at_s=AT + 90), votes)
-    assert (found["rule"], found["needs"], found["is_quorum"]) == ("two", "2 of ops", True)
-    assert (found["my_vote"], found["min_review_s"], found["review_left_s"]) == ("approve", 30.0, 20.0)
-    assert (found["needs_code"], found["needs_passkey"], found["accepts_edits"]) == (True, False, True)
+    fields = page(asked(plan=plan, accepts_edits=True), viewer(viewed_at_s=AT + 90), votes)
+    assert (fields["rule"], fields["needs"], fields["is_quorum"]) == ("two", "2 of ops", True)
+    assert (fields["my_vote"], fields["min_review_s"], fields["review_left_s"]) == ("approve", 30.0, 20.0)
+    assert (fields["needs_code"], fields["needs_passkey"], fields["accepts_edits"]) == (True, False, True)
     at = "2026-11-26 08:00:00 UTC"
-    assert found["votes"] == [
+    assert fields["votes"] == [
         {"name": "ben", "verdict": "denied", "at": at, "reason": "no<U+202E>"},
         {"name": "ann", "verdict": "approved", "at": at, "reason": ""},
     ]
-    assert [(*row.values(),) for row in found["deliveries"]] == [
+    assert [(*row.values(),) for row in fields["deliveries"]] == [
         ("chat", "submitted", at, "queued", "being sent", "x<U+202E>", 2),
         (LOG, "submitted", at, "dead", "no channel reached a person; only the log has it", "", 1),
         ("mail", "submitted", at, "odd", "odd", "", 1),
     ]
-    assert (found["unseen"], found["edits"], found["warning"], found["barrier"]) == ([], (), "", "")
-    assert json.loads(found["edit_text"]) == {"path": "a"} == json.loads(found["json_text"])
+    assert (fields["unseen"], fields["edits"], fields["warning"], fields["barrier"]) == ([], (), "", "")
+    assert json.loads(fields["edit_text"]) == {"path": "a"} == json.loads(fields["json_text"])
     plain = page(asked(), viewer(name="cat"))
     assert (plain["is_quorum"], plain["my_vote"], plain["review_left_s"]) == (False, "", 0.0)
     fresh = page(asked(plan=plan), viewer())
@@ -147,9 +149,9 @@ def test_a_requests_page_says_what_it_needs_and_what_this_person_did():
 def test_what_is_hidden_is_named_until_this_person_has_had_it_shown():
     request = asked(details_json='{"password":"x","path":"a"}')
     assert unseen_parts(request, ConfirmPolicy()) == ["the value of password"]
-    found = page(request, viewer())
-    assert found["unseen"] == ["the value of password"] and found["edit_text"] == ""
-    assert [(row.name, row.text) for row in found["rows"]] == [("path", "a"), ("password", "[REDACTED]")]
+    fields = page(request, viewer())
+    assert fields["unseen"] == ["the value of password"] and fields["edit_text"] == ""
+    assert [(row.name, row.text) for row in fields["rows"]] == [("path", "a"), ("password", "[REDACTED]")]
     shown = page(request, viewer(revealed="d1"))
     assert shown["unseen"] == [] and ("password", "x") in [(row.name, row.text) for row in shown["rows"]]
     other = page(request, viewer(revealed="d0"))
@@ -158,10 +160,10 @@ def test_what_is_hidden_is_named_until_this_person_has_had_it_shown():
 
 def test_an_edit_is_shown_as_a_change_of_the_whole_document():
     edited = asked(original_json='{"path":"b"}', edited_by="ben")
-    found = page(edited, viewer())
-    changed = [(edit.kind, edit.text) for edit in found["edits"] if edit.kind in ("added", "removed")]
+    fields = page(edited, viewer())
+    changed = [(edit.kind, edit.text) for edit in fields["edits"] if edit.kind in ("added", "removed")]
     assert changed == [("removed", '  "path": "b"'), ("added", '  "path": "a"')]
-    assert found["edited_by"] == "ben"
+    assert fields["edited_by"] == "ben"
     assert page(asked(original_json='{"path":"a"}'), viewer())["edits"] == ()
 
 
@@ -195,15 +197,15 @@ def test_an_edit_is_shown_as_a_change_of_the_whole_document():
     ],
 )
 def test_how_a_request_ended_and_what_became_of_its_approval(request_, outcome, execution):
-    found = page(request_, viewer())
-    assert (found["outcome"], found["execution"]) == (outcome, execution)
+    fields = page(request_, viewer())
+    assert (fields["outcome"], fields["execution"]) == (outcome, execution)
 
 
 def test_an_event_is_a_line_with_what_it_says():
     def line(kind: str, data: str) -> tuple[str, str]:
-        found = describe_event(AuditEvent(1, AT, kind, "r1", "ann", "agent", data, b""))
-        assert found["at"] == "2026-11-26 08:00:00 UTC"
-        return found["word"], found["who"]
+        event = describe_event(AuditEvent(1, AT, kind, "r1", "ann", "agent", data, b""))
+        assert event["at"] == "2026-11-26 08:00:00 UTC"
+        return event["word"], event["who"]
 
     word = "decided (approve, so<U+202E>)"
     assert line("decided", '{"verdict":"approve","reason":"so\u202e"}') == (word, "ann")
@@ -262,9 +264,9 @@ def test_a_message_is_headed_by_what_happened(request_, kind, headline):
     ],
 )
 def test_what_a_message_does_not_show_whole_is_not_approved_there(more, cut, may):
-    found = notice(asked(**more))
-    assert (found.was_cut, found.may_approve) == (cut, may)
-    assert found.is_hidden is ("token" in found.details)
+    request_notice = notice(asked(**more))
+    assert (request_notice.was_cut, request_notice.may_approve) == (cut, may)
+    assert request_notice.is_hidden is ("token" in request_notice.details)
 
 
 def test_details_that_no_message_holds_are_counted():
@@ -301,10 +303,14 @@ def test_a_message_says_who_has_voted_while_more_are_needed():
 @pytest.mark.parametrize(
     ("link", "public"),
     [
-        ("https://x.example/r", True), ("http://localhost:1/r", False), ("http://127.0.0.1/r", False),
-        ("http://[::1]/r", False), ("", False), ("x.example", False),
+        ("https://x.example/r", True),
+        ("http://localhost:1/r", False),
+        ("http://127.0.0.1/r", False),
+        ("http://[::1]/r", False),
+        ("", False),
+        ("x.example", False),
     ],
-)  # fmt: skip
+)
 def test_a_link_that_works_elsewhere_is_public(link, public):
     assert build_notice(asked(), link=link).has_public_link is public
     assert agent_lines("a\nb") == "| a\n| b" and agent_lines("a", "> ") == "> a"
@@ -340,22 +346,22 @@ def test_a_press_is_answered_with_what_came_of_it(outcome, said):
 
 def test_a_message_is_a_card_in_parts():
     dangerous = RiskReading("dangerous", ("it deletes",))
-    told = notice(asked(digest="0123456789abcdef"), Assessment(risk=dangerous))
-    card = build_card(told)
+    request_notice = notice(asked(digest="0123456789abcdef"), Assessment(risk=dangerous))
+    card = build_card(request_notice)
     assert card == MessageCard(
         title="Approval needed", subject="deploy", tone="open", alarm="DANGEROUS",
         deadline="Decide before {}; silence is a denial.", at="08:10:00 UTC on 26 Nov", at_s=AT + 600,
         lines=(dangerous.line, "Token: agent"), ids=(("request", "r1"), ("digest", "0123456789ab")),
         mark=AGENT_MARK, quoted=("bot: to production", '{\n  "path": "a"\n}'),
     )  # fmt: skip
-    assert build_card(told, has_buttons=False).address == "Page: https://x.example/r1"
+    assert build_card(request_notice, has_buttons=False).address == "Page: https://x.example/r1"
     here = build_notice(asked(principal="", is_high_risk=True), link="http://127.0.0.1:6080/r/r1")
     assert build_card(here).address == "Page (on that machine): http://127.0.0.1:6080/r/r1"
     assert (build_card(here).alarm, build_card(here).lines) == ("HIGH RISK", ("Token: none (open mode)",))
     assert build_card(build_notice(asked(), link=""), has_buttons=False).address == ""
-    cut = msgspec.structs.replace(told, was_cut=True, is_hidden=True)
+    cut = msgspec.structs.replace(request_notice, was_cut=True, is_hidden=True)
     assert build_card(cut).warning == "Too long for a message: read it whole on the page to approve it."
-    assert build_card(msgspec.structs.replace(told, is_hidden=True)).warning == HIDDEN
+    assert build_card(msgspec.structs.replace(request_notice, is_hidden=True)).warning == HIDDEN
     over = build_card(notice(ended("denied")))
     assert (over.tone, over.alarm, over.deadline, over.warning) == ("bad", "", "", "")
     assert build_card(notice(ended())).tone == "good"

@@ -77,9 +77,9 @@ class Talk:
 
 
 def engine(model: Model | None = None, window: int = 8_000, clock: FixedClock | None = None, **settings: Any):
-    made = Compressor(model or Model(), clock or FixedClock(), CompressorSettings(**settings))
-    made.update_model("m", window)
-    return made
+    compressor = Compressor(model or Model(), clock or FixedClock(), CompressorSettings(**settings))
+    compressor.update_model("m", window)
+    return compressor
 
 
 def full(window: int = 8_000) -> Talk:
@@ -92,9 +92,9 @@ def full(window: int = 8_000) -> Talk:
 
 
 def summary_of(rows: list[dict[str, Any]]) -> str:
-    found = [chat.text_of(row) for row in rows if summary.is_summary(row)]
-    assert len(found) == 1
-    return found[0]
+    texts = [chat.text_of(row) for row in rows if summary.is_summary(row)]
+    assert len(texts) == 1
+    return texts[0]
 
 
 def assert_valid(rows: list[dict[str, Any]]) -> None:

@@ -13,14 +13,14 @@ def test_the_trail_is_what_calls_touched_with_outcomes():
     talk.call("terminal", "1 failed\n[exit 1]", command="make test")
     talk.call("terminal", "[no output, exit 0]", command="true")
     talk.call("web_fetch", "a page", url="https://example.org/x")
-    found = artifacts.merge([], artifacts.collect(talk.rows))
-    assert found == [
+    trail_entries = artifacts.merge([], artifacts.collect(talk.rows))
+    assert trail_entries == [
         TrailEntry("changed", "src/a.py", "", 3),
         TrailEntry("command", "make test", "exit 1", 5),
         TrailEntry("command", "true", "exit 0", 7),
         TrailEntry("url", "https://example.org/x", "", 9),
     ]
-    assert artifacts.parse(artifacts.render(found, 1_000)) == found
+    assert artifacts.parse(artifacts.render(trail_entries, 1_000)) == trail_entries
 
 
 def test_a_file_that_was_changed_stays_so_when_it_is_read_again():
@@ -73,10 +73,10 @@ def test_a_trail_is_written_as_far_as_it_fits() -> None:
     need = text_tokens("## Trail (newest first)") + text_tokens(more)
     assert artifacts.render(entries, 1_000) == whole and artifacts.render([], 1_000) == ""
     line = text_tokens("- read f3 [#3]") + 1
-    made = text_tokens("- ran make -> exit 1 [#9]") + 1
+    number = text_tokens("- ran make -> exit 1 [#9]") + 1
     two = "\n".join((*whole.splitlines()[:3], more))
-    assert artifacts.render(entries, need + made + line) == two
-    assert artifacts.render(entries, need + made + line - 1) == "\n".join((*whole.splitlines()[:2], more))
+    assert artifacts.render(entries, need + number + line) == two
+    assert artifacts.render(entries, need + number + line - 1) == "\n".join((*whole.splitlines()[:2], more))
     changed = [TrailEntry("changed", "old", "", 1), *entries[1:]]
     short = artifacts.render(changed, need + text_tokens("- changed old [#1]") + 1)
     assert short.splitlines()[1:] == ["- changed old [#1]", more]

@@ -123,8 +123,8 @@ async def test_a_list_that_grew_after_a_vain_try_ends_automatic_compaction(tmp_p
     async with bench(tmp_path, 1_000) as b:
         b.breaker.note_idle(100, 1_000)
         assert await b.compact(size)
-        told = [text for text in b.seat.notices if "automatic compaction is off" in text]
-        assert len(told) == (size > 100) and bool(b.breaker.stopped) is (size > 100)
+        texts = [text for text in b.seat.notices if "automatic compaction is off" in text]
+        assert len(texts) == (size > 100) and bool(b.breaker.stopped) is (size > 100)
 
 
 ASKED, ANSWERED, OWN = "Port the importer.", "I look at it. " * 20, {"role": "user", "content": "Shorter."}
@@ -174,7 +174,7 @@ async def test_what_nobody_answered_is_put_back_if_a_list_lost_it(tmp_path: Path
         assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
         own = b.engine.given[0]["content"]
         expected = [own, *([] if is_quoted else [ASKED]), "And the tests."]
-        assert [one.text for one in b.log.messages] == expected
+        assert [message.text for message in b.log.messages] == expected
         assert [row["content"] for row in b.live.rows.rows] == expected
 
 
@@ -201,8 +201,8 @@ async def test_a_compaction_that_nobody_waited_for_is_used_once_and_for_its_own_
         release.set()
         for _ in range(2):
             await b.runner.catch_up(b.told.append)  # type: ignore[arg-type]
-        assert [one.text for one in b.log.messages] == ([] if is_cut else ["Shorter."])
-        assert len([one for one in b.told if isinstance(one, Compaction)]) == (0 if is_cut else 2)
+        assert [message.text for message in b.log.messages] == ([] if is_cut else ["Shorter."])
+        assert len([text for text in b.told if isinstance(text, Compaction)]) == (0 if is_cut else 2)
         assert await b.is_told_again() is is_cut
 
 
@@ -227,4 +227,4 @@ async def test_a_row_of_the_engines_own_is_no_request(tmp_path: Path) -> None:
         for own, at in ((OWN, 2), ({**OWN, "content": "S."}, 0)):
             b.engine.given = [b.live.rows.rows[at], own, b.live.rows.rows[-1]]
             assert await b.runner.compact(b.told.append, b.live.tokens(), BY_HAND)  # type: ignore[arg-type]
-        assert [one.text for one in b.log.messages] == [ASKED, "S.", ANSWERED]
+        assert [message.text for message in b.log.messages] == [ASKED, "S.", ANSWERED]

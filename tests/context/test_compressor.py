@@ -206,28 +206,30 @@ def test_7_growth_is_counted_from_the_compacted_list_on_and_another_window_begin
 
 
 def test_7_after_a_stored_compaction_the_hosts_estimate_counts_until_the_server_has_counted():
-    talk, made = full(), engine()
-    made.update_from_response({"prompt_tokens": 6_100, "completion_tokens": 40, "total_tokens": 6_140})
-    assert (made.last_completion_tokens, made.last_total_tokens) == (40, 6_140)
-    made.update_from_response({"prompt_tokens": 6_100})
-    assert (made.last_completion_tokens, made.last_total_tokens) == (0, 0)
-    made.update_from_response({"prompt_tokens": 0, "total_tokens": 9})
-    assert (made.last_prompt_tokens, made.last_total_tokens) == (6_100, 0), "who counts nothing says nothing"
-    assert made.compress(talk.rows, 6_200) is not talk.rows
-    made.on_recorded(5_900)
-    assert (made.last_prompt_tokens, made.last_completion_tokens) == (-1, 0)
-    assert made.get_status()["last_prompt_tokens"] == 0
-    assert not made.should_compress(5_900 + 1_500) and made.should_compress(5_900 + 1_501)
-    made.update_from_response({"prompt_tokens": 2_000})
-    assert not made.should_compress(5_900 + 1_501)
+    talk, compressor = full(), engine()
+    compressor.update_from_response({"prompt_tokens": 6_100, "completion_tokens": 40, "total_tokens": 6_140})
+    assert (compressor.last_completion_tokens, compressor.last_total_tokens) == (40, 6_140)
+    compressor.update_from_response({"prompt_tokens": 6_100})
+    assert (compressor.last_completion_tokens, compressor.last_total_tokens) == (0, 0)
+    compressor.update_from_response({"prompt_tokens": 0, "total_tokens": 9})
+    assert (compressor.last_prompt_tokens, compressor.last_total_tokens) == (6_100, 0), (
+        "who counts nothing says nothing"
+    )
+    assert compressor.compress(talk.rows, 6_200) is not talk.rows
+    compressor.on_recorded(5_900)
+    assert (compressor.last_prompt_tokens, compressor.last_completion_tokens) == (-1, 0)
+    assert compressor.get_status()["last_prompt_tokens"] == 0
+    assert not compressor.should_compress(5_900 + 1_500) and compressor.should_compress(5_900 + 1_501)
+    compressor.update_from_response({"prompt_tokens": 2_000})
+    assert not compressor.should_compress(5_900 + 1_501)
 
 
 @pytest.mark.parametrize(("window", "growth"), [(8_000, 1_500), (64_000, 4_096), (200_000, 7_500)])
 def test_7_until_then_it_may_grow_by_4096_tokens_or_5_percent_and_by_a_quarter_at_most(window, growth):
-    made = engine(window=window)
-    made.on_recorded(made.threshold_tokens)
-    assert not made.should_compress(made.threshold_tokens + growth)
-    assert made.should_compress(made.threshold_tokens + growth + 1)
+    compressor = engine(window=window)
+    compressor.on_recorded(compressor.threshold_tokens)
+    assert not compressor.should_compress(compressor.threshold_tokens + growth)
+    assert compressor.should_compress(compressor.threshold_tokens + growth + 1)
 
 
 def test_8_a_compaction_that_can_do_nothing_stops_after_two():
@@ -433,19 +435,19 @@ def test_whatever_the_list_the_result_is_valid_no_larger_and_has_the_newest_requ
         rows = [{**row, "_seq": number} for number, row in enumerate(rows, 1)]
     before = copy.deepcopy(rows)
     compressor = engine(window=window)
-    found = compressor.compress(rows, force=True)
+    chat_rows = compressor.compress(rows, force=True)
     assert rows == before
-    if found is rows:
+    if chat_rows is rows:
         return
-    assert chat.estimate(found) < chat.estimate(rows)
-    assert_valid(found)
+    assert chat.estimate(chat_rows) < chat.estimate(rows)
+    assert_valid(chat_rows)
     people = [row for row in rows if row["role"] == "user"]
     if people:
-        assert any(row is people[-1] for row in found)
-        assert [row for row in found if row["role"] == "user" and not summary.is_synthetic(row)][
+        assert any(row is people[-1] for row in chat_rows)
+        assert [row for row in chat_rows if row["role"] == "user" and not summary.is_synthetic(row)][
             -1
         ] is people[-1]
-    again = compressor.compress(found, force=True)
-    if again is not found:
+    again = compressor.compress(chat_rows, force=True)
+    if again is not chat_rows:
         assert_valid(again)
-        assert chat.estimate(again) < chat.estimate(found)
+        assert chat.estimate(again) < chat.estimate(chat_rows)

@@ -25,9 +25,9 @@ from whet.contract.context_engine import ChatRows
 
 def row(role: str, tokens: int, seq: int) -> dict[str, Any]:
     """A message of exactly so many tokens."""
-    made = {"role": role, "content": ("word" * tokens)[: (tokens - 4) * 4], "_seq": seq}
-    assert chat.tokens_of(made) == tokens
-    return made
+    fields = {"role": role, "content": ("word" * tokens)[: (tokens - 4) * 4], "_seq": seq}
+    assert chat.tokens_of(fields) == tokens
+    return fields
 
 
 def talk(count: int, tokens: int = 100) -> ChatRows:
@@ -36,9 +36,9 @@ def talk(count: int, tokens: int = 100) -> ChatRows:
 
 
 def planned(rows: ChatRows, size: int, threshold: int, head: int = 3) -> CompactionPlan:
-    found = plan_compaction(rows, size, threshold, head)
-    assert found is not None
-    return found
+    plan = plan_compaction(rows, size, threshold, head)
+    assert plan is not None
+    return plan
 
 
 def order(model: Model, context_length: int = 1_000_000, **given: Any) -> SummaryOptions:
@@ -58,14 +58,14 @@ def order(model: Model, context_length: int = 1_000_000, **given: Any) -> Summar
     ],
 )
 def test_the_tail_is_18_percent_of_the_room(size: int, threshold: int, room: int, tail: int) -> None:
-    found = planned(talk(100), size, threshold)
-    assert (found.room, found.before, len(found.parts.tail)) == (room, 10_000, tail)
-    assert [one["_seq"] for one in found.parts.tail] == list(range(101 - tail, 101))
+    plan = planned(talk(100), size, threshold)
+    assert (plan.room, plan.before, len(plan.parts.tail)) == (room, 10_000, tail)
+    assert [fields["_seq"] for fields in plan.parts.tail] == list(range(101 - tail, 101))
 
 
 def test_the_head_is_a_question_with_its_answer_and_5_percent_of_the_room() -> None:
     rows = talk(100)
-    assert [one["_seq"] for one in planned(rows, 10_000, 10_000).parts.head] == [1, 2]
+    assert [fields["_seq"] for fields in planned(rows, 10_000, 10_000).parts.head] == [1, 2]
     assert len(planned(rows, 10_000, 10_000, head=4).parts.head) == 4
     assert planned(rows, 10_000, 10_000, head=0).parts.head == []
     for answer, kept in ((400, 2), (401, 0)):
@@ -84,8 +84,8 @@ def test_an_old_answer_that_stays_is_clipped_to_15_percent_of_the_room() -> None
     ]
     for tokens, kept in ((1_500, 1_500), (4_000, None)):
         rows = [*talk(60), row("assistant", tokens, 61), *tail]
-        found = planned(rows, chat.estimate(rows), 10_000)
-        answer = next(one for one in found.parts.kept if one["role"] == "assistant")
+        plan = planned(rows, chat.estimate(rows), 10_000)
+        answer = next(fields for fields in plan.parts.kept if fields["role"] == "assistant")
         size = chat.tokens_of(answer)
         assert size == kept if kept else 1_400 < size < 1_540
 
@@ -96,12 +96,12 @@ def test_between_two_messages_of_one_side_stands_a_line_of_the_other() -> None:
         for at in range(60)
     ]
     rows = [*talk(60), row("assistant", 1_500, 61), *calls]
-    found = planned(rows, chat.estimate(rows), 10_000)
-    assert found.parts.kept[-1]["role"] == found.parts.tail[0]["role"] == "assistant"
-    written = summarise_plan(found, order(Model()))
+    plan = planned(rows, chat.estimate(rows), 10_000)
+    assert plan.parts.kept[-1]["role"] == plan.parts.tail[0]["role"] == "assistant"
+    written = summarise_plan(plan, order(Model()))
     assert isinstance(written, SummarisedRows)
     own = [one["content"] for one in written.rows if one["content"] in (summary.ACK, summary.BRIDGE)]
-    at = written.rows.index(found.parts.tail[0])
+    at = written.rows.index(plan.parts.tail[0])
     assert written.rows[at - 1]["content"] == own[-1] == summary.BRIDGE
     assert written.rows[at - 2]["role"] == "assistant"
 
@@ -111,17 +111,17 @@ def test_a_tail_of_one_large_group_is_cut_to_27_percent_of_the_room() -> None:
     for tokens, cut in ((2_600, False), (2_800, True)):
         result = {"role": "tool", "tool_call_id": "c", "content": "word" * tokens}
         rows = [*talk(80), call, result]
-        found = planned(rows, chat.estimate(rows), 10_000)
-        assert ("characters" in str(found.parts.tail[-1]["content"])) is cut
-        assert chat.estimate(found.parts.tail) < (2_730 if cut else 2_700)
+        plan = planned(rows, chat.estimate(rows), 10_000)
+        assert ("characters" in str(plan.parts.tail[-1]["content"])) is cut
+        assert chat.estimate(plan.parts.tail) < (2_730 if cut else 2_700)
 
 
 def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
     call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
     result = {"role": "tool", "tool_call_id": "c", "content": "word" * 7_000}
     rows = [row("user", 100, 1), call, result, *talk(20)]
-    found, ample = planned(rows, chat.estimate(rows), 10_000), 10**9
-    smaller = prune_only(found._replace(room=ample, before=ample))
+    plan, ample = planned(rows, chat.estimate(rows), 10_000), 10**9
+    smaller = prune_only(plan._replace(room=ample, before=ample))
     assert smaller is not None and chat.estimate(smaller) < 3_000
     least = int(chat.estimate(smaller) / 0.4)
     for room, before, is_enough in (
@@ -130,16 +130,16 @@ def test_pruning_alone_is_enough_where_it_leaves_40_percent() -> None:
         (least - 3, ample, False),
         (ample, least - 3, False),
     ):
-        assert (prune_only(found._replace(room=room, before=before)) is not None) is is_enough
-    assert prune_only(found._replace(room=ample, before=ample, previous=Summary(1, 9))) is None
-    assert prune_only(found._replace(room=ample, before=ample, rows=rows[1:])) is None
+        assert (prune_only(plan._replace(room=room, before=before)) is not None) is is_enough
+    assert prune_only(plan._replace(room=ample, before=ample, previous=Summary(1, 9))) is None
+    assert prune_only(plan._replace(room=ample, before=ample, rows=rows[1:])) is None
 
 
 @pytest.mark.parametrize(("room", "quoted"), [(10_000, 600), (1_500, 250), (600, 120)])
 def test_the_latest_request_is_quoted_up_to_a_sixth_of_the_room(room: int, quoted: int) -> None:
     rows = [*talk(40), row("user", 500, 41)]
-    found = planned(rows, 4_100, 4_100)._replace(room=room)
-    written = summarise_plan(found, order(Model()))
+    plan = planned(rows, 4_100, 4_100)._replace(room=room)
+    written = summarise_plan(plan, order(Model()))
     assert isinstance(written, SummarisedRows)
     text = next(chat.text_of(one) for one in written.rows if summary.is_summary(one))
     said = chat.text_of(rows[-1])
@@ -150,8 +150,8 @@ def test_a_list_of_tasks_is_carried_up_to_a_quarter_of_the_room() -> None:
     call = {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": {"name": "todo"}}]}
     listed = {"role": "tool", "tool_call_id": "c", "tool_name": "todo", "content": "[ ] " + "task " * 300}
     rows = [*talk(4), call, listed, *talk(60)]
-    found = planned(rows, chat.estimate(rows), 0)._replace(room=2_000)
-    text = next(one for one in summarise_plan(found, order(Model())).rows if summary.is_summary(one))
+    plan = planned(rows, chat.estimate(rows), 0)._replace(room=2_000)
+    text = next(one for one in summarise_plan(plan, order(Model())).rows if summary.is_summary(one))
     assert summary.parse(text).todo == listed["content"][:500].strip()
 
 
@@ -170,15 +170,15 @@ def test_a_summary_is_a_fifth_of_what_it_stands_for_within_what_is_free(
     count: int, context_length: int, expected: int | None
 ) -> None:
     model, rows = Model(), talk(count)
-    found = planned(rows, count * 100, count * 100)
-    written = summarise_plan(found, order(model, context_length, window_tokens=1_000_000))
+    plan = planned(rows, count * 100, count * 100)
+    written = summarise_plan(plan, order(model, context_length, window_tokens=1_000_000))
     assert isinstance(written, SummarisedRows) and written.failure is None
     asked = (model.limits[0][0] - 4_096) / 2
     latest = chat.text_tokens(summary.find_latest_request(rows, None, 600))
     trail = min(1_500, max(60, count * 5))
-    fixed = chat.estimate((*found.parts.head, *found.parts.tail)) + 150 + trail + latest
+    fixed = chat.estimate((*plan.parts.head, *plan.parts.tail)) + 150 + trail + latest
     free = int(count * 100 * 0.4) - fixed
-    fifth = max(chat.estimate(found.parts.middle) // 5, 2_000)
+    fifth = max(chat.estimate(plan.parts.middle) // 5, 2_000)
     assert asked == (expected or max(min(fifth, free, 10_000), 60))
     assert model.limits[0][1] == 90.0
 
@@ -189,8 +189,8 @@ def test_the_newest_lines_of_parts_stay_as_far_as_they_fit() -> None:
         known = Summary(first=1, last=9, body=BODY, parts=parts)
         before = summary.write(known, trail_tokens=0, can_recall=True)
         rows = [before, *talk(60)]
-        found = planned(rows, chat.estimate(rows), 0)._replace(room=room)
-        written = summarise_plan(found, order(Model()))
+        plan = planned(rows, chat.estimate(rows), 0)._replace(room=room)
+        written = summarise_plan(plan, order(Model()))
         assert isinstance(written, SummarisedRows)
         lines = summary.parse(next(one for one in written.rows if summary.is_summary(one))).parts
         assert len(lines) == kept and lines[:-1] == parts[16 - kept :], len(lines)
@@ -214,16 +214,16 @@ def test_summaries_that_an_engine_left_beside_each_other_become_one_in_their_ord
 
 
 def test_rows_without_a_number_are_summed_up_without_one() -> None:
-    made = [
+    fields = [
         summary.write(Summary(0, 0, body=f"## 2. Goal\nPart {at}."), trail_tokens=0, can_recall=True)
         for at in (1, 2)
     ]
-    rows = [{key: one[key] for key in ("role", "content")} for one in talk(100)]
-    for known in ([], made):
-        found = planned([*known, *rows], 10_000, 0)
-        told = next(one for one in summarise_plan(found, order(Model())).rows if summary.is_summary(one))
+    rows = [{key: chat_row[key] for key in ("role", "content")} for chat_row in talk(100)]
+    for known in ([], fields):
+        plan = planned([*known, *rows], 10_000, 0)
+        told = next(one for one in summarise_plan(plan, order(Model())).rows if summary.is_summary(one))
         assert (summary.parse(told).first, summary.parse(told).last) == (0, 0)
-        assert found.previous is None or found.previous.first == 0
+        assert plan.previous is None or plan.previous.first == 0
 
 
 def test_a_model_reads_the_last_three_requests_and_8000_tokens_where_no_window_is_known() -> None:
@@ -237,10 +237,10 @@ def test_a_model_reads_the_last_three_requests_and_8000_tokens_where_no_window_i
 def test_a_summary_that_came_out_too_long_is_cut_by_what_it_is_over() -> None:
     # One letter beyond ASCII makes the whole text count for a third more than its parts.
     rows = [*talk(400), {"role": "user", "content": "für später " * 10, "_seq": 401}]
-    found = planned(rows, chat.estimate(rows), 0)
+    plan = planned(rows, chat.estimate(rows), 0)
     actions = "\n".join(f"{at}. " + "Built a unit. " * 20 for at in range(1, 200))
     model = Model(f"## 2. Goal\nShip it.\n## 4. Completed actions\n{actions}")
-    written = summarise_plan(found, order(model))
+    written = summarise_plan(plan, order(model))
     text = next(one for one in written.rows if summary.is_summary(one))
     asked = chat.text_tokens(summary.find_latest_request(rows, None, 600))
     allowed = (model.limits[0][0] - 4_096) // 2 + 1_500 + asked + 150
@@ -254,15 +254,15 @@ def test_without_a_model_what_was_known_leaves_a_third_for_what_is_new(known: in
     body = f"## 2. Goal\nShip it.\n## 4. Completed actions\n{actions}".strip()
     before = summary.write(Summary(first=1, last=9, body=body), trail_tokens=0, can_recall=True)
     rows = [before, *talk(200)]
-    found = planned(rows, chat.estimate(rows), 0)
+    plan = planned(rows, chat.estimate(rows), 0)
     model = Model()
-    summarise_plan(found, order(model))
+    summarise_plan(plan, order(model))
     budget = (model.limits[0][0] - 4_096) // 2
-    written = summarise_plan(found, order(model, resting=Failure("quota", "no")))
-    said = [line for line in _body_of(written).splitlines() if line.startswith("- The ")]
+    written = summarise_plan(plan, order(model, resting=Failure("quota", "no")))
+    lines = [line for line in _body_of(written).splitlines() if line.startswith("- The ")]
     room = min(max(budget - chat.text_tokens(body) - 16, budget // 3), 2_000)
-    left = room - sum(chat.text_tokens(line) + 1 for line in said)
-    assert 0 <= left <= chat.text_tokens(said[0]), "one line more had no room"
+    left = room - sum(chat.text_tokens(line) + 1 for line in lines)
+    assert 0 <= left <= chat.text_tokens(lines[0]), "one line more had no room"
 
 
 def _body_of(written: SummarisedRows) -> str:

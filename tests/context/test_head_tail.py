@@ -42,7 +42,7 @@ def row(role: str, tokens: int, seq: int) -> dict[str, Any]:
 
 
 def parts(rows: list[ChatRow], *limits: int) -> list[list[int]]:
-    return [[one["_seq"] for one in part] for part in split(rows, KeepLimits(*limits))]
+    return [[fields["_seq"] for fields in part] for part in split(rows, KeepLimits(*limits))]
 
 
 @pytest.mark.parametrize(

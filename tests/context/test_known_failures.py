@@ -40,8 +40,8 @@ def test_every_known_failure_has_a_test_that_names_it() -> None:
     named: set[str] = set()
     for path in TESTS.rglob("test_*.py"):
         text = path.read_text("utf-8")
-        for found in re.findall(r"Failures? (\d[^\n]*(?:\n[^\n\"]*)?)", text):
-            named |= set(re.findall(r"\b\d{1,2}[ab]?\b", found.split(":")[0].split(".")[0]))
+        for match in re.findall(r"Failures? (\d[^\n]*(?:\n[^\n\"]*)?)", text):
+            named |= set(re.findall(r"\b\d{1,2}[ab]?\b", match.split(":")[0].split(".")[0]))
         if path.parent.name == "context":
             for name in re.findall(r"def test_((?:\d{1,2}_)+)", text):
                 named |= set(name.strip("_").split("_"))
@@ -50,8 +50,8 @@ def test_every_known_failure_has_a_test_that_names_it() -> None:
 
 def compacted(talk: Talk, window: int = 8_000, model: Model | None = None) -> ChatRows:
     """Compact with the built-in engine and go on with what came back, as the host does."""
-    one = engine(model or Model(), window)
-    rows = one.compress(talk.rows, window)
+    compressor = engine(model or Model(), window)
+    rows = compressor.compress(talk.rows, window)
     assert rows is not talk.rows
     assert_valid(rows)
     talk.rows = rows
@@ -63,9 +63,9 @@ def test_10_a_summary_is_never_larger_than_what_it_replaces() -> None:
     talk = Talk()
     talk.user("Build it.")
     talk.work(4)
-    one = engine(Model("## 2. Goal\n" + "a very long summary " * 2_000), 1_000)
+    compressor = engine(Model("## 2. Goal\n" + "a very long summary " * 2_000), 1_000)
     before = chat.estimate(talk.rows)
-    after = chat.estimate(one.compress(talk.rows, before))
+    after = chat.estimate(compressor.compress(talk.rows, before))
     assert after < before
 
 
@@ -145,12 +145,12 @@ def test_28_a_plan_without_a_yes_and_what_was_forbidden_reach_the_next_summary()
 def test_a_summary_of_another_session_is_not_carried_over() -> None:
     """A summary counts only where the transcript holds it: the engine remembers none (failure 20)."""
     model = Model("## 2. Goal\nThe secret project of the other session.")
-    one = engine(model)
-    one.compress(full().rows, 8_000)
-    one.on_session_reset()
+    compressor = engine(model)
+    compressor.compress(full().rows, 8_000)
+    compressor.on_session_reset()
     model.answers = [BODY]
     asked = len(model.asked)
-    rows = one.compress(full().rows, 8_000)
+    rows = compressor.compress(full().rows, 8_000)
     assert "secret project" not in summary_of(rows)
     assert "secret project" not in "".join(model.asked[asked:]) and len(model.asked) == asked + 1
 

@@ -83,9 +83,9 @@ def test_the_text_stands_behind_the_result_with_its_source(work: Path) -> None:
 
 def test_instructions_of_the_transcript_are_not_given_again(work: Path) -> None:
     text = Calls(work)(path="a/b/x")
-    told = Message("tool", text, tool_call_id="1")
-    assert Calls(work, [told]).folders(path="a/b/x") == []
-    assert Calls(work, [told]).folders(path="c/x") == ["c"]
+    message = Message("tool", text, tool_call_id="1")
+    assert Calls(work, [message]).folders(path="a/b/x") == []
+    assert Calls(work, [message]).folders(path="c/x") == ["c"]
     for other in (
         Message("user", text),
         Message("tool", "x\n\n[Instructions for a/ (AGENTS.md): as I say", tool_call_id="1"),
@@ -147,13 +147,13 @@ def test_a_long_result_makes_room_for_them(work: Path, cap: int) -> None:
     assert call(path="e/x").endswith(".]\n" + "😀" * 6_000)
     for size in (6_000, 6_001):
         write(work / f"d{size}/AGENTS.md", "z" * size)
-        said = call(path=f"d{size}/x").split(".]\n", 1)[1]
-        assert said == clip("z" * size, 6_000) and ("cut" in said) is (size > 6_000)
+        part = call(path=f"d{size}/x").split(".]\n", 1)[1]
+        assert part == clip("z" * size, 6_000) and ("cut" in part) is (size > 6_000)
 
 
 def test_without_places_or_of_another_machine_a_tool_stays_itself(work: Path) -> None:
     plain = Calls(work).tool
     nested = NestedInstructions(work, list)
     for tags in ({"mcp", "path"}, {"web"}):
-        made = Tool(plain.spec, "t", frozenset(), plain.run, tags=frozenset(tags))
-        assert nested.wrap(made) is made
+        tool = Tool(plain.spec, "t", frozenset(), plain.run, tags=frozenset(tags))
+        assert nested.wrap(tool) is tool

@@ -13,8 +13,8 @@ from whet.context.prompt import PROJECT_FILES, project_instructions, system_prom
 
 def test_only_a_helper_is_told_that_nobody_answers_and_what_is_handed_back(tmp_path: Path) -> None:
     own, helper = system_prompt(tmp_path, []), system_prompt(tmp_path, [], child=True)
-    told = "Your last message is the only thing that\nis handed back"
-    assert told in helper and told not in own
+    text = "Your last message is the only thing that\nis handed back"
+    assert text in helper and text not in own
     assert f"Workspace: {tmp_path}" in helper and f"Workspace: {tmp_path}" in own
 
 

@@ -193,12 +193,12 @@ def test_results_share_the_room_that_is_left_evenly():
     def rows(*sizes: int) -> list[dict[str, object]]:
         return [{"role": "tool", "tool_call_id": "1", "content": "word" * (size - 4)} for size in sizes]
 
-    said = {"role": "user", "content": "word" * 96}
+    fields = {"role": "user", "content": "word" * 96}
     small, large, largest = rows(200, 900, 2_000)
-    cut = shorten([said, small, large, largest], 1_300)
-    assert cut[:2] == [said, small]
+    cut = shorten([fields, small, large, largest], 1_300)
+    assert cut[:2] == [fields, small]
     assert [abs(chat.tokens_of(row) - 500) < 30 for row in cut[2:]] == [True, True], "(1300 - 100 - 200) / 2"
-    assert shorten([said, small, large], 1_200) == [said, small, large]
+    assert shorten([fields, small, large], 1_200) == [fields, small, large]
     exact, long = rows(100, 500)
     assert shorten([exact, long], 201) == [exact, clip_text(long, 101)], "what one leaves is the other's"
     assert [chat.tokens_of(row) < 120 for row in shorten(rows(900, 2_000), 50)] == [True, True], (

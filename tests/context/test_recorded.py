@@ -37,18 +37,18 @@ async def test_an_engine_is_asked_with_the_size_the_focus_and_what_memory_says(t
     async with rig(tmp_path, [ScriptedReply("yes")], engine=engine) as one:
         await one.turn("hello")
         host, seen = host_of(one), list[int]()
-        known = ""
+        text = ""
 
         async def memory(rows: ChatRows) -> str:
             seen.append(len(rows))
-            return known
+            return text
 
         await host.compact("", one.events.append)
         host.before_compaction = memory
         await host.compact("", one.events.append)
-        known = "Ports are in app.toml."
+        text = "Ports are in app.toml."
         await host.compact("the plan", one.events.append)
         tokens = engine.asked[0]["current_tokens"]
         assert tokens > 0 and seen == [2, 2]
         plain = {"current_tokens": tokens, "focus_topic": None, "force": True}
-        assert engine.asked == [plain, plain, {**plain, "focus_topic": "the plan", "memory_context": known}]
+        assert engine.asked == [plain, plain, {**plain, "focus_topic": "the plan", "memory_context": text}]

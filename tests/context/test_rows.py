@@ -167,10 +167,10 @@ def test_estimates_are_near_what_servers_count() -> None:
 
 
 def test_two_results_alike_of_two_calls_are_two_messages() -> None:
-    one: dict[str, Any] = {"role": "tool", "content": "ok", "tool_call_id": "a", "_seq": 3}
-    assert fingerprint(one) == fingerprint({**one, "_seq": 9, "name": "look"})
-    assert fingerprint(one) != fingerprint({**one, "tool_call_id": "b"})
-    assert fingerprint(one) != fingerprint({**one, "tool_call_id": None})
+    fields: dict[str, Any] = {"role": "tool", "content": "ok", "tool_call_id": "a", "_seq": 3}
+    assert fingerprint(fields) == fingerprint({**fields, "_seq": 9, "name": "look"})
+    assert fingerprint(fields) != fingerprint({**fields, "tool_call_id": "b"})
+    assert fingerprint(fields) != fingerprint({**fields, "tool_call_id": None})
 
 
 def test_what_a_server_does_not_count_is_none() -> None:

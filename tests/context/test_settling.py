@@ -23,10 +23,10 @@ class Engine:
 
     def __init__(self, file: Path) -> None:
         def opened(name: str) -> sqlite3.Connection:
-            made = sqlite3.connect(file.with_name(name))
-            made.execute("CREATE TABLE t (a)")
-            made.execute("INSERT INTO t VALUES (1)")
-            return made
+            connection = sqlite3.connect(file.with_name(name))
+            connection.execute("CREATE TABLE t (a)")
+            connection.execute("INSERT INTO t VALUES (1)")
+            return connection
 
         self.first = self.same = opened("first")
         deepest = Part(self, opened("deepest"))
@@ -42,9 +42,9 @@ class Engine:
 
 def test_what_it_began_is_committed_once_and_nothing_of_others(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "db")
-    assert [one.in_transaction for one in engine.connections] == [True] * 5
+    assert [connection.in_transaction for connection in engine.connections] == [True] * 5
     assert commit_open_transactions(engine) == 3, "and three levels deep at most"
-    assert [one.in_transaction for one in engine.connections] == [False] * 3 + [True] * 2
+    assert [connection.in_transaction for connection in engine.connections] == [False] * 3 + [True] * 2
     assert commit_open_transactions(engine) == 0
     for one in engine.connections:
         one.close()

@@ -104,8 +104,8 @@ def test_a_failure_has_a_kind_and_what_may_pass_is_retried(error: Exception, kin
 def test_an_error_without_words_is_told_by_its_name_and_a_secret_is_not() -> None:
     assert ask_for_summary(Model(TimeoutError()), None, request(), 1) == Failure("timeout", "TimeoutError")
     key = "sk-" + "a1B2" * 8
-    found = ask_for_summary(Model(TimeoutError(f"{key} " + "y" * 400)), None, request(), 1)
-    assert isinstance(found, Failure) and key not in found.message and len(found.message) <= 303
+    summary = ask_for_summary(Model(TimeoutError(f"{key} " + "y" * 400)), None, request(), 1)
+    assert isinstance(summary, Failure) and key not in summary.message and len(summary.message) <= 303
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_a_summary_in_a_script_of_its_own_is_asked_for_again(sample: str, answer
     ],
 )
 def test_an_answer_has_the_parts_that_were_asked_for(answer: str, is_usable: bool) -> None:
-    found = ask_for_summary(Model(answer), None, request(), 7.0)
-    assert (found == answer) is is_usable
-    assert isinstance(found, str) or found.kind == "parts"
+    summary = ask_for_summary(Model(answer), None, request(), 7.0)
+    assert (summary == answer) is is_usable
+    assert isinstance(summary, str) or summary.kind == "parts"
 
 
 def test_the_waits_grow_to_the_last_one() -> None:

@@ -47,11 +47,11 @@ def test_a_models_own_frame_trail_and_first_section_are_left_out():
 def test_of_an_earlier_summary_the_lasting_sections_stay_where_a_model_leaves_them_out():
     former = "\n".join(f"## {number}. Title\nOld {number}." for number in range(2, 14))
     kept = summary.restore_parts("## 3. Title\nNew 3.\n\n## 5. Title\nNew 5.", former)
-    said = [line for line in kept.splitlines() if line and not line.startswith("#")]
-    assert said == ["Old 2.", "New 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
+    lines = [line for line in kept.splitlines() if line and not line.startswith("#")]
+    assert lines == ["Old 2.", "New 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
     kept = summary.restore_parts("## 5. Title\nNew 5.", former)
-    said = [line for line in kept.splitlines() if line and not line.startswith("#")]
-    assert said == ["Old 2.", "Old 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
+    lines = [line for line in kept.splitlines() if line and not line.startswith("#")]
+    assert lines == ["Old 2.", "Old 3.", "Old 4.", "New 5.", "Old 8.", "Old 13."]
 
 
 def test_rows_without_a_number_span_nothing():
@@ -77,7 +77,7 @@ def test_a_body_that_just_fits_stays_and_else_loses_the_oldest_action_first():
     body, size = "\n".join(lines), sum(text_tokens(line) + 1 for line in lines if line)
     assert summary.fit_body(body, size) == body
     for less, gone in ((1, lines[4:5]), (text_tokens("1. one") + 2, lines[4:6])):
-        assert summary.fit_body(body, size - less) == "\n".join(one for one in lines if one not in gone)
+        assert summary.fit_body(body, size - less) == "\n".join(line for line in lines if line not in gone)
     wide = body.replace("Ship.", "Ship it to all." * 9).replace("\n3. three", "")
     size = sum(text_tokens(line) + 1 for line in wide.splitlines() if line)
     assert summary.fit_body(wide, size - 1) == wide.replace("1. one\n", ""), "not the only line of a section"

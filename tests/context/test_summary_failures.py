@@ -43,7 +43,7 @@ def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests
     assert "## 4. Completed actions" in summary_of(rows) and "ran make unit" in summary_of(rows)
     assert '- The person: "Now go on with the unit after number' in summary_of(rows)
     assert '- The assistant: "Unit' in summary_of(rows)
-    body = summary.parse(next(one for one in rows if summary.is_summary(one))).body
+    body = summary.parse(next(row for row in rows if summary.is_summary(row))).body
     assert "- terminal command=make unit" in body, "beside the trail, in the order of what was said"
     assert_valid(rows)
     assert "no model could write" in compressor.get_status()["last_error"]

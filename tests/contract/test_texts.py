@@ -78,7 +78,7 @@ def test_a_count_stands_with_its_noun() -> None:
 
 
 def test_no_module_lets_msgspec_meet_a_type_beside_it() -> None:
-    found: list[str] = []
+    texts: list[str] = []
     for path in Path(whet.__file__).parent.rglob("*.py"):
         text = path.read_text()
         if path.name == "texts.py" or not re.search(r"msgspec(\.\w+)*\.(Decoder|convert|decode)", text):
@@ -87,8 +87,8 @@ def test_no_module_lets_msgspec_meet_a_type_beside_it() -> None:
             if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).startswith("msgspec."):
                 typed = any(word.arg == "type" for word in node.keywords)
                 if called.endswith((".Decoder", ".convert")) or (called.endswith(".decode") and typed):
-                    found.append(f"{path.name}:{node.lineno} {called}")
-    assert found == []
+                    texts.append(f"{path.name}:{node.lineno} {called}")
+    assert texts == []
 
 
 def test_a_typed_number_is_a_whole_one_that_is_not_too_large() -> None:

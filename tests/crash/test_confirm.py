@@ -42,13 +42,15 @@ class Load:
     def _work(self, number: int) -> None:
         try:
             while True:
-                status, made = self._served.call("POST", "/confirm", BODY, role="submit")
-                assert status == 202, made
-                self.submitted.append(made["id"])
+                status, fields = self._served.call("POST", "/confirm", BODY, role="submit")
+                assert status == 202, fields
+                self.submitted.append(fields["id"])
                 verb = "approve" if (number + len(self.submitted)) % 2 else "deny"
-                status, done = self._served.call("POST", f"/confirm/{made['id']}/{verb}", {}, role="approve")
+                status, done = self._served.call(
+                    "POST", f"/confirm/{fields['id']}/{verb}", {}, role="approve"
+                )
                 assert status == 200, done
-                self.decided[made["id"]] = done["status"]
+                self.decided[fields["id"]] = done["status"]
                 if len(self.submitted) > 15:
                     self.enough.set()
         except (OSError, ValueError, http_errors()):
@@ -89,7 +91,7 @@ def check_database(served: Served, decided: dict[str, str]) -> None:
     """Every acknowledged decision is in the file, unchanged, and the log verifies."""
     with closing(apsw.Connection(str(served.home / "confirmations.db"))) as db:
         stored: dict[str, Any] = dict(db.execute("SELECT id, status FROM requests").fetchall())
-        assert {one: stored.get(one) for one in decided} == decided
+        assert {text: stored.get(text) for text in decided} == decided
         own = load_key(served.home / "confirm" / "signing.key", may_make=False)  # it may not be signed yet
         assert audit.verify(db, {own.id: own}).problems == ()
         twice = db.execute(
@@ -115,11 +117,11 @@ def run_races(folder: Path, count: int) -> None:
         second = Served(folder, "--rate-limit", "1000000", "--db-path", database)
         with second:
             for number in range(count):
-                made = first.call("POST", "/confirm", BODY, role="submit")[1]
+                fields = first.call("POST", "/confirm", BODY, role="submit")[1]
                 codes: list[int] = []
                 gate = threading.Barrier(2)
 
-                def go(served: Served, verb: str, path=made["id"], codes=codes, gate=gate) -> None:
+                def go(served: Served, verb: str, path=fields["id"], codes=codes, gate=gate) -> None:
                     gate.wait(30)
                     codes.append(served.call("POST", f"/confirm/{path}/{verb}", {}, role="approve")[0])
 
@@ -131,9 +133,9 @@ def run_races(folder: Path, count: int) -> None:
                     thread.join(30)
                 assert sorted(codes) == [200, 409], number
             # A decision in one process wakes who waits in the other.
-            made = first.call("POST", "/confirm", BODY, role="submit")[1]
+            fields = first.call("POST", "/confirm", BODY, role="submit")[1]
             woken: list[dict[str, Any]] = []
-            path = f"/confirm/{made['id']}"
+            path = f"/confirm/{fields['id']}"
             thread = threading.Thread(
                 target=lambda: woken.append(second.call("GET", f"{path}?wait=30", role="submit")[1]),
                 daemon=True,
@@ -160,13 +162,13 @@ def test_two_processes_never_both_decide_in_ten_thousand_races(tmp_path):
 def test_waiters_reattach_and_limits_hold_after_a_kill(tmp_path):
     served = Served(tmp_path, "--rate-limit", "2")
     with served:
-        made = [served.call("POST", "/confirm", BODY, role="submit")[1] for _ in range(2)]
+        fields = [served.call("POST", "/confirm", BODY, role="submit")[1] for _ in range(2)]
         assert served.call("POST", "/confirm", BODY, role="submit")[0] == 429
         served.kill()
     with served:
         assert served.call("POST", "/confirm", BODY, role="submit")[0] == 429
         results: list[dict[str, Any]] = []
-        path = f"/confirm/{made[0]['id']}"
+        path = f"/confirm/{fields[0]['id']}"
         thread = threading.Thread(
             target=lambda: results.append(served.call("GET", f"{path}?wait=30", role="submit")[1]),
             daemon=True,

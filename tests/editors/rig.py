@@ -152,10 +152,10 @@ class Editor:
 
     def calls(self) -> dict[str, list[Any]]:
         """Each call's updates, by its id."""
-        found: dict[str, list[Any]] = {}
+        fields: dict[str, list[Any]] = {}
         for one in (*self.of(ToolCallStart), *self.of(ToolCallProgress)):
-            found.setdefault(one.tool_call_id, []).append(one)
-        return found
+            fields.setdefault(one.tool_call_id, []).append(one)
+        return fields
 
     def diffs(self) -> list[FileEditToolCallContent]:
         return [

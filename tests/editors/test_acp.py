@@ -42,13 +42,13 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8BQDwAEgAF/p
 
 async def test_a_prompt_streams_text_and_thoughts(desk: Desk) -> None:
     desk.server.install([ScriptedReply("Hello from the editor.", reasoning="They greet.", pieces=6)])
-    made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
-    assert made.modes.current_mode_id == "ask"
-    assert [mode.id for mode in made.modes.available_modes] == ["ask", "plan", "auto", "deny"]
-    assert await desk.ask(made.session_id, "hello") == "end_turn"
+    session = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
+    assert session.modes.current_mode_id == "ask"
+    assert [mode.id for mode in session.modes.available_modes] == ["ask", "plan", "auto", "deny"]
+    assert await desk.ask(session.session_id, "hello") == "end_turn"
     assert desk.editor.text() == "Hello from the editor."
     assert desk.editor.thoughts() == "They greet."
-    await desk.editor.until(lambda: bool(desk.editor.of(AvailableCommandsUpdate, made.session_id)))
+    await desk.editor.until(lambda: bool(desk.editor.of(AvailableCommandsUpdate, session.session_id)))
 
 
 async def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
@@ -63,11 +63,11 @@ async def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
     editor.answer = pick("allow_once")
     assert await desk.ask(session_id, "edit") == "end_turn"
     starts = editor.of(ToolCallStart)
-    assert [one.kind for one in starts] == ["read", "edit", "edit"]
+    assert [start.kind for start in starts] == ["read", "edit", "edit"]
     assert (starts[0].locations[0].path, starts[0].locations[0].line) == (str(desk.work / "a.txt"), 2)
     assert [updates[-1].status for updates in editor.calls().values()] == ["completed"] * 3
     assert "did: 2 files +2 −1 · no tests ran" in editor.text()
-    diffs = [(Path(one.path).name, one.old_text, one.new_text) for one in editor.diffs()]
+    diffs = [(Path(content.path).name, content.old_text, content.new_text) for content in editor.diffs()]
     assert diffs == [("a.txt", "one\ntwo\n", "one\nthree\n"), ("b.txt", None, "new\n")]
     proposed = [
         (block.old_text, block.new_text)
@@ -76,7 +76,7 @@ async def test_an_edit_is_asked_about_and_shown_as_a_diff(desk: Desk) -> None:
         if isinstance(block, FileEditToolCallContent)
     ]
     assert proposed == [("one\ntwo\n", "one\nthree\n"), (None, "new\n")]
-    assert [call.tool_call_id for call, _ in editor.asked] == [one.tool_call_id for one in starts[1:]]
+    assert [call.tool_call_id for call, _ in editor.asked] == [start.tool_call_id for start in starts[1:]]
     assert (desk.work / "a.txt").read_text() == "one\nthree\n"
 
 
@@ -110,7 +110,7 @@ async def test_a_yes_for_the_session_holds_and_modes_decide_what_is_asked(desk: 
     desk.editor.answer = pick("reject_once")
     await desk.ask(session_id, "write")
     assert [(call.title or "").split()[0] for call, _ in desk.editor.asked[1:]] == ["terminal"]
-    assert "always" not in [one.option_id for one in desk.editor.asked[-1][1]]
+    assert "always" not in [permission_option.option_id for permission_option in desk.editor.asked[-1][1]]
     await desk.connection.set_session_mode(session_id=session_id, mode_id="deny")
     desk.server.install([does("terminal", command="touch m3"), ScriptedReply("ok")])
     await desk.ask(session_id, "write")
@@ -149,15 +149,17 @@ def test_a_session_of_another_process_is_listed_loaded_and_gone_on_with(desk: De
 
     async def first() -> str:
         async with editing(desk.home, desk.server, other, "--approvals", "auto") as (_, connection, _):
-            made = await connection.new_session(cwd=str(other), mcp_servers=[])
-            assert made.modes.current_mode_id == "auto"
-            await connection.prompt(session_id=made.session_id, prompt=[text_block("say hi")])
-            return made.session_id
+            session = await connection.new_session(cwd=str(other), mcp_servers=[])
+            assert session.modes.current_mode_id == "auto"
+            await connection.prompt(session_id=session.session_id, prompt=[text_block("say hi")])
+            return session.session_id
 
     async def second(session_id: str) -> None:
         editor, connection = desk.editor, desk.connection
         listed = await connection.list_sessions(cwd=str(other))
-        assert [(one.session_id, one.title) for one in listed.sessions] == [(session_id, "say hi")]
+        assert [(session.session_id, session.title) for session in listed.sessions] == [
+            (session_id, "say hi")
+        ]
         await connection.load_session(cwd=str(other), session_id=session_id, mcp_servers=[])
         assert (editor.said(), editor.text()) == ("say hi", "It said hi.")
         [call] = editor.of(ToolCallStart)
@@ -206,8 +208,8 @@ async def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
     ]
     slow = ScriptedReply("first", fault=Fault(stall_after=0), when="the slow one")
     desk.server.install([slow, does("todo", items=items), ScriptedReply("second")])
-    one, two = await desk.session(), await desk.session()
-    turn = asyncio.create_task(desk.ask(one, "the slow one"))
+    text, two = await desk.session(), await desk.session()
+    turn = asyncio.create_task(desk.ask(text, "the slow one"))
     await asyncio.to_thread(desk.server.wait_for_stall)
     assert await desk.ask(two, "the fast one") == "end_turn"
     assert desk.editor.text(session_id=two) == "second"
@@ -218,7 +220,7 @@ async def test_two_sessions_run_at_once_and_a_plan_is_shown(desk: Desk) -> None:
     assert desk.editor.of(AgentPlanUpdate, two)[-1] == plan
     desk.server.release()
     assert await turn == "end_turn"
-    assert desk.editor.text(session_id=one) == "first"
+    assert desk.editor.text(session_id=text) == "first"
 
 
 async def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused(desk: Desk) -> None:
@@ -233,8 +235,8 @@ async def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused
         ),
         image_block(picture, "image/x-png"),
     ]
-    made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
-    answer = await desk.connection.prompt(session_id=made.session_id, prompt=prompt)
+    session = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
+    answer = await desk.connection.prompt(session_id=session.session_id, prompt=prompt)
     assert answer.stop_reason == "end_turn"
     sound = AudioContentBlock(type="audio", data="AAAA", mime_type="audio/wav")
     page = image_block(base64.b64encode(b"<svg/>").decode(), "image/svg+xml")
@@ -242,7 +244,7 @@ async def test_images_mentions_and_files_reach_the_model_and_the_rest_is_refused
     huge = text_block("x" * 2_000_001)
     for wrong in ([], [text_block("  ")], [sound], [page], [broken], [huge]):
         with pytest.raises(RequestError):
-            await desk.connection.prompt(session_id=made.session_id, prompt=wrong)
+            await desk.connection.prompt(session_id=session.session_id, prompt=wrong)
     with pytest.raises(RequestError):
         await desk.connection.new_session(cwd="relative", mcp_servers=[])
     with pytest.raises(RequestError):
@@ -367,8 +369,8 @@ def test_after_a_kill_the_session_is_loaded_and_its_next_prompt_goes_on(desk: De
 
     async def killed() -> str:
         async with editing(desk.home, desk.server, other, "--approvals", "auto") as (_, connection, process):
-            made = await connection.new_session(cwd=str(other), mcp_servers=[])
-            session_id: str = made.session_id
+            session = await connection.new_session(cwd=str(other), mcp_servers=[])
+            session_id: str = session.session_id
             prompt = [text_block("log it")]
             turn = asyncio.create_task(connection.prompt(session_id=session_id, prompt=prompt))
             await asyncio.to_thread(desk.server.wait_for_stall)

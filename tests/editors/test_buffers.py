@@ -28,11 +28,11 @@ async def test_an_editor_that_never_answers_is_given_up_on_after_two_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(buffers, "ANSWER_LIMIT_S", 0.01)
-    silent, told = Silent(), list[str]()
+    silent, texts = Silent(), list[str]()
     editor = Editor(cast(Client, silent))
     editor.reads = editor.writes = True
-    held = buffers.EditorBuffers(editor, "session", told.append)
+    held = buffers.EditorBuffers(editor, "session", texts.append)
     for _ in range(4):
         assert await asyncio.to_thread(held.read, Path("/a")) is None
     assert silent.asked == 2
-    assert len(told) == 1 and "what is on disk counts" in told[0]
+    assert len(texts) == 1 and "what is on disk counts" in texts[0]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unconfined
 
 def chosen(config_options: list[Any]) -> dict[str, str]:
     """The current value of each option."""
-    return {one.id: one.current_value for one in config_options}
+    return {config_option.id: config_option.current_value for config_option in config_options}
 
 
 @pytest.mark.parametrize("filled", ["Blue, please.", None])
@@ -48,9 +48,9 @@ async def test_choices_are_a_list_in_the_form_and_nothing_else_counts(
 
 
 async def test_mode_and_model_are_options_and_say_so_when_they_change(desk: Desk) -> None:
-    made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
-    at = made.session_id
-    assert chosen(made.config_options) == {"mode": "ask", "model": "practice"}
+    session = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
+    at = session.session_id
+    assert chosen(session.config_options) == {"mode": "ask", "model": "practice"}
     changed = await desk.connection.set_config_option(config_id="mode", session_id=at, value="deny")
     assert chosen(changed.config_options)["mode"] == "deny"
     await desk.editor.until(lambda: bool(desk.editor.of(CurrentModeUpdate, at)))
@@ -67,34 +67,34 @@ async def test_mode_and_model_are_options_and_say_so_when_they_change(desk: Desk
 
 @pytest.mark.slow
 async def test_a_model_is_chosen_for_one_session_by_option_and_by_command(desk: Desk) -> None:
-    made = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
+    session = await desk.connection.new_session(cwd=str(desk.work), mcp_servers=[])
 
     # The list comes from the server: with the session, or a little later as an update.
     def others() -> list[str]:
-        told = desk.editor.of(ConfigOptionUpdate, made.session_id)
-        latest = told[-1].config_options if told else made.config_options
+        told = desk.editor.of(ConfigOptionUpdate, session.session_id)
+        latest = told[-1].config_options if told else session.config_options
         [model] = [one for one in latest if one.id == "model"]
-        return [one.value for one in model.options if one.value != "practice"]
+        return [option.value for option in model.options if option.value != "practice"]
 
     await desk.editor.until(lambda: bool(others()))
     other = others()[0]
     set_to = await desk.connection.set_config_option(
-        config_id="model", session_id=made.session_id, value=other
+        config_id="model", session_id=session.session_id, value=other
     )
     assert chosen(set_to.config_options)["model"] == other
     desk.server.install([ScriptedReply("hello"), ScriptedReply("hello"), ScriptedReply("hello")])
-    await desk.ask(made.session_id, "hello")
+    await desk.ask(session.session_id, "hello")
     assert desk.server.requests[-1].json_body["model"] == other
     loaded = await desk.connection.load_session(
-        cwd=str(desk.work), session_id=made.session_id, mcp_servers=[]
+        cwd=str(desk.work), session_id=session.session_id, mcp_servers=[]
     )
     assert chosen(loaded.config_options)["model"] == other
     await desk.ask(await desk.session(), "hello")
     assert desk.server.requests[-1].json_body["model"] == "practice"
-    await desk.ask(made.session_id, "/model practice")
-    told = desk.editor.of(ConfigOptionUpdate, made.session_id)[-1]
+    await desk.ask(session.session_id, "/model practice")
+    told = desk.editor.of(ConfigOptionUpdate, session.session_id)[-1]
     assert chosen(told.config_options)["model"] == "practice"
-    await desk.ask(made.session_id, "hello")
+    await desk.ask(session.session_id, "hello")
     assert desk.server.requests[-1].json_body["model"] == "practice"
 
 
@@ -113,20 +113,20 @@ async def test_two_prompts_at_once_are_answered_in_order_and_a_cancel_ends_both(
     session_id = await desk.session()
     slow = ScriptedReply("first", fault=Fault(stall_after=0), when="one")
     desk.server.install([slow, ScriptedReply("second", when="two")])
-    one = asyncio.create_task(desk.ask(session_id, "one"))
+    task = asyncio.create_task(desk.ask(session_id, "one"))
     await asyncio.to_thread(desk.server.wait_for_stall)
     two = asyncio.create_task(desk.ask(session_id, "two"))
     desk.server.release()
-    assert (await one, await two) == ("end_turn", "end_turn")
+    assert (await task, await two) == ("end_turn", "end_turn")
     assert desk.editor.text(session_id=session_id) == "firstsecond"
     desk.server.reset()
     desk.server.install([ScriptedReply("slow", fault=Fault(stall_after=0)), ScriptedReply("never")])
-    one = asyncio.create_task(desk.ask(session_id, "one"))
+    task = asyncio.create_task(desk.ask(session_id, "one"))
     await asyncio.to_thread(desk.server.wait_for_stall)
     two = asyncio.create_task(desk.ask(session_id, "/context"))
     await asyncio.sleep(0)  # it is on its way before the cancel
     await desk.connection.cancel(session_id=session_id)
-    assert (await one, await two) == ("cancelled", "cancelled")
+    assert (await task, await two) == ("cancelled", "cancelled")
     desk.server.release()
 
 

@@ -31,8 +31,8 @@ async def test_an_editor_that_dies_while_it_is_asked_decides_nothing_and_the_ses
     desk.editor.answer = pick("allow_once")
     desk.server.install([write, ScriptedReply("And on.")])
     assert await desk.ask(session_id, "go on") == "end_turn"
-    said = results(desk)
-    assert "was not started" in said[0] and f"created {way}.txt" in said[1]
+    texts = results(desk)
+    assert "was not started" in texts[0] and f"created {way}.txt" in texts[1]
     assert ("write", str(work / f"{way}.txt")) in desk.editor.files
 
 
@@ -44,8 +44,8 @@ async def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refus
     slow = ScriptedReply("slow", fault=Fault(stall_after=0))
     desk.server.install([slow, ScriptedReply("mine"), ScriptedReply("theirs"), ScriptedReply("mine again")])
     async with editing(desk.home, desk.server, other) as (_, connection, _):
-        made = await connection.new_session(cwd=str(other), mcp_servers=[])
-        at = made.session_id
+        session = await connection.new_session(cwd=str(other), mcp_servers=[])
+        at = session.session_id
         prompt = [text_block("hello")]
         turn = asyncio.create_task(connection.prompt(session_id=at, prompt=prompt))
         await asyncio.to_thread(desk.server.wait_for_stall)
@@ -60,8 +60,8 @@ async def test_a_session_that_works_elsewhere_is_shown_and_its_prompts_are_refus
         await connection.prompt(session_id=at, prompt=[text_block("and I")])
         assert await desk.ask(at, "and now") == "end_turn"
     rows = desk.server.requests[-1].json_body["messages"]
-    said = [str(row["content"]).split("\n")[0] for row in rows if row["role"] in ("user", "assistant")]
-    assert said == ["hello", "slow", "now", "mine", "and I", "theirs", "and now"]
+    parts = [str(row["content"]).split("\n")[0] for row in rows if row["role"] in ("user", "assistant")]
+    assert parts == ["hello", "slow", "now", "mine", "and I", "theirs", "and now"]
 
 
 async def test_a_closed_session_takes_nothing_more_and_can_be_opened_again(desk: Desk) -> None:

@@ -61,7 +61,7 @@ async def test_a_proposal_is_shown_against_the_unsaved_text(desk: Desk, page: Pa
     desk.server.install([does("write_file", path="page.txt", content="new\n"), ScriptedReply("Then not.")])
     assert await desk.ask(await desk.session(), "go") == "end_turn"
     [(asked, _)] = desk.editor.asked
-    [proposed] = [one for one in asked.content or () if one.type == "diff"]
+    [proposed] = [content for content in asked.content or () if content.type == "diff"]
     assert (proposed.old_text, proposed.new_text) == ("one\nTWO, unsaved\n", "new\n")
     assert page.read_text() == "one\ntwo\n" and ("write", str(page)) not in desk.editor.files
 
@@ -135,13 +135,13 @@ def test_the_editor_is_asked_for_nothing_outside_the_workspace(desk: Desk, tmp_p
     link = desk.work / "link.txt"
     link.unlink(missing_ok=True)
     os.symlink(outside, link)
-    said = run(
+    texts = run(
         desk,
         does("read_file", path=str(outside)),
         does("read_file", path="link.txt"),
         does("write_file", path="link.txt", content="x"),
     )
-    assert all("outside the workspace" in one for one in said)
+    assert all("outside the workspace" in text for text in texts)
     assert desk.editor.files == [] and outside.read_text() == "secret"
 
 
@@ -188,8 +188,8 @@ async def test_an_embedded_file_that_a_deny_rule_protects_does_not_reach_the_mod
     ]
     prompt.append(ImageContentBlock(type="image", data=picture, mime_type="image/png", uri=uris[0]))
     async with editing(home, server, work) as (_, connection, _):
-        made = await connection.new_session(cwd=str(work), mcp_servers=[])
-        await connection.prompt(session_id=made.session_id, prompt=prompt)
+        session = await connection.new_session(cwd=str(work), mcp_servers=[])
+        await connection.prompt(session_id=session.session_id, prompt=prompt)
     text = json.dumps(server.requests[-1].json_body["messages"][-1]["content"])
     assert text.count("HUNTER2") == 1 and "image_url" not in text
     assert text.count("is left out: the rule deny: read(secrets/*) protects it") == 6

@@ -38,19 +38,19 @@ def odd(name: str, *journal: str) -> McpServerStdio:
 
 def running(argument: str) -> int:
     """The number that a server has outside, by an argument of its."""
-    for place in Path("/proc").glob("[0-9]*"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            words = (place / "cmdline").read_bytes().decode().split("\0")
+            words = (path / "cmdline").read_bytes().decode().split("\0")
         except OSError:
             continue
         if argument in words and str(ODD) in words:
-            return int(place.name)
+            return int(path.name)
     raise AssertionError(f"no server with {argument}")
 
 
 def offered(desk: Desk) -> list[str]:
     """The names of the MCP tools that the model was last offered."""
-    names = [one["function"]["name"] for one in desk.server.requests[-1].json_body["tools"]]
+    names = [tool["function"]["name"] for tool in desk.server.requests[-1].json_body["tools"]]
     return [name for name in names if name.startswith("mcp__")]
 
 
@@ -99,9 +99,9 @@ def test_a_server_over_http_gets_the_editors_headers(desk: Desk) -> None:
 
 @pytest.fixture
 def confined(tmp_path: Path, server: PracticeServer) -> Iterator[Desk]:
-    made = Desk(tmp_path, server, sandbox="auto")
-    yield made
-    made.close()
+    desk = Desk(tmp_path, server, sandbox="auto")
+    yield desk
+    desk.close()
 
 
 @pytest.mark.slow
@@ -143,10 +143,10 @@ async def test_what_cannot_be_used_is_said_and_the_session_begins(desk: Desk) ->
     desk.server.install([ScriptedReply("hello")])
     session_id = await desk.session(servers=servers)
     assert await desk.ask(session_id, "hello") == "end_turn"
-    said = desk.editor.text(AgentThoughtChunk, session_id)
-    assert "editor-gone has no tools in this session" in said
-    assert "MCP server old is not used: its transport sse" in said
-    assert "MCP server open is not used: its TOKEN holds a variable" in said
+    text = desk.editor.text(AgentThoughtChunk, session_id)
+    assert "editor-gone has no tools in this session" in text
+    assert "MCP server old is not used: its transport sse" in text
+    assert "MCP server open is not used: its TOKEN holds a variable" in text
     assert offered(desk) == []
 
 

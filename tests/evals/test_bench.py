@@ -20,14 +20,14 @@ from whet_lab.evals.bench_data import load_benchmark
 
 
 def locomo(folder: Path) -> None:
-    said = [
+    values = [
         ("Ann", "Hi Bob, how are you?"),
         ("Bob", "Fine! We went camping by the lake."),
         ("Ann", "Was it cold?"),
         ("Bob", "The tent was warm."),
     ]
     turns: list[dict[str, Any]] = [
-        {"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(said, 1)
+        {"speaker": who, "dia_id": f"D1:{n}", "text": text} for n, (who, text) in enumerate(values, 1)
     ]
     turns[3] |= {"img_url": ["x"], "blip_caption": "a photo of a red tent"}
     qa = [
@@ -37,9 +37,12 @@ def locomo(folder: Path) -> None:
         {"question": "Without evidence?", "evidence": [], "category": 2},
     ]
     talk = {
-        "speaker_a": "Ann", "speaker_b": "Bob", "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": turns, "session_2_date_time": "2:00 pm on 9 May, 2023",
-    }  # fmt: skip
+        "speaker_a": "Ann",
+        "speaker_b": "Bob",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": turns,
+        "session_2_date_time": "2:00 pm on 9 May, 2023",
+    }
     cases = [{"sample_id": f"conv-{n}", "conversation": talk, "qa": qa} for n in (1, 2)]
     (folder / "locomo10.json").write_text(json.dumps(cases))
 
@@ -50,11 +53,16 @@ def longmemeval(folder: Path) -> None:
         [{"role": "user", "content": "My beagle is called Rex.", "has_answer": True}],
     ]
     case = {
-        "question_id": "q1", "question": "What is my beagle called?", "question_type": "single-session-user",
-        "question_date": "2023/05/30 (Tue) 23:40", "answer": "Rex", "haystack_session_ids": ["a", "a"],
-        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"], "haystack_sessions": sessions,
+        "question_id": "q1",
+        "question": "What is my beagle called?",
+        "question_type": "single-session-user",
+        "question_date": "2023/05/30 (Tue) 23:40",
+        "answer": "Rex",
+        "haystack_session_ids": ["a", "a"],
+        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/05/21 (Sun) 02:21"],
+        "haystack_sessions": sessions,
         "answer_session_ids": ["a"],
-    }  # fmt: skip
+    }
     (folder / "longmemeval_s.json").write_text(json.dumps([case]))
 
 
@@ -169,19 +177,19 @@ def test_the_command_prints_a_table_and_writes_a_card(tmp_path):
 
 def trajectory(folder: Path, task: str, *steps: tuple[str, str, dict[str, Any], str]) -> None:
     """Write a trajectory: of each step what it is, its evidence, and the call and the output behind it."""
-    place = folder / "eval_keypoints" / task.partition("-")[0] / task
-    place.mkdir(parents=True)
+    path = folder / "eval_keypoints" / task.partition("-")[0] / task
+    path.mkdir(parents=True)
     rows = [
         {"step_index": n, "core_step": text, "why_essential": "it is", "evidence": evidence}
         for n, (text, evidence, _, _) in enumerate(steps, 1)
     ]
-    (place / "traj-extracted-oracle.json").write_text(json.dumps(rows))
-    said = [
+    (path / "traj-extracted-oracle.json").write_text(json.dumps(rows))
+    fields = [
         {"role": "assistant", "tool_uses": [{**use, "output": {"text": output}, "status": "success"}]}
         for _, _, use, output in steps
     ]
-    said.insert(0, {"role": "assistant", "thinking": "Let me begin.", "timestamp": None})
-    (place / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": said}) + "\n")
+    fields.insert(0, {"role": "assistant", "thinking": "Let me begin.", "timestamp": None})
+    (path / "claude-code.dataclaw.jsonl").write_text(json.dumps({"messages": fields}) + "\n")
 
 
 @pytest.mark.slow
@@ -190,8 +198,10 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path):
         tmp_path,
         "bake-1",
         (
-            "Heat oven-7 to 220", './oven set 220 -> "oven-7: 220 reached..."',
-            {"tool": "Bash", "input": {"command": "./oven set 220"}}, "oven-7: 220 reached at last",
+            "Heat oven-7 to 220",
+            './oven set 220 -> "oven-7: 220 reached..."',
+            {"tool": "Bash", "input": {"command": "./oven set 220"}},
+            "oven-7: 220 reached at last",
         ),
         (
             "Write the list",
@@ -200,11 +210,13 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path):
             "File created successfully at: /srv/list-3.txt",
         ),
         (
-            "Decide on rye", "The list says rye, which is best",
-            {"tool": "TodoWrite", "input": {"todos": ["rye, which is best"]}}, "ok",
+            "Decide on rye",
+            "The list says rye, which is best",
+            {"tool": "TodoWrite", "input": {"todos": ["rye, which is best"]}},
+            "ok",
         ),
         ("Rest the dough", "Let it rest for an hour, I think", {"tool": "Bash", "input": {}}, "ok"),
-    )  # fmt: skip
+    )
     hoist = {"tool": "Bash", "input": {"command": "./hoist --all"}}
     trajectory(tmp_path, "sail-1", ("Hoist sail-9 at pier-3", "./hoist --all", hoist, "sail-9: up at pier-3"))
     asked = ["eval", "bench", "skilllearnbench", "--data", str(tmp_path)]
@@ -217,14 +229,14 @@ def test_key_points_of_trajectories_on_the_gate(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInput, match="there is no"):
         bench_points.run(tmp_path / "empty")
-    place = tmp_path / "eval_keypoints" / "bake" / "bake-1"
-    (place / "claude-code.dataclaw.jsonl").write_text('{"messages": 7}\n')
+    folder = tmp_path / "eval_keypoints" / "bake" / "bake-1"
+    (folder / "claude-code.dataclaw.jsonl").write_text('{"messages": 7}\n')
     with pytest.raises(BadInput, match="not a recorded session"):
         bench_points.run(tmp_path)
-    (place / "claude-code.dataclaw.jsonl").unlink()
+    (folder / "claude-code.dataclaw.jsonl").unlink()
     with pytest.raises(BadInput, match="there is no"):
         bench_points.run(tmp_path)
-    (place / "traj-extracted-oracle.json").write_text("{}")
+    (folder / "traj-extracted-oracle.json").write_text("{}")
     with pytest.raises(BadInput, match="not a trajectory"):
         bench_points.run(tmp_path)
 

@@ -15,10 +15,10 @@ _SETTINGS = CampaignSettings(Shape(sessions=12, drifts=1, pages=1, private=1, gu
 @pytest.mark.slow
 def test_what_is_there_is_not_run_again(tmp_path):
     campaign = EvalCampaign(tmp_path, [ARMS["oracle"]], 2, _SETTINGS)
-    told: list[int] = []
+    numbers: list[int] = []
 
     def stop_after_one(there: int, last: str) -> None:
-        told.append(there)
+        numbers.append(there)
         if there == 1:
             raise KeyboardInterrupt
 
@@ -26,8 +26,8 @@ def test_what_is_there_is_not_run_again(tmp_path):
         campaign.run_missing(1, stop_after_one)
     assert campaign.missing == [("oracle", 1)]
     first = run_path(tmp_path, "oracle", 0).read_bytes()
-    campaign.run_missing(1, lambda there, last: told.append(there))
-    assert told == [0, 1, 1, 2] and campaign.missing == []
+    campaign.run_missing(1, lambda there, last: numbers.append(there))
+    assert numbers == [0, 1, 1, 2] and campaign.missing == []
     assert run_path(tmp_path, "oracle", 0).read_bytes() == first
     assert [run.seed for run in campaign.read_runs()] == [0, 1]
 

@@ -25,9 +25,14 @@ def run(arm: str, seed: int, first: str, *, ok: str = "", tokens: int = 1000, **
     tasks = tuple(task(number, a == "y", b == "y") for number, (a, b) in pairs)
     used = Usage(prompt_tokens=tokens, input_tokens=tokens)
     fields: dict[str, object] = {
-        "funnel": Funnel(10, 9, 9, 9), "spent": TokenSpending(used), "stale": (), "leaks": 0, "poisoned": 0,
-        "false_kept": 0, **more,
-    }  # fmt: skip
+        "funnel": Funnel(10, 9, 9, 9),
+        "spent": TokenSpending(used),
+        "stale": (),
+        "leaks": 0,
+        "poisoned": 0,
+        "false_kept": 0,
+        **more,
+    }
     return WorldResult(seed=seed, arm=arm, tasks=tasks, requests=1, planted=0, wall_s=1.0, **fields)  # type: ignore[arg-type]
 
 
@@ -46,10 +51,10 @@ def test_what_could_be_known_is_told_by_thirds():
         needs = tuple(FactNeed("ship", f"k{n}", one, "absent") for n, one in enumerate(learnable))
         return TaskRecord(number, "ana", False, False, True, 1, needs)
 
-    made = msgspec.structs.replace(
+    world_result = msgspec.structs.replace(
         run("ours", 0, "nnn"), tasks=(needing(1, False), needing(2, True, False), needing(3, True, True))
     )
-    (ours,) = summarise([made])
+    (ours,) = summarise([world_result])
     assert ours.knowable == (0.0, 0.0, 1.0) and ours.stages == (0.0, 0.0, 0.0)
 
 
@@ -117,9 +122,14 @@ def score(run: Run) -> float:
 
 
 def test_runs_of_one_task_are_one_unit():
-    found = compare(runs(7, 3, True), runs(7, 3, False), score)
-    assert (found.tasks, found.pairs, found.only_first, found.only_other) == (7, 21, 21, 0)
-    assert found.gap.estimate == 1.0 and found.is_clear
+    paired_gap = compare(runs(7, 3, True), runs(7, 3, False), score)
+    assert (paired_gap.tasks, paired_gap.pairs, paired_gap.only_first, paired_gap.only_other) == (
+        7,
+        21,
+        21,
+        0,
+    )
+    assert paired_gap.gap.estimate == 1.0 and paired_gap.is_clear
     # Twelve runs of one task are one task.
     assert not compare(runs(1, 12, True), runs(1, 12, False), score).is_clear
 
@@ -129,6 +139,6 @@ def test_few_tasks_are_no_evidence_however_clear_they_look():
 
 
 def test_only_what_both_have_done_counts():
-    found = compare(runs(7, 3, True), runs(4, 2, False), score)
-    assert (found.tasks, found.pairs) == (4, 8)
+    paired_gap = compare(runs(7, 3, True), runs(4, 2, False), score)
+    assert (paired_gap.tasks, paired_gap.pairs) == (4, 8)
     assert compare(runs(7, 3, True), [], score).gap.spans_zero

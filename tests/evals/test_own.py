@@ -68,7 +68,7 @@ def test_arms_are_run_and_compared_on_any_provider(tmp_path, tasks):
     assert (arms["off"]["succeeded"], arms["all"]["succeeded"], arms["all"]["tasks"]) == (0, 3, 6)
     # Two tasks are far too few for a claim, however clear they look.
     assert arms["all"]["finding"] == "no evidence"
-    assert [FACT in one for one in [item["item"]["label"] for item in report["items"]]] == [True]
+    assert [FACT in label for label in [item["item"]["label"] for item in report["items"]]] == [True]
     assert report["items"][0]["gain"]["estimate"] == 1.0
     # The secret of the second task stood in the first one's transcript: that is what the check is for.
     assert arms["all"]["leaks"] == 3
@@ -127,12 +127,12 @@ def test_a_missing_tasks_file_is_named(tmp_path):
 @pytest.mark.parametrize("case", ENGINES[:1], ids=str)
 def test_a_verifier_reaches_nothing_outside_its_folder(case, tmp_path):
     case.engine()
-    place, outside = tmp_path / "task", tmp_path / "outside"
-    place.mkdir()
+    folder, outside = tmp_path / "task", tmp_path / "outside"
+    folder.mkdir()
     outside.mkdir()
     task = OwnTask(name="a", prompt="x", verify=f"touch here && touch {outside}/there")
     settings = SandboxSettings(mode="auto")
-    content, _ = asyncio.run(verify(task, place, settings, Home(tmp_path / "home")))
-    assert not content and (place / "here").exists() and not (outside / "there").exists()
+    content, _ = asyncio.run(verify(task, folder, settings, Home(tmp_path / "home")))
+    assert not content and (folder / "here").exists() and not (outside / "there").exists()
     own = OwnTask(name="a", prompt="x", verify="test -e here")
-    assert asyncio.run(verify(own, place, settings, Home(tmp_path / "home")))[0]
+    assert asyncio.run(verify(own, folder, settings, Home(tmp_path / "home")))[0]

@@ -75,8 +75,8 @@ async def cancelled_at(folder: Path, server: PracticeServer, at: int) -> bool:
         end = await r.turn("and now?")
         assert (end.reason, end.text) == ("answered", "on again"), (at, end)
         live = r.session.log.messages
-        said = [message.text for message in live if message.role == "user"]
-        assert said[0] == "go" and sorted(said[1:]) == ["and now?", "typed meanwhile"], (at, said)
+        texts = [message.text for message in live if message.role == "user"]
+        assert texts[0] == "go" and sorted(texts[1:]) == ["and now?", "typed meanwhile"], (at, texts)
         stored = (await Transcript.open(database, r.session.id, SystemClock())).messages
         assert [(m.role, m.text, m.tool_call_id) for m in live] == [
             (m.role, m.text, m.tool_call_id) for m in stored

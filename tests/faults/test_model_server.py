@@ -86,14 +86,14 @@ def programs(root: Path, names: list[str]) -> Iterator[dict[str, Program]]:
 @pytest.mark.parametrize("half", [0, 1])
 def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path, half):
     names = list(ENDS)[half::2]
-    with programs(tmp_path, names) as found:
+    with programs(tmp_path, names) as program:
         first: dict[str, Done] = {}
         for batch in batches(names):
             for name in batch:
                 reply = msgspec.structs.replace(ENDS[name].reply, fault=ENDS[name].fault)
-                found[name].server.install([reply])
+                program[name].server.install([reply])
             waits = {name: {"WHET_MODEL_TIMEOUT_S": ENDS[name].silence_s} for name in batch}
-            runs = [found[name].start_asking("What now?", environ=waits[name]) for name in batch]
+            runs = [program[name].start_asking("What now?", environ=waits[name]) for name in batch]
             first |= dict(zip(batch, together(runs), strict=True))
         for name, done in first.items():
             assert done.row["end_reason"] == ("refused" if name == "a refusal" else "failed"), (name, done)
@@ -105,11 +105,11 @@ def test_a_failure_is_one_line_and_the_session_goes_on(tmp_path, half):
         second: dict[str, Done] = {}
         for batch in batches(names):
             for name in batch:
-                found[name].server.install([ScriptedReply("I am back.")])
-            runs = [found[name].start_asking("And now?", "--continue") for name in batch]
+                program[name].server.install([ScriptedReply("I am back.")])
+            runs = [program[name].start_asking("And now?", "--continue") for name in batch]
             second |= dict(zip(batch, together(runs), strict=True))
         for name, done in second.items():
-            server = found[name].server
+            server = program[name].server
             assert (done.code, done.row["text"], done.err) == (0, "I am back.", ""), (name, done)
             assert done.row["session_id"] == first[name].row["session_id"]
             assert "What now?" in said(server.requests[-1])[0][1], name
@@ -136,15 +136,15 @@ PASSES = {
 @pytest.mark.slow
 def test_what_passes_is_retried_and_the_answer_is_whole(tmp_path):
     names = list(PASSES)
-    with programs(tmp_path, names) as found:
+    with programs(tmp_path, names) as program:
         for name in names:
-            found[name].server.install(PASSES[name])
-        runs = [found[name].start_asking("?", environ={"WHET_MODEL_MAX_RETRIES": "2"}) for name in names]
+            program[name].server.install(PASSES[name])
+        runs = [program[name].start_asking("?", environ={"WHET_MODEL_MAX_RETRIES": "2"}) for name in names]
         for name, done in zip(names, together(runs), strict=True):
             assert done.code == 0, (name, done)
             assert all(line.startswith("retry ") for line in done.err.splitlines()), (name, done)
             assert done.row["text"] == PASSES[name][-1].text, name
-            assert_requests_are_sound(found[name].server)
+            assert_requests_are_sound(program[name].server)
 
 
 CALLS = {

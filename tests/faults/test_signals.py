@@ -59,13 +59,13 @@ def assert_goes_on(program: Program, root: Path) -> None:
     assert_requests_are_sound(server)
     trace = (program.work / "trace").read_text().splitlines() if (program.work / "trace").exists() else []
     assert trace == [f"step {n}" for n in range(len(trace))], "an effect came twice or was left out"
-    told = [text for role, text in rows if role == "tool"]
-    unknown = [text for text in told if "unknown" in text or "not started" in text or "Not run" in text]
+    texts = [text for role, text in rows if role == "tool"]
+    unknown = [text for text in texts if "unknown" in text or "not started" in text or "Not run" in text]
     # A stopped call's result holds what it had printed.
-    whole = [text for text in told if text not in unknown]
-    known = [n for n in range(STEPS) if any(f"did step {n}" in text for text in whole)]
-    assert len(known) + len(unknown) == len(told)
-    assert len(trace) - len(known) in (0, 1), "a finished effect whose result was lost is at most the last"
+    whole = [text for text in texts if text not in unknown]
+    numbers = [n for n in range(STEPS) if any(f"did step {n}" in text for text in whole)]
+    assert len(numbers) + len(unknown) == len(texts)
+    assert len(trace) - len(numbers) in (0, 1), "a finished effect whose result was lost is at most the last"
 
 
 def one_round(root: Path, number: int, moment: float) -> int:
@@ -138,10 +138,14 @@ def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(tmp_pa
     with PracticeServer(script=[ScriptedReply("never asked for")]) as server:
         settings = {"WHET_HOME": str(tmp_path / "home"), "WHET_MODEL_BASE_URL": server.base_url}
         done = subprocess.run(
-            [sys.executable, "-c", _SWALLOWS.format(number=int(number))], cwd=tmp_path,
-            env={**os.environ, **settings}, capture_output=True, text=True, timeout=60,
+            [sys.executable, "-c", _SWALLOWS.format(number=int(number))],
+            cwd=tmp_path,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=60,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        )  # fmt: skip
+        )
         assert (done.returncode, done.stderr) == (code, ""), done
         assert not server.requests
 
@@ -194,9 +198,9 @@ def test_killed_in_step_8_of_20_all_7_finished_steps_are_in_the_next_request(tmp
         done = program.ask("go on", "--continue")
         assert (done.code, done.row["text"]) == (0, "I see 7 finished steps."), done
         rows = said(server.requests[-1])
-        told = [text for role, text in rows if role == "tool"]
-        assert [f"finished step {n}" in text for n, text in enumerate(told[:7], 1)] == [True] * 7
-        assert len(told) == 8 and "outcome is unknown" in told[7]
+        texts = [text for role, text in rows if role == "tool"]
+        assert [f"finished step {n}" in text for n, text in enumerate(texts[:7], 1)] == [True] * 7
+        assert len(texts) == 8 and "outcome is unknown" in texts[7]
         assert (rows[0][0], rows[-1][0]) == ("user", "user")
         assert rows[0][1].startswith("twenty steps") and rows[-1][1].startswith("go on")
         assert_calls_answered_once(server.requests[-1])

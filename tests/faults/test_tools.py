@@ -56,7 +56,7 @@ def test_a_gigabyte_of_output_is_cut_in_the_middle_in_little_memory(program):
 @pytest.mark.slow
 @pytest.mark.unconfined  # its commands' process numbers are looked up
 def test_what_never_ends_forks_and_reads_is_answered_in_time(program):
-    told = results(
+    texts = results(
         program,
         use(
             "terminal",
@@ -71,15 +71,15 @@ def test_what_never_ends_forks_and_reads_is_answered_in_time(program):
         use("terminal", command="no-such-program-here"),
         use("terminal", command=""),
     )
-    assert "3 s" in told[0] or "limit" in told[0]
+    assert "3 s" in texts[0] or "limit" in texts[0]
     assert not is_alive(int((program.work / "child").read_text()))
     other = int((program.work / "other").read_text())
     if is_alive(other):
         os.kill(other, 9)
-    assert "end of input" in told[1] and "binary" in told[2].lower()
-    assert "caf" in told[3] or "binary" in told[3].lower()
-    assert "9" in told[4] or "kill" in told[4].lower()
-    assert "7" in told[5] and "127" in told[6] and told[7]
+    assert "end of input" in texts[1] and "binary" in texts[2].lower()
+    assert "caf" in texts[3] or "binary" in texts[3].lower()
+    assert "9" in texts[4] or "kill" in texts[4].lower()
+    assert "7" in texts[5] and "127" in texts[6] and texts[7]
 
 
 @pytest.mark.slow
@@ -91,7 +91,7 @@ def test_ways_out_of_the_workspace_are_refused_with_the_reason(program, tmp_path
     (program.work / "loop").symlink_to(program.work / "loop")
     (program.work / "good").symlink_to(program.work / "inside.txt")
     (program.work / "inside.txt").write_text("inside")
-    told = results(
+    texts = results(
         program, use("read_file", path="../secret.txt"), use("read_file", path=str(secret)),
         use("read_file", path="link"), use("read_file", path="folder/secret.txt"),
         use("read_file", path="loop"), use("write_file", path="../new.txt", content="x"),
@@ -100,11 +100,11 @@ def test_ways_out_of_the_workspace_are_refused_with_the_reason(program, tmp_path
         use("search_files", pattern="kumquat", path=".."), use("search_files", pattern="kumquat"),
         use("read_file", path="good"),
     )  # fmt: skip
-    assert not any("kumquat" in text and "hidden" in text for text in told)
+    assert not any("kumquat" in text and "hidden" in text for text in texts)
     assert secret.read_text() == "the hidden word is kumquat"
     assert not (tmp_path / "new.txt").exists()
-    assert all(text for text in told)
-    assert "inside" in told[-1]
+    assert all(text for text in texts)
+    assert "inside" in texts[-1]
 
 
 @pytest.mark.slow
@@ -113,37 +113,41 @@ def test_odd_names_are_names(program):
         "-rf", "a b", "it's", '"quoted"', "new\nline", "日本語 🙂.txt", "$(touch pwned)", "*", "e\u0301",
         "x" * 255,
     ]  # fmt: skip
-    told = results(
-        program, *[use("write_file", path=name, content=f"number {n}\n") for n, name in enumerate(names)],
-        *[use("read_file", path=name) for name in names], use("write_file", path="y" * 256, content=""),
-        use("read_file", path="a\0b"), use("read_file", path=""), use("read_file", path="\ud800"),
-    )  # fmt: skip
-    for n, text in enumerate(told[len(names) : 2 * len(names)]):
+    texts = results(
+        program,
+        *[use("write_file", path=name, content=f"number {n}\n") for n, name in enumerate(names)],
+        *[use("read_file", path=name) for name in names],
+        use("write_file", path="y" * 256, content=""),
+        use("read_file", path="a\0b"),
+        use("read_file", path=""),
+        use("read_file", path="\ud800"),
+    )
+    for n, text in enumerate(texts[len(names) : 2 * len(names)]):
         assert f"number {n}" in text, (names[n], text)
     assert not (program.work / "pwned").exists()
-    assert "longer name than the file system takes" in told[2 * len(names)]
-    assert all(told[2 * len(names) :])
+    assert "longer name than the file system takes" in texts[2 * len(names)]
+    assert all(texts[2 * len(names) :])
 
 
 @pytest.mark.slow
 def test_a_file_name_that_is_no_utf8_does_not_end_anything(program):
     Path(os.fsdecode(os.fsencode(program.work) + b"/caf\xe9.txt")).write_text("needle")
     calls = use("search_files", pattern="needle"), use("read_file", path="."), use("terminal", command="ls")
-    told = results(program, *calls)
-    assert all("caf" in text for text in told), told
+    texts = results(program, *calls)
+    assert all("caf" in text for text in texts), texts
 
 
 @pytest.mark.slow
 def test_ten_megabytes_written_and_read_page_by_page(program):
     (program.work / "big.txt").write_text("".join(f"row {n} of the file\n" for n in range(500_000)))
-    told = results(
+    texts = results(
         program,
         use("read_file", path="big.txt"),
         use("read_file", path="big.txt", offset=499_990),
         use("write_file", path="out.txt", content="y" * 10_000_000),
     )
-    assert "row 0 of" in told[0] and len(told[0]) < 60_000
-    assert "row 499999" in told[1]
+    assert "row 0 of" in texts[0] and len(texts[0]) < 60_000
+    assert "row 499999" in texts[1]
     assert (program.work / "out.txt").stat().st_size == 10_000_000
 
 
@@ -151,8 +155,8 @@ def test_the_same_failing_call_is_not_made_for_ever(program):
     program.server.install([does(use("read_file", path="gone.txt"))] * 5 + [ScriptedReply("I give up")])
     done = program.ask("go")
     assert done.row["text"] == "I give up"
-    told = [text for role, text in said(program.server.requests[-1]) if role == "tool"]
-    assert "3 times in a row" in told[-1]
+    texts = [text for role, text in said(program.server.requests[-1]) if role == "tool"]
+    assert "3 times in a row" in texts[-1]
 
 
 def test_the_object_names_each_call_once_and_in_order(program):

@@ -72,32 +72,32 @@ def _message(rng: random.Random, body: bytes) -> tuple[bytes, bytes, bool]:
     return interim + b"\r\n".join(lines) + b"\r\n\r\n", wire, way == 2
 
 
-def _mangled(rng: random.Random, head: bytes, made: bytes) -> tuple[str, bytes]:
+def _mangled(rng: random.Random, head: bytes, data: bytes) -> tuple[str, bytes]:
     """Spoil an answer in one way."""
-    place = rng.randrange(len(made) + 1)
+    number = rng.randrange(len(data) + 1)
     early = rng.randrange(len(head) + 1)
     ways: dict[str, bytes] = {
-        "cut": made[:place],
-        "cut in head": made[:early],
-        "garbage": made[:place] + rng.randbytes(rng.randrange(1, 60)) + made[place:],
-        "garbage in head": made[:early] + rng.randbytes(rng.randrange(1, 9)) + made[early:],
-        "flipped": made[:early] + bytes([rng.randrange(256)]) + made[early + 1 :],
-        "lost": made[:early] + made[early + rng.randrange(1, 9) :],
-        "doubled": made + made,
-        "long header": made.replace(b"\r\n", b"\r\nx-long: " + b"y" * 150_000 + b"\r\n", 1),
-        "many headers": made.replace(b"\r\n", b"\r\n" + b"x: y\r\n" * 400, 1),
-        "two lengths": made.replace(b"\r\n", b"\r\ncontent-length: 5\r\n", 1),
-        "wrong length": made.replace(b"content-length: ", b"content-length: 9"),
-        "huge length": made.replace(b"content-length: ", b"content-length: 99999999999999999999"),
-        "negative": made.replace(b"content-length: ", b"content-length: -"),
-        "both": made.replace(b"\r\n", b"\r\ntransfer-encoding: chunked\r\n", 1),
-        "other coding": made.replace(b"\r\n", b"\r\ntransfer-encoding: br, x\r\n", 1),
-        "no line ends": made.replace(b"\r\n", b" "),
-        "bare line feeds": made.replace(b"\r\n", b"\n"),
-        "interim": b"HTTP/1.1 103 Hints\r\nlink: x\r\n\r\n" * rng.randrange(1, 200) + made,
-        "upgrade": b"HTTP/1.1 101 Switch\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n" + made,
-        "not gzip": made.replace(b"\r\n", b"\r\ncontent-encoding: gzip\r\n", 1),
-        "version": made.replace(b"HTTP/1.1", rng.choice([b"HTTP/2.0", b"HTTP/0.9", b"ICY", b"HTTPS/1.1"]), 1),
+        "cut": data[:number],
+        "cut in head": data[:early],
+        "garbage": data[:number] + rng.randbytes(rng.randrange(1, 60)) + data[number:],
+        "garbage in head": data[:early] + rng.randbytes(rng.randrange(1, 9)) + data[early:],
+        "flipped": data[:early] + bytes([rng.randrange(256)]) + data[early + 1 :],
+        "lost": data[:early] + data[early + rng.randrange(1, 9) :],
+        "doubled": data + data,
+        "long header": data.replace(b"\r\n", b"\r\nx-long: " + b"y" * 150_000 + b"\r\n", 1),
+        "many headers": data.replace(b"\r\n", b"\r\n" + b"x: y\r\n" * 400, 1),
+        "two lengths": data.replace(b"\r\n", b"\r\ncontent-length: 5\r\n", 1),
+        "wrong length": data.replace(b"content-length: ", b"content-length: 9"),
+        "huge length": data.replace(b"content-length: ", b"content-length: 99999999999999999999"),
+        "negative": data.replace(b"content-length: ", b"content-length: -"),
+        "both": data.replace(b"\r\n", b"\r\ntransfer-encoding: chunked\r\n", 1),
+        "other coding": data.replace(b"\r\n", b"\r\ntransfer-encoding: br, x\r\n", 1),
+        "no line ends": data.replace(b"\r\n", b" "),
+        "bare line feeds": data.replace(b"\r\n", b"\n"),
+        "interim": b"HTTP/1.1 103 Hints\r\nlink: x\r\n\r\n" * rng.randrange(1, 200) + data,
+        "upgrade": b"HTTP/1.1 101 Switch\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n" + data,
+        "not gzip": data.replace(b"\r\n", b"\r\ncontent-encoding: gzip\r\n", 1),
+        "version": data.replace(b"HTTP/1.1", rng.choice([b"HTTP/2.0", b"HTTP/0.9", b"ICY", b"HTTPS/1.1"]), 1),
         "nothing": b"",
     }
     name = rng.choice(list(ways))

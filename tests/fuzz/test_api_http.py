@@ -36,11 +36,15 @@ _ANY = st.recursive(
 )
 _ROLES = st.sampled_from(["user", "assistant", "system", "developer", "tool"])
 _PARTS = st.lists(
-    st.fixed_dictionaries({"type": st.sampled_from(["text", "image_url", "input_image"]) | _ANY}, optional={
-        "text": st.text(max_size=10) | _ANY, "image_url": st.just("data:image/png;base64,AAAA") | _ANY,
-    }),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["text", "image_url", "input_image"]) | _ANY},
+        optional={
+            "text": st.text(max_size=10) | _ANY,
+            "image_url": st.just("data:image/png;base64,AAAA") | _ANY,
+        },
+    ),
     max_size=3,
-)  # fmt: skip
+)
 _MESSAGE = st.fixed_dictionaries({"role": _ROLES | _ANY, "content": st.text(max_size=10) | _PARTS | _ANY})
 _BODY = st.fixed_dictionaries(
     {"model": st.just("whet")},

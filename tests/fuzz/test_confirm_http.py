@@ -119,9 +119,9 @@ class Fuzz:
 
 
 def run_fuzz(server: Running, *, count: int = 1 << 60, seconds: float = 1e9, seed: int = 1) -> None:
-    made = server.client("submit", "agent").post("/confirm", json=SUBMIT | {"timeout_seconds": 3600}).json()
+    body = server.client("submit", "agent").post("/confirm", json=SUBMIT | {"timeout_seconds": 3600}).json()
     tokens = [server.token("submit", "agent"), server.token("audit", "auditor")]
-    fuzz = Fuzz(seed, made["id"], [*tokens, "wct_wrong"])
+    fuzz = Fuzz(seed, body["id"], [*tokens, "wct_wrong"])
     ends = time.monotonic() + seconds
     for number in range(count):
         raw = fuzz.raw()

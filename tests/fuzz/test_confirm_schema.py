@@ -43,8 +43,8 @@ def test_generated_requests_for_ten_minutes_never_break_the_service(tmp_path):
         pytest.skip("schemathesis can't be installed here")
     with Served(tmp_path, "--rate-limit", "1000000") as served:
         began = time.monotonic()
-        said = run(python, served, SECONDS)
+        text = run(python, served, SECONDS)
         metrics = served.call("GET", "/metrics")[1]["text"]
     answers = [line for line in metrics.splitlines() if "http_responses_total{" in line]
-    print(said[-1500:], *answers, f"{time.monotonic() - began:.0f} s", sep="\n")
+    print(text[-1500:], *answers, f"{time.monotonic() - began:.0f} s", sep="\n")
     assert not [line for line in answers if 'status="5' in line]

@@ -152,7 +152,11 @@ def survive(seeds: range, each: Callable[[HttpClient, int, int], Coroutine[Any, 
     before = open_files()
     asyncio.run(go())
     assert not open_files() - before
-    ours = [one for one in unheard if "http1" in "".join(traceback.format_exception(one.get("exception")))]
+    ours = [
+        fields
+        for fields in unheard
+        if "http1" in "".join(traceback.format_exception(fields.get("exception")))
+    ]
     assert not ours, ours
     return server
 

@@ -16,8 +16,8 @@ class _Errors(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = f"{record.getMessage()}: {record.exc_info[1]!r}" if record.exc_info else record.getMessage()
-        self.lines.append(said)
+        text = f"{record.getMessage()}: {record.exc_info[1]!r}" if record.exc_info else record.getMessage()
+        self.lines.append(text)
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +27,9 @@ def errors_logged(request: pytest.FixtureRequest) -> Iterator[None]:
     expected = marker.args if marker else ()
     handler = _Errors()
     loggers = [logging.getLogger(name) for name in ("whet.gateway", "asyncio")]
-    for one in loggers:
-        one.addHandler(handler)
+    for logger in loggers:
+        logger.addHandler(handler)
     yield
-    for one in loggers:
-        one.removeHandler(handler)
+    for logger in loggers:
+        logger.removeHandler(handler)
     assert [line for line in handler.lines if not any(words in line for words in expected)] == []

@@ -75,10 +75,10 @@ class MattermostChat(ChatHost):
         self._tell("post_edited" if text else "post_deleted", one["channel_id"], post=json.dumps(one))
 
     def react(self, post: str, emoji: str, user: str = "ann") -> None:
-        made = {"user_id": user, "post_id": post, "emoji_name": emoji, "create_at": self._tick()}
-        self.note(lambda: self.reactions.append(made))
+        fields = {"user_id": user, "post_id": post, "emoji_name": emoji, "create_at": self._tick()}
+        self.note(lambda: self.reactions.append(fields))
         channel = self.posts[post]["channel_id"]
-        self._tell("reaction_added", channel, reaction=json.dumps(made))
+        self._tell("reaction_added", channel, reaction=json.dumps(fields))
 
     def press_at(self, label: str, user: str = "ann", channel: str = "dm-ann") -> str:
         """Press the emoji that the bot put under its newest post with this label; gives the post."""
@@ -188,7 +188,7 @@ class MattermostChat(ChatHost):
     async def _channels(self, request: Request) -> Response:
         if (refusal := self._refusal(request, "channels")) is not None:
             return refusal
-        last = {one["channel_id"]: one["create_at"] for one in self.posts.values()}
+        last = {post["channel_id"]: post["create_at"] for post in self.posts.values()}
         return JSONResponse(
             [
                 {"id": id_, "type": kind, "last_post_at": last.get(id_, 0)}
@@ -199,16 +199,16 @@ class MattermostChat(ChatHost):
     async def _channel(self, request: Request) -> Response:
         channel = request.path_params["channel"]
         found = channel in self.channels
-        known = JSONResponse({"id": channel, "type": self.channels.get(channel)})
-        return self._refusal(request, "channel") or (known if found else _no(404, "Unable to find it."))
+        response = JSONResponse({"id": channel, "type": self.channels.get(channel)})
+        return self._refusal(request, "channel") or (response if found else _no(404, "Unable to find it."))
 
     async def _history(self, request: Request) -> Response:
         if (refusal := self._refusal(request, "history")) is not None:
             return refusal
         since, channel = int(request.query_params["since"]), request.path_params["channel"]
-        found = [p for p in self.posts.values() if p["channel_id"] == channel and p["update_at"] > since]
-        order = [post["id"] for post in reversed(found)]
-        return JSONResponse({"order": order, "posts": {post["id"]: post for post in reversed(found)}})
+        posts = [p for p in self.posts.values() if p["channel_id"] == channel and p["update_at"] > since]
+        order = [post["id"] for post in reversed(posts)]
+        return JSONResponse({"order": order, "posts": {post["id"]: post for post in reversed(posts)}})
 
     async def _create(self, request: Request) -> Response:
         if (refusal := self._refusal(request, "post")) is not None:
@@ -224,9 +224,9 @@ class MattermostChat(ChatHost):
         return JSONResponse(self._add(body, BOT), 201)
 
     async def _get(self, request: Request) -> Response:
-        found = self.posts.get(request.path_params["post"])
+        fields = self.posts.get(request.path_params["post"])
         return self._refusal(request, "get") or (
-            _no(404, "Unable to get the post.") if found is None else JSONResponse(found)
+            _no(404, "Unable to get the post.") if fields is None else JSONResponse(fields)
         )
 
     async def _patch(self, request: Request) -> Response:
@@ -254,8 +254,8 @@ class MattermostChat(ChatHost):
         if body["user_id"] != BOT or body["post_id"] not in self.posts:
             return _no(403, "You do not have the appropriate permissions.")
         self.note(lambda: self.reactions.append(body))
-        made = json.dumps({**body, "create_at": self._tick()})
-        self._tell("reaction_added", self.posts[body["post_id"]]["channel_id"], reaction=made)
+        text = json.dumps({**body, "create_at": self._tick()})
+        self._tell("reaction_added", self.posts[body["post_id"]]["channel_id"], reaction=text)
         return JSONResponse(body, 201)
 
     async def _types(self, request: Request) -> Response:

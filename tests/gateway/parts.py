@@ -113,10 +113,10 @@ class Rig:
     def queued(self, where: ChatPlace | None = None) -> list[Outgoing]:
         """Give what waits to be sent, to a conversation or at all, and take it away."""
         number = self.chat(where).id if where else 0
-        found = self.app.database.read_now(lambda db: chats.list_messages(db, ("queued",), number))
-        for row in found:
+        messages = self.app.database.read_now(lambda db: chats.list_messages(db, ("queued",), number))
+        for row in messages:
             self.app.database.write_now(lambda db, row=row: chats.end_sending(db, row.id, "sent"))
-        return [msgspec.json.decode(row.body, type=Outgoing) for row in found]
+        return [msgspec.json.decode(row.body, type=Outgoing) for row in messages]
 
     def count_turns(self) -> int:
         [(count,)] = self.app.database.read_now(

@@ -90,12 +90,12 @@ async def test_the_parts_of_an_album_in_a_group_are_read_if_one_of_them_names_th
 def test_slack_a_reply_in_a_thread_quotes_what_the_thread_began_with_once(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [ScriptedReply(f"Answer {number}.") for number in range(3)]
-    with on(slack, SLACK, tmp_path, script) as one:
+    with on(slack, SLACK, tmp_path, script) as process:
         root = slack.write("Option A or Option B?")
         slack.wait_said("Answer 0.")
         for number, text in enumerate(("the second", "sure?"), 1):
             slack.ask(text, f"Answer {number}.", thread_ts=root)
-        assert asked(one.model) == [
+        assert asked(process.model) == [
             "Option A or Option B?",
             "<quoted>U7: Option A or Option B?</quoted>\nthe second",
             "sure?",

@@ -33,55 +33,55 @@ def replies(count: int, *stalled: int) -> list[ScriptedReply]:
 @WHERE
 @pytest.mark.parametrize("busy", ["steer", "queue"])
 def test_an_edit_of_a_message_is_read_by_the_turn_it_began(tmp_path: Path, platform: str, busy: str) -> None:
-    with person_on(platform, tmp_path, replies(3, 0), busy=busy) as (person, one):
+    with person_on(platform, tmp_path, replies(3, 0), busy=busy) as (person, process):
         message = person.write("delete the logs of May")
-        one.model.wait_for_stall()
+        process.model.wait_for_stall()
         person.edit(message, "delete the logs of March")
-        wait_taken(person, one)
-        one.model.release()
+        wait_taken(person, process)
+        process.model.release()
         person.wait_said("Answer 1.")
         was = "The person has changed this message to what follows. It was: delete the logs of May"
-        assert asked(one.model) == [
+        assert asked(process.model) == [
             "delete the logs of May",
             f"<edited>{was}</edited>\ndelete the logs of March",
         ]
         person.edit(message, "delete nothing")
         person.wait_said("read only until it is answered")
         ask(person, "next", "Answer 2.")
-        assert asked(one.model)[2:] == ["next"]
+        assert asked(process.model)[2:] == ["next"]
 
 
 @WHERE
 def test_a_deletion_counts_before_and_during_the_turn_and_not_after(tmp_path: Path, platform: str) -> None:
-    with person_on(platform, tmp_path, replies(4, 0), busy="queue") as (person, one):
+    with person_on(platform, tmp_path, replies(4, 0), busy="queue") as (person, process):
         if not person.deletes:
             pytest.skip("the platform reports no deletions")
         first, second = person.write("one"), person.write("two, not meant")
-        one.model.wait_for_stall()
+        process.model.wait_for_stall()
         person.delete(second)
         person.delete(first)
-        wait_taken(person, one)
-        one.model.release()
+        wait_taken(person, process)
+        process.model.release()
         person.wait_said("Answer 1.")
-        assert asked(one.model) == ["one", "<deleted>The person has deleted this message: one</deleted>"]
+        assert asked(process.model) == ["one", "<deleted>The person has deleted this message: one</deleted>"]
         person.delete(first)
         ask(person, "three", "Answer 2.")
-        assert asked(one.model)[2:] == ["three"]
+        assert asked(process.model)[2:] == ["three"]
 
 
 @WHERE
 def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: str) -> None:
-    with person_on(platform, tmp_path, replies(4)) as (person, one):
+    with person_on(platform, tmp_path, replies(4)) as (person, process):
         ask(person, "shall it be red?", "Answer 0.")
-        wait_recorded(one, "Answer 0.")
+        wait_recorded(process, "Answer 0.")
         person.react()
         ask(person, "then go on", "Answer 1.")
-        wait_recorded(one, "Answer 1.")
+        wait_recorded(process, "Answer 1.")
         person.react()
         person.react(removed=True)
         ask(person, "and now?", "Answer 2.")
         emoji = ":+1:" if platform == "slack" else "👍"
-        assert asked(one.model) == [
+        assert asked(process.model) == [
             "shall it be red?",
             f"<reaction>{emoji} to your message: Answer 0.</reaction>\nthen go on",
             "and now?",
@@ -90,15 +90,15 @@ def test_a_reaction_comes_along_with_the_next_message(tmp_path: Path, platform: 
 
 @WHERE
 def test_a_reaction_is_no_command_no_answer_and_begins_no_turn(tmp_path: Path, platform: str) -> None:
-    with person_on(platform, tmp_path, replies(2)) as (person, one):
+    with person_on(platform, tmp_path, replies(2)) as (person, process):
         ask(person, "hello", "Answer 0.")
-        wait_recorded(one, "Answer 0.")
+        wait_recorded(process, "Answer 0.")
         for _ in range(25):
             person.react()
         ask(person, "/title", "hello")
-        assert asked(one.model) == ["hello"]
+        assert asked(process.model) == ["hello"]
         ask(person, "go on", "Answer 1.")
-        (text,) = asked(one.model)[1:]
+        (text,) = asked(process.model)[1:]
         assert 1 <= text.count("<reaction>") <= 20 and text.endswith("\ngo on")
 
 
@@ -148,31 +148,31 @@ def test_an_edit_that_changes_no_word_is_none(tmp_path: Path) -> None:
 
 def test_a_live_location_that_moves_is_no_edit(tmp_path: Path) -> None:
     with world(tmp_path, replies(2)) as w:
-        place: dict[str, Any] = {"latitude": 1.5, "longitude": 2.5, "live_period": 600}
-        w.telegram.ask("", "Answer 0.", location=place)
-        w.telegram.rewrite(w.telegram.newest, "", location={**place, "latitude": 1.6})
+        fields: dict[str, Any] = {"latitude": 1.5, "longitude": 2.5, "live_period": 600}
+        w.telegram.ask("", "Answer 0.", location=fields)
+        w.telegram.rewrite(w.telegram.newest, "", location={**fields, "latitude": 1.6})
         w.telegram.ask("where am I?", "Answer 1.")
         assert w.telegram.said() == ["Answer 0.", "Answer 1."]
 
 
 def test_discord_deletions_of_many_at_once(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path, replies(2, 0), busy="queue") as one:
+    with on(discord, DISCORD, tmp_path, replies(2, 0), busy="queue") as process:
         discord.wait_connected()
         discord.write("one")
-        one.model.wait_for_stall()
+        process.model.wait_for_stall()
         ids = [discord.write(text)["id"] for text in ("two", "three")]
         discord.call(discord.dispatch("MESSAGE_DELETE_BULK", {"ids": ids, "channel_id": "500"}))
         discord.write("four")
         discord.ask("/context", "/context waits")
-        one.model.release()
+        process.model.release()
         discord.wait_said("Answer 1.")
-        assert asked(one.model) == ["one", "four"]
+        assert asked(process.model) == ["one", "four"]
 
 
 def test_discord_a_thread_knows_the_message_that_it_began_with(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path, replies(4)) as one:
+    with on(discord, DISCORD, tmp_path, replies(4)) as process:
         discord.wait_connected()
         discord.ask(f"<@{BOT}> Option A or B?", "Answer 0.", "600", guild="1")
         root = list(discord.messages)[-1]
@@ -181,7 +181,7 @@ def test_discord_a_thread_knows_the_message_that_it_began_with(tmp_path: Path) -
         discord.write("not for the bot", chat=root, guild="1")
         for number, (text, thread) in enumerate((("the second", root), ("sure?", root), ("hi", "900")), 1):
             discord.ask(f"<@{BOT}> {text}", f"Answer {number}.", thread, guild="1")
-        assert asked(one.model)[1:] == [
+        assert asked(process.model)[1:] == [
             "<quoted>you: Answer 0.</quoted>\nthe second",
             "sure?",
             "<quoted>the thread plans</quoted>\nhi",
@@ -191,7 +191,7 @@ def test_discord_a_thread_knows_the_message_that_it_began_with(tmp_path: Path) -
 def test_slack_each_person_s_first_message_for_the_bot_in_a_thread_knows_its_root(tmp_path: Path) -> None:
     slack = SlackChat()
     people = SLACK + '[people.ben]\nslack = "U8"\n'
-    with on(slack, people, tmp_path, replies(3)) as one:
+    with on(slack, people, tmp_path, replies(3)) as process:
         root = slack.write("Option A or Option B?", chat="C1", user="U9")
         slack.write("B for me", chat="C1", thread_ts=root)
         slack.ask(f"<@{SLACK_BOT}> what do you say?", "Answer 0.", "C1", thread_ts=root)
@@ -199,7 +199,7 @@ def test_slack_each_person_s_first_message_for_the_bot_in_a_thread_knows_its_roo
         pictures = [{"name": "plan.png", "url_private_download": f"{slack.url}/private/x"}]
         second = slack.write("", chat="C1", user="U9", subtype="file_share", files=pictures)
         slack.ask(f"<@{SLACK_BOT}> look", "Answer 2.", "C1", thread_ts=second)
-        assert asked(one.model) == [
+        assert asked(process.model) == [
             "<quoted>U9: Option A or Option B?</quoted>\nwhat do you say?",
             "<quoted>U9: Option A or Option B?</quoted>\nand for me?",
             "<quoted>U9: plan.png</quoted>\nlook",

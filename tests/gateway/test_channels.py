@@ -39,9 +39,9 @@ def on(
     vendor: Any, file: str, folder: Path, script: list[ScriptedReply], **settings: object
 ) -> Iterator[GatewayProcess]:
     with vendor, PracticeServer(script=script) as model:
-        one = GatewayProcess(folder / "home", file.format(url=vendor.url), model, **settings)
-        with served(one):
-            yield one
+        process = GatewayProcess(folder / "home", file.format(url=vendor.url), model, **settings)
+        with served(process):
+            yield process
 
 
 def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
         ScriptedReply("In the server."),
         ScriptedReply("x" * 4500),
     ]
-    with on(discord, DISCORD, tmp_path, script, mode="ask") as one:
+    with on(discord, DISCORD, tmp_path, script, mode="ask") as process:
         discord.wait_connected()
         discord.write("hello")
         assert discord.wait_said("Hello") == ["**Hello** there @everyone."]
@@ -63,7 +63,7 @@ def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
         assert "may not" in discord.answer(query)
         assert discord.answer(discord.press_at("Allow once")) == "Allowed once."
         discord.wait_said("Made.")
-        assert (one.home / "work" / "made").exists()
+        assert (process.home / "work" / "made").exists()
         discord.write("not for you", chat="600", guild="1")
         discord.write(f"<@{BOT}> what about here", chat="600", guild="1")
         assert discord.wait_said("In the server.", chat="600") == ["In the server."]
@@ -72,9 +72,9 @@ def test_discord_from_hello_to_buttons(tmp_path: Path) -> None:
         assert max(map(len, discord.said())) <= 2000 and discord.typing
 
 
-def answered_and_stopped(discord: DiscordChat, one: GatewayProcess) -> None:
+def answered_and_stopped(discord: DiscordChat, process: GatewayProcess) -> None:
     """Serve until a first message has its answer."""
-    with served(one):
+    with served(process):
         discord.wait_connected()
         discord.ask("first", "Answer 0.")
 
@@ -83,12 +83,12 @@ def answered_and_stopped(discord: DiscordChat, one: GatewayProcess) -> None:
 def test_discord_catches_up_after_a_stop_and_repeats_no_send(tmp_path: Path) -> None:
     discord = DiscordChat()
     with discord, PracticeServer(script=[ScriptedReply(f"Answer {n}.") for n in range(4)]) as model:
-        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
-        answered_and_stopped(discord, one)
+        process = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
+        answered_and_stopped(discord, process)
         discord.write("while nobody was there")
         discord.write("and this")
         discord.fail_next("post", too_many(0.2), (503, {"message": "unavailable"}, {}))
-        with served(one):
+        with served(process):
             discord.wait_said("Answer 2.")
             assert discord.said() == ["Answer 0.", "Answer 1.", "Answer 2."]
             discord.cut(4000)
@@ -101,15 +101,15 @@ def test_discord_what_was_missed_comes_in_order_however_long_it_takes(tmp_path: 
     discord = DiscordChat()
     script = [ScriptedReply(f"Answer {n}.") for n in range(4)]
     with discord, PracticeServer(script=script) as model:
-        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model, busy="queue")
+        with served(process):
             discord.wait_connected()
             discord.ask(f"<@{BOT}> word-zero", "Answer 0.", "600", guild="1")
         discord.write("not for the bot", chat="600", guild="1")
         discord.write(f"<@{BOT}> word-one", chat="600", guild="1")
         trouble = (500, {"message": "trouble"}, {"retry-after": "0"})
         discord.fail_next("history", too_many(0.01), trouble, trouble)
-        with served(one):
+        with served(process):
             discord.wait_connected()
             discord.write(f"<@{BOT}> word-two", chat="600", guild="1")  # it comes while one is still missing
             discord.wait_said("Answer 2.", chat="600")
@@ -135,14 +135,14 @@ def test_discord_a_channel_that_can_not_be_read_holds_no_other_one_up(tmp_path: 
     discord = _OneBroken()
     script = [ScriptedReply(f"Answer {n}.") for n in range(4)]
     with discord, PracticeServer(script=script) as model:
-        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
+        with served(process):
             discord.wait_connected()
             for number, chat in enumerate(("600", "601")):
                 discord.ask(f"hello {chat}", f"Answer {number}.", chat)
         for chat in ("600", "601"):
             discord.write("missed", chat=chat)
-        with served(one):
+        with served(process):
             discord.wait_said("Answer 2.", chat="601")
             assert len(discord.said("600")) == 1
             discord.is_broken = False
@@ -161,10 +161,10 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         calls(("send_file", '{"path": "received/a.txt"}')),
         ScriptedReply("Back."),
     ]
-    with on(slack, SLACK, tmp_path, script, mode="ask") as one:
+    with on(slack, SLACK, tmp_path, script, mode="ask") as process:
         slack.write("hello &amp; welcome")
         assert slack.wait_said("Hello") == ["*Hello* &lt;there&gt; &amp; <https://example.org|you>."]
-        assert b"hello & welcome" in one.model.requests[-1].body
+        assert b"hello & welcome" in process.model.requests[-1].body
         slack.wait(lambda: not slack.pending, "everything acknowledged")
         slack.ask("make it", "touch made")
         slack.press_at("Allow once", user="U9")
@@ -194,20 +194,20 @@ def test_slack_from_hello_to_buttons(tmp_path: Path) -> None:
         slack.ask("back please", "Back.")
         slack.wait(lambda: slack.shared, "a shared file")
         assert list(slack.uploads.values()) == [b"alpha"]
-        assert all(b"let me in" not in request.body for request in one.model.requests)
+        assert all(b"let me in" not in request.body for request in process.model.requests)
 
 
 @pytest.mark.slow
 def test_slack_replies_that_the_channel_sees_too_are_read_and_a_lost_thread_is_left(tmp_path: Path) -> None:
     slack = SlackChat()
     script = [ScriptedReply(f"Answer {number}.") for number in range(3)]
-    with on(slack, SLACK, tmp_path, script) as one:
+    with on(slack, SLACK, tmp_path, script) as process:
         stamp = slack.write(f"<@{SLACK_BOT}> one", chat="C1")
         slack.wait_said("Answer 0.", chat="C1")
         more = {"chat": "C1", "subtype": "thread_broadcast", "thread_ts": stamp}
         slack.write(f"<@{SLACK_BOT}> to all of you", **more)
         slack.wait_said("Answer 1.", chat="C1")
-        assert b"to all of you" in one.model.requests[-1].body
+        assert b"to all of you" in process.model.requests[-1].body
         slack.fail_next("chat.postMessage", (200, {"ok": False, "error": "thread_not_found"}, {}))
         slack.write("waves", subtype="me_message", thread_ts="5.000001")
         slack.wait_said("Answer 2.")
@@ -247,13 +247,13 @@ def test_many_files_go_out_as_albums_with_one_caption(tmp_path: Path, kind: str)
         "discord": (DiscordChat(), DISCORD),
         "slack": (SlackChat(), SLACK),
     }[kind]
-    with on(chat, settings, tmp_path, script) as one:
+    with on(chat, settings, tmp_path, script) as process:
         for name, data in FILES.items():
-            (one.home / "work" / name).write_bytes(data)
+            (process.home / "work" / name).write_bytes(data)
         if isinstance(chat, DiscordChat):
             chat.wait_connected()
         chat.ask("send me everything", "Done.")
-        assert f"12 files are on their way: {', '.join(FILES)}.".encode() in one.model.requests[-1].body
+        assert f"12 files are on their way: {', '.join(FILES)}.".encode() in process.model.requests[-1].body
         if isinstance(chat, TelegramChat):
             sent = chat.wait(lambda: len(chat.albums) == 2 and chat.albums, "two albums")
             assert [[part["name"] for part in album] for album in sent] == ALBUMS
@@ -285,7 +285,7 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         ScriptedReply(tool_calls=RISKY),
         ScriptedReply("Made."),
     ]
-    with on(chat, chat.gateway_file, tmp_path, script, mode="ask") as one:
+    with on(chat, chat.gateway_file, tmp_path, script, mode="ask") as process:
         chat.wait_for_gateway()
         chat.fail_next("in", 503)
         assert post("a1", {"text": "hi"}) == 202
@@ -296,12 +296,12 @@ def test_a_signed_webhook_both_ways(tmp_path: Path) -> None:
         assert httpx2.post(chat.gateway_url, content=b"{}").status_code == 401
         assert post("a4", {"text": "y" * 65_536}) == 202
         chat.wait_said("Long one.")
-        assert b"y" * 60_000 in one.model.requests[-1].body
+        assert b"y" * 60_000 in process.model.requests[-1].body
         assert httpx2.post(chat.gateway_url, content=b"z" * 8_100_000).status_code == 413
         attached = {"name": "a.txt", "base64": base64.b64encode(b"alpha").decode()}
         assert post("a5", {"text": "file", "files": [attached]}) == 202
         chat.wait_said("Got it.")
-        assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
+        assert (process.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
         assert post("a6", {"text": "make it"}) == 202
         chat.wait_said("touch made")
         press = chat.got[-1]["buttons"][0]["data"]

@@ -63,13 +63,13 @@ def test_a_gateway_that_is_stopped_as_it_starts_ends_the_turn_that_it_goes_on_wi
     script = [ScriptedReply("Hello."), ScriptedReply("In the end.")]
 
     async def left_behind(database: StateDatabase) -> None:
-        place = ChatPlace("telegram", "7", "", "7")
+        chat_place = ChatPlace("telegram", "7", "", "7")
 
         def begun(db: apsw.Connection) -> str:
-            row = chats.add_update(db, place, "later", "{}", SystemClock().unix_ms())
+            row = chats.add_update(db, chat_place, "later", "{}", SystemClock().unix_ms())
             assert row is not None
             chats.set_update_state(db, row, "begun")
-            return chats.get_or_create_chat(db, place).session_id
+            return chats.get_or_create_chat(db, chat_place).session_id
 
         log = await Transcript.open(database, database.write_now(begun), SystemClock())
         await log.begin_turn(Message("user", "and then?"))

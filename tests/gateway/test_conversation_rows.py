@@ -143,15 +143,15 @@ async def test_the_commands_that_the_owner_keeps_at_home_are_for_who_shares_thei
     ],
 )
 async def test_a_command_says_what_it_did_or_why_not(rig: Rig, user: str, line: str, said: list[str]) -> None:
-    found = await commanded(rig, user, line)
-    assert [text[: len(want)] for text, want in zip(found, said, strict=True)] == said
+    texts = await commanded(rig, user, line)
+    assert [text[: len(want)] for text, want in zip(texts, said, strict=True)] == said
 
 
 async def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived(rig: Rig) -> None:
-    for count, said in ((1, "1 message that waited was"), (2, "2 messages that waited were")):
+    for count, text in ((1, "1 message that waited was"), (2, "2 messages that waited were")):
         for number in range(count):
             rig.received(place(), f"u{count}{number}")
-        assert await commanded(rig, "8", "stop") == [f"Nothing was running. {said} dropped."]
+        assert await commanded(rig, "8", "stop") == [f"Nothing was running. {text} dropped."]
         assert rig.state(f"u{count}0") == "dropped"
     rows = await rig.rows(place())
     await rows.post([Outgoing("lost", edits="r1", since_ms=5)])
@@ -164,10 +164,10 @@ async def test_stop_drops_what_waits_and_missing_shows_what_may_not_have_arrived
 async def test_the_last_goal_is_shown_and_stopped_by_the_owner(rig: Rig) -> None:
     for line in ("goal", "goal show", "goal stop"):
         assert (await commanded(rig, "7", line))[0].startswith("refused: there is no goal")
-    (said,) = await commanded(rig, "7", "goal tidy up --verify true")
-    (made,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
+    (text,) = await commanded(rig, "7", "goal tidy up --verify true")
+    (schedule,) = rig.app.database.read_now(lambda db: schedules.list_schedules(db))
     ways = "you are told how it ends. /goal shows it, /goal stop ends it."
-    assert said == f"A worker begins with {made.name}; {ways}" and made.target == "one:c7"
+    assert text == f"A worker begins with {schedule.name}; {ways}" and schedule.target == "one:c7"
     ann = rig.parts.router.find_in_file(place("7"))
     assert ann is not None
     session_id = await (await rig.rows(place("7"))).session_id(ann)
@@ -190,8 +190,10 @@ async def test_the_last_goal_is_shown_and_stopped_by_the_owner(rig: Rig) -> None
 
 
 async def test_a_command_waits_for_a_turn_unless_it_works_at_any_time(rig: Rig) -> None:
-    known = await rig.conversation(place("8"))
-    assert not await rig.commands.waits(known, "stop") and not await rig.commands.waits(known, "none")
+    conversation = await rig.conversation(place("8"))
+    assert not await rig.commands.waits(conversation, "stop") and not await rig.commands.waits(
+        conversation, "none"
+    )
     stranger = await rig.conversation(place("44"))
     assert not await rig.commands.waits(stranger, "stop")
     parse = rig.commands.parse
@@ -212,23 +214,25 @@ class Failing(ChatCommands):
 @pytest.mark.logs_errors("/odd broke")
 async def test_a_command_that_fails_is_told_and_one_whose_store_fails_is_tried_again(rig: Rig) -> None:
     chat_id = rig.chat(place()).id
-    one = Conversation(rig.parts, Failing([]), chat_id, resume=False)
+    conversation = Conversation(rig.parts, Failing([]), chat_id, resume=False)
     for text, said in (("/no", "not now (later)"), ("/odd", "⚠️ something went wrong; the log has it")):
         rig.received(place(), text, text)
-        await one.process()
+        await conversation.process()
         assert rig.texts() == [said] and rig.state(text) == "done"
     rig.received(place(), "/store", "/store")
     with pytest.raises(StoreBusy):
-        await one.process()
+        await conversation.process()
     assert rig.texts() == []
 
 
 async def test_a_stopped_turn_has_ended_before_it_is_said(rig: Rig) -> None:
-    one = await rig.conversation(place())
-    one.begin_with("hello")
+    conversation = await rig.conversation(place())
+    conversation.begin_with("hello")
     while not rig.count_turns():
         await asyncio.sleep(0)
-    assert await one.stop() == (True, 0) and not one.is_running and rig.texts() == ["Stopped."]
+    assert (
+        await conversation.stop() == (True, 0) and not conversation.is_running and rig.texts() == ["Stopped."]
+    )
 
 
 async def test_a_store_that_fails_is_left_alone_for_a_while(rig: Rig) -> None:
@@ -245,20 +249,20 @@ async def test_a_store_that_fails_is_left_alone_for_a_while(rig: Rig) -> None:
 
 async def test_a_message_is_taken_once_however_often_the_inbox_is_looked_at(rig: Rig) -> None:
     rig.received(place(), "u1", "hello")
-    one = await rig.conversation(place())
-    work = asyncio.create_task(one.process())
+    conversation = await rig.conversation(place())
+    work = asyncio.create_task(conversation.process())
     while not work.done():
-        one.wake.set()
+        conversation.wake.set()
         await asyncio.sleep(0)
     await work
-    assert not one.is_running and rig.state("u1") == "done" and len(rig.texts()) == 1
+    assert not conversation.is_running and rig.state("u1") == "done" and len(rig.texts()) == 1
 
 
 async def test_a_turn_that_is_gone_on_with_at_the_gateways_end_takes_nothing_in(rig: Rig) -> None:
     rig.received(place("44"), "u1")
-    one = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
-    one.closing = True
-    await one.process()
+    conversation = Conversation(rig.parts, rig.commands, rig.chat(place("44")).id, resume=True)
+    conversation.closing = True
+    await conversation.process()
     assert rig.state("u1") == "waiting" and rig.texts() == []
 
 
@@ -279,11 +283,11 @@ async def test_a_turn_begins_once_although_the_store_fails_beside_it(rig: Rig, r
     if not resume:
         rig.received(place(), "u1", "hello")
     rig.received(place(), "/store", "/store")
-    one = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
+    conversation = Conversation(rig.parts, Failing([]), chat_id, resume=resume)
     with pytest.raises(StoreBusy):
-        await one.process()
-    await one.process()
-    assert len(rig.texts()) == 1 and not one.is_running
+        await conversation.process()
+    await conversation.process()
+    assert len(rig.texts()) == 1 and not conversation.is_running
 
 
 class FailsOnce:
@@ -308,12 +312,12 @@ async def test_a_turn_that_the_store_failed_is_gone_on_with_or_begins_with_what_
     rig: Rig, state: chats.InState, answers: int
 ) -> None:
     parts = msgspec.structs.replace(rig.parts, hosted=FailsOnce(rig, state))
-    one = Conversation(parts, rig.commands, await left_behind(rig), resume=state != "waiting")
+    conversation = Conversation(parts, rig.commands, await left_behind(rig), resume=state != "waiting")
     if state == "waiting":
         rig.app.database.write_now(lambda db: db.execute("UPDATE gateway_inbox SET state = 'waiting'"))
     with pytest.raises(StoreBusy):
-        await one.process()
-    await one.process()
+        await conversation.process()
+    await conversation.process()
     assert len(rig.texts()) == answers
 
 
@@ -336,7 +340,7 @@ async def test_more_commands_than_are_read_at_a_time_are_all_run(rig: Rig) -> No
 
 
 async def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_runs(rig: Rig) -> None:
-    one, started = await rig.conversation(place()), list[asyncio.Task[Any]]()
+    conversation, started = await rig.conversation(place()), list[asyncio.Task[Any]]()
 
     def start(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
         started.append(asyncio.Task(work, loop=loop, **options))
@@ -345,11 +349,11 @@ async def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_ru
     asyncio.get_running_loop().set_task_factory(start)
     ben = rig.parts.router.find_in_file(place())
     assert ben is not None
-    async with rig.parts.hosted.using(await one.record.session_id(ben)):  # no turn can begin
+    async with rig.parts.hosted.using(await conversation.record.session_id(ben)):  # no turn can begin
         for update_id in ("u1", "u2"):
             rig.received(place(), update_id, "hello")
-        work = asyncio.create_task(one.process())
-        while not one.is_running:
+        work = asyncio.create_task(conversation.process())
+        while not conversation.is_running:
             await asyncio.sleep(0)
         await rig.app.database.append(lambda db: db.execute("SELECT 1").fetchone())
         assert rig.state("u2") == "waiting"
@@ -360,6 +364,6 @@ async def test_a_conversation_looks_again_once_a_turn_begins_and_not_while_it_ru
 
 async def test_what_somebody_wrote_who_is_not_let_in_any_more_is_dropped(rig: Rig) -> None:
     rig.received(place("44"), "u1", "hello")
-    one = await rig.conversation(place("44"))
-    await one.process()
-    assert rig.state("u1") == "dropped" and rig.texts() == [] and not one.is_running
+    conversation = await rig.conversation(place("44"))
+    await conversation.process()
+    assert rig.state("u1") == "dropped" and rig.texts() == [] and not conversation.is_running

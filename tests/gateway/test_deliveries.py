@@ -135,12 +135,12 @@ def test_where_repetitions_are_dropped_it_is_repeated_for_so_long_and_no_longer(
     "last", [SendFailed("cut", maybe_sent=True), SendFailed("no such chat", is_final=True, status=404)]
 )
 def test_what_may_have_arrived_is_unknown_after_the_last_try_too(tmp_path: Path, last: SendFailed) -> None:
-    told: list[Outgoing] = []
+    outgoings: list[Outgoing] = []
     waits = DeliveryWaits(retry_s=0.0, silence_s=0.0)
     cut = [SendFailed("cut", maybe_sent=True)] * 11
-    keys, state = sent(tmp_path, [*cut, last], 86_400, told=told, waits=waits)
+    keys, state = sent(tmp_path, [*cut, last], 86_400, told=outgoings, waits=waits)
     assert state == "unknown" and len(set(keys[:12])) == 1
-    assert [message.text for message in told] == [*["hello"] * 12, outbox.NOTICE]
+    assert [message.text for message in outgoings] == [*["hello"] * 12, outbox.NOTICE]
     (tmp_path / "a").mkdir()
     assert sent(tmp_path / "a", [SendFailed("no such chat", is_final=True, status=404)])[1] == "failed"
 
@@ -164,17 +164,17 @@ def test_a_platform_that_is_away_for_days_is_waited_for() -> None:
 
 
 def test_a_message_that_is_refused_for_good_is_given_up_and_its_person_told(tmp_path: Path) -> None:
-    told: list[Outgoing] = []
-    keys, state = sent(tmp_path, [SendFailed("too odd", is_final=True, status=400)], told=told)
+    outgoings: list[Outgoing] = []
+    keys, state = sent(tmp_path, [SendFailed("too odd", is_final=True, status=400)], told=outgoings)
     assert state == "failed" and len(keys) == 1
-    assert [one.text for one in told] == ["hello", outbox.NOTICE]
+    assert [outgoing.text for outgoing in outgoings] == ["hello", outbox.NOTICE]
 
 
 def test_nobody_is_told_of_a_notice_that_is_refused(tmp_path: Path) -> None:
-    told: list[Outgoing] = []
+    outgoings: list[Outgoing] = []
     gone = SendFailed("the bot was blocked", is_final=True, status=403)
-    sent(tmp_path, [gone] * 9, told=told)
-    assert len(told) == 2
+    sent(tmp_path, [gone] * 9, told=outgoings)
+    assert len(outgoings) == 2
 
 
 @pytest.mark.logs_errors("nothing can be sent: unauthorized")

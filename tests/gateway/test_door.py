@@ -167,12 +167,12 @@ def test_settings_that_can_not_work_are_refused(
 
 def test_one_bot_can_not_be_two_channels_of_a_gateway(tmp_path: Path) -> None:
     secrets = {"A": "1:x", "B": "1:x", "C": "2:x", "GATEWAY_WEBHOOK_SECRET": "whsec_" + "A" * 44}
-    one = "[[channel]]\nkind = 'telegram'\nname = '{}'\ntoken_env = '{}'\n"
+    text = "[[channel]]\nkind = 'telegram'\nname = '{}'\ntoken_env = '{}'\n"
     hook = "[[channel]]\nkind = 'webhook'\nname = '{}'\nlisten = '127.0.0.1:{}'\nurl = 'http://127.0.0.1:9'\n"
     path = tmp_path / "gateway.toml"
-    path.write_text(one.format("a", "A") + one.format("c", "C") + hook.format("d", 1) + hook.format("e", 2))
+    path.write_text(text.format("a", "A") + text.format("c", "C") + hook.format("d", 1) + hook.format("e", 2))
     assert len(open_channels(read_gateway(path), secrets)) == 4
-    path.write_text(one.format("a", "A") + one.format("b", "B"))
+    path.write_text(text.format("a", "A") + text.format("b", "B"))
     with pytest.raises(ConfigError, match="channels a and b are the same on telegram"):
         open_channels(read_gateway(path), secrets)
 
@@ -185,13 +185,13 @@ def test_a_gateway_with_a_broken_package_serves_its_other_channels(
     monkeypatch.setenv("PAGER_TOKEN", "x")
     more = "".join(f'[[channel]]\nkind = "{kind}"\n' for kind in ("pager", "absent", "nothing"))
     with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply("Still here.")]) as model:
-        one = GatewayProcess(tmp_path / "home", more + TELEGRAM.format(url=telegram.url), model)
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", more + TELEGRAM.format(url=telegram.url), model)
+        with served(process):
             telegram.ask("hello", "Still here.")
             for kind in ("pager", "absent", "nothing"):
                 telegram.wait(lambda kind=kind: f"channel {kind} is off" in caplog.text, kind)
         assert "no listen today" in caplog.text
-        shown = one.whet("gateway", "status")
+        shown = process.whet("gateway", "status")
         rows = {line.split()[0]: line for line in shown.stdout.splitlines() if line.strip()}
         assert shown.returncode == 0 and "not running" in rows["telegram"]
         failed = "its code failed (ModuleNotFoundError: No module named 'no_such_module_at_all')"
@@ -245,18 +245,18 @@ def test_ids_of_people_in_both_ways_of_writing_them() -> None:
 
 def test_what_is_longer_than_a_chat_can_hold_is_shown_by_halves_of_it() -> None:
     """Half of its lines at "show all"; where half is no more than what is shown at first, none is offered."""
-    said: list[str] = []
+    texts: list[str] = []
 
     async def post(messages: Sequence[Outgoing]) -> Sequence[int]:
-        said.append("\n".join(message.text for message in messages))
+        texts.append("\n".join(message.text for message in messages))
         return ()
 
     async def shown(asking: ChatQuestions, mark: str) -> str:
         asking.decide(("irc", "#x"), mark, may_approve=True)
         async with asyncio.timeout(20):
-            while not said:
+            while not texts:
                 await asyncio.sleep(0)
-        return said.pop()
+        return texts.pop()
 
     async def main(lines: list[str], marks: str) -> str:
         asking = ChatQuestions()

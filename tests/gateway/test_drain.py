@@ -85,7 +85,7 @@ def test_words_said_before_a_restart_come_before_the_calls_of_the_old_step(tmp_p
     commands = [
         f"echo {word} >> marks; {rest}" for word, rest in (("1", "sleep 60"), ("2", "true"), ("3", "true"))
     ]
-    step = calls(*[("terminal", json.dumps({"command": one})) for one in commands])
+    step = calls(*[("terminal", json.dumps({"command": command})) for command in commands])
     with TelegramChat(0.0) as telegram, PracticeServer(script=[step, ScriptedReply("Stopped.")]) as model:
         text = TELEGRAM.format(url=telegram.url)
         gateway = GatewayProcess(home, text, model, busy="steer")

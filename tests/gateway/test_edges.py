@@ -52,20 +52,20 @@ def test_what_somebody_wrote_who_was_put_out_since_begins_no_turn(tmp_path: Path
     """Ben writes while nothing runs; before the next start he stands in the file no more."""
     with TelegramChat() as telegram, PracticeServer(script=[ScriptedReply("For Ann.")]) as model:
         home, with_ben = tmp_path / "home", TELEGRAM + BEN
-        one = GatewayProcess(home, with_ben.format(url=telegram.url), model)
+        process = GatewayProcess(home, with_ben.format(url=telegram.url), model)
         with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
-            place = ChatPlace("telegram", "8", "", "8")
-            body = msgspec.json.encode(Incoming(place, "u1", "message", text="hi"))
-            database.write_now(lambda db: chats.add_update(db, place, "u1", body.decode(), 1))
+            chat_place = ChatPlace("telegram", "8", "", "8")
+            body = msgspec.json.encode(Incoming(chat_place, "u1", "message", text="hi"))
+            database.write_now(lambda db: chats.add_update(db, chat_place, "u1", body.decode(), 1))
         (home / "gateway.toml").write_text(TELEGRAM.format(url=telegram.url))
-        with served(one):
+        with served(process):
             telegram.ask("ann here", "For Ann.")
         with closing(StateDatabase.open(home / "state.db", SystemClock())) as database:
             assert database.read_now(lambda db: chats.list_open_chats(db, ["telegram"])) == []
-            told = database.read_now(
+            messages = database.read_now(
                 lambda db: chats.list_messages(db, ("queued", "sending", "sent", "failed"), 1)
             )
-        assert model.count == 1 and told == []  # the first chat is Ben's
+        assert model.count == 1 and messages == []  # the first chat is Ben's
 
 
 def test_a_long_action_is_asked_about_on_discord(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path
     script = [ScriptedReply(f"Answer {n}.") for n in range(7)]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
         file = TELEGRAM.format(url=telegram.url)
-        one = GatewayProcess(tmp_path / "home", file, model, flood_per_minute=3, busy="queue")
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", file, model, flood_per_minute=3, busy="queue")
+        with served(process):
             updates = [telegram.write(f"message {n}") for n in range(3)]
             telegram.wait_said("Answer 2.")
             telegram.wait(lambda: telegram.acknowledged > updates[-1], "the acknowledgement")
@@ -145,7 +145,7 @@ def test_what_is_brought_again_or_was_said_over_hours_is_no_flood(tmp_path: Path
             telegram.again(update)
         for hour in range(4):
             telegram.write(f"at {hour}", date=1_790_000_000 + 3600 * hour)
-        with served(one):
+        with served(process):
             telegram.wait_said("Answer 6.")
         assert telegram.said() == [f"Answer {n}." for n in range(7)]
 
@@ -173,8 +173,10 @@ class Vague(TelegramChat):
 def test_an_answer_whose_draft_was_deleted_is_not_sent_blindly_again(tmp_path: Path) -> None:
     script = [ScriptedReply("word " * 60, pieces=12, fault=Fault(stall_after=6))]
     with Vague() as telegram, PracticeServer(script=script) as model:
-        one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model, stream_after_s=0.1)
-        with served(one):
+        process = GatewayProcess(
+            tmp_path / "home", TELEGRAM.format(url=telegram.url), model, stream_after_s=0.1
+        )
+        with served(process):
             telegram.ask("go", "…")
             with telegram.changed:
                 telegram.sends.clear()  # they delete the draft
@@ -253,17 +255,17 @@ def _states(home: Path) -> list[str]:
 @pytest.mark.slow
 def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp_path: Path) -> None:
     discord = DiscordChat()
-    with on(discord, DISCORD, tmp_path, [ScriptedReply("Hello.")]) as one:
+    with on(discord, DISCORD, tmp_path, [ScriptedReply("Hello.")]) as process:
         discord.wait_connected()
         discord.ask("hello", "Hello.")
     clock = SystemClock()
-    with closing(StateDatabase.open(one.home / "state.db", clock)) as database, discord:
+    with closing(StateDatabase.open(process.home / "state.db", clock)) as database, discord:
         chat = database.read_now(lambda db: chats.find_platform_chat(db, "discord", "500"))
         assert chat is not None
         long_ago_ms = clock.unix_ms() - 130_000
         bodies = [f'{{"text":"old","since_ms":{long_ago_ms}}}', '{"text":"new"}']
         database.write_now(lambda db: chats.queue_messages(db, chat.id, bodies, clock.unix_ms()))
-        with served(one):
+        with served(process):
             discord.wait_said(NOTICE)
         assert discord.said() == ["Hello.", "new", NOTICE]
         [counts] = database.read_now(chats.count_channels)
@@ -274,36 +276,36 @@ def test_what_may_have_arrived_is_not_repeated_when_discord_has_forgotten_it(tmp
 def test_what_waits_on_a_channel_that_is_no_more_stays_and_is_shown(tmp_path: Path) -> None:
     script = [ScriptedReply("", fault=STALLED, when="hello"), ScriptedReply("Second.", when="again")]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
-        one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
-        with running(one):
+        process = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
+        with running(process):
             telegram.write("hello")
             model.wait_for_stall()
-            one.kill()
-            file = one.home / "gateway.toml"
+            process.kill()
+            file = process.home / "gateway.toml"
             file.write_text(file.read_text().replace('"telegram"', '"telegram"\nname = "other"', 1))
-            one.start()
+            process.start()
             telegram.write("again", chat=7)
             telegram.wait_said("Second.")
-            shown = one.whet("gateway", "status").stdout
+            shown = process.whet("gateway", "status").stdout
             assert "not in gateway.toml" in shown
-            assert one.stop() == 0
-            assert "Traceback" not in one.output()
+            assert process.stop() == 0
+            assert "Traceback" not in process.output()
 
 
 @pytest.mark.logs_errors("broke")
 def test_a_broken_turn_is_said_logged_and_passed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     script = [ScriptedReply("One."), ScriptedReply("Two.", when="two")]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
-        one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
+        with served(process):
             telegram.ask("one", "One.")
-        with closing(StateDatabase.open(one.home / "state.db", SystemClock())) as database:
+        with closing(StateDatabase.open(process.home / "state.db", SystemClock())) as database:
             damage = "UPDATE messages SET extra = '{' WHERE role = 1"  # this session can't be opened any more
             database.write_now(lambda db: db.execute(damage).fetchall())
         telegram.write("and now")
         telegram.write("/title")
         telegram.write("and then")
-        with served(one):
+        with served(process):
             telegram.wait(lambda: sum("the log has it" in text for text in telegram.said()) == 3, "all three")
         assert "a turn broke" in caplog.text and "DecodeError" in caplog.text
 

@@ -107,8 +107,8 @@ def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
         ScriptedReply("Back."),
     ]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
-        one = gateway(tmp_path, chat, model, busy="queue")
-        with served(one):
+        process = gateway(tmp_path, chat, model, busy="queue")
+        with served(process):
             chat.wait_connected()
             chat.write("one")
             model.wait_for_stall()
@@ -129,7 +129,7 @@ def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
             assert answer["root_id"] == root and b"whet and here" not in model.requests[-1].body
             chat.files["f1"] = ("a.txt", b"alpha")
             chat.ask("look", "Seen.", metadata={"files": [{"id": "f1", "name": "../a.txt", "size": 5}]})
-            assert (one.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
+            assert (process.home / "work" / "received" / "a.txt").read_bytes() == b"alpha"
             chat.ask("give it back", "Back.")
             assert chat.wait(lambda: chat.files.get("file1"), "an upload") == ("a.txt", b"alpha")
             chat.ask("let me in", "pairing code", "dm-eve", user="eve")
@@ -140,8 +140,8 @@ def test_groups_edits_files_and_strangers(tmp_path: Path, site: Path) -> None:
 def test_reactions_decide_for_those_who_may(tmp_path: Path, site: Path) -> None:
     script = [ScriptedReply(tool_calls=RISKY), ScriptedReply("Made.")]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
-        one = gateway(tmp_path, chat, model, mode="ask")
-        with served(one):
+        process = gateway(tmp_path, chat, model, mode="ask")
+        with served(process):
             chat.wait_connected()
             chat.ask("make it", "touch made")
             post = chat.press_at("Allow once", "ben")
@@ -151,7 +151,7 @@ def test_reactions_decide_for_those_who_may(tmp_path: Path, site: Path) -> None:
             chat.react(chat.write("mine", channel="dm-eve", user="eve", props=forged), "white_check_mark")
             chat.press_at("Allow once")
             chat.wait_said("Made.")
-            assert (one.home / "work" / "made").exists()
+            assert (process.home / "work" / "made").exists()
             decided = chat.posts[post]
             assert "**Allowed once.** ann" in decided["message"] and decided["props"] == {"whet": {}}
 
@@ -165,23 +165,23 @@ def test_what_was_said_while_nobody_was_there_comes_in_order(tmp_path: Path, sit
     script = [ScriptedReply(f"Answer {n}.") for n in range(5)]
     with MattermostChat() as chat, PracticeServer(script=script) as model:
         chat.write("from before the bot was there")
-        one = gateway(tmp_path, chat, model, busy="queue")
-        with running(one):
+        process = gateway(tmp_path, chat, model, busy="queue")
+        with running(process):
             chat.wait_connected()
             chat.ask("word-one", "Answer 0.")
-            one.kill()
+            process.kill()
             chat.write("word-two")
             chat.write("word-three")
             chat.write("from ben", channel="dm-ben", user="ben")
             chat.fail_next("channels", (503, {"message": "away"}, {"retry-after": "0.1"}))
-            one.start()
+            process.start()
             # A kill between the post and its record leaves a notice beside the answers.
             chat.wait(lambda: answers(chat) == 3 and chat.said("dm-ben"), "three more answers")
             times = chat.connections
             chat.cut()
             chat.wait_connected(times + 1)
             chat.ask("word-four", "Answer 4.")
-            assert one.stop() == 0, one.output()
+            assert process.stop() == 0, process.output()
         heard = [r.body.decode() for r in model.requests if b"from ben" not in r.body]
         words = ("word-one", "word-two", "word-three", "word-four")
         assert [[word in body for word in words].count(True) for body in heard] == [1, 2, 3, 4]

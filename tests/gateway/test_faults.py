@@ -26,8 +26,8 @@ def logged(vendor: Host, caplog: pytest.LogCaptureFixture, text: str) -> None:
 def ends(vendor: Host, file: str, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Serve until the channel is off."""
     with vendor, PracticeServer(script=[]) as model:
-        one = GatewayProcess(folder / "home", file.format(url=vendor.url), model)
-        with served(one):
+        process = GatewayProcess(folder / "home", file.format(url=vendor.url), model)
+        with served(process):
             logged(vendor, caplog, f"channel {folder.name} is off")
 
 
@@ -49,12 +49,12 @@ def test_a_token_that_is_revoked_ends_the_channel(tmp_path: Path, caplog: pytest
 def test_a_channel_that_breaks_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     discord = DiscordChat()
     with discord, PracticeServer(script=[ScriptedReply("One.")]) as model:
-        one = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", DISCORD.format(url=discord.url), model)
+        with served(process):
             discord.wait_connected()
             discord.ask("one", "One.")
         discord.fail_next("history", (200, [{"id": "no number", "channel_id": "500"}] * 2, {}))
-        with served(one):
+        with served(process):
             logged(discord, caplog, "channel discord is off")
         assert "ValueError" in caplog.text
 
@@ -64,13 +64,13 @@ def test_an_edit_that_comes_again_is_told_about_once(tmp_path: Path) -> None:
         TelegramChat() as telegram,
         PracticeServer(script=[ScriptedReply("One."), ScriptedReply("Two.")]) as model,
     ):
-        one = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", TELEGRAM.format(url=telegram.url), model)
+        with served(process):
             telegram.ask("one", "One.")
             update = telegram.rewrite(100_001, "one, too late")
             telegram.wait_said("edited message")
         telegram.again(update)
-        with served(one):
+        with served(process):
             telegram.ask("two", "Two.")
         assert sum("edited message" in text for text in telegram.said()) == 1
 
@@ -78,8 +78,8 @@ def test_an_edit_that_comes_again_is_told_about_once(tmp_path: Path) -> None:
 def test_slack_says_that_another_program_listens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     slack = SlackChat()
     with slack, PracticeServer(script=[]) as model:
-        one = GatewayProcess(tmp_path / "one", SLACK.format(url=slack.url), model)
-        with served(one):
+        process = GatewayProcess(tmp_path / "one", SLACK.format(url=slack.url), model)
+        with served(process):
             slack.wait(lambda: slack.connections, "the first connection")
             two = GatewayProcess(tmp_path / "two", SLACK.format(url=slack.url), model)
             with served(two):
@@ -113,11 +113,11 @@ def test_files_that_lie_about_their_size_and_names_that_give_orders(tmp_path: Pa
         _received(one)
 
 
-def _received(one: GatewayProcess) -> None:
+def _received(process: GatewayProcess) -> None:
     """A file's name is one line in the workspace's own folder, and never a line of its own to the model."""
-    [path] = (one.home / "work" / "received").iterdir()
+    [path] = (process.home / "work" / "received").iterdir()
     assert path.read_bytes() == b"alpha" and "\n" not in path.name and "\u202e" not in path.name
-    assert b"\\n[SYSTEM]" not in one.model.requests[-1].body
+    assert b"\\n[SYSTEM]" not in process.model.requests[-1].body
 
 
 @pytest.mark.slow

@@ -23,12 +23,12 @@ def test_a_guest_writes_searches_and_runs_commands_without_asking_the_owner(tmp_
     ]
     with world(tmp_path, script, BEN) as w:
         w.telegram.write("go", chat=8)
-        said = w.telegram.wait_said("All done.", chat=8)
+        texts = w.telegram.wait_said("All done.", chat=8)
         body = w.model.requests[-1].body.decode().partition('"role":"user"')[2]
         assert "notes.md" in body and "42" in body and "denied" not in body.lower(), body[-3000:]
         folder = w.gateway.home / "people" / "ben" / "work"
         assert (folder / "notes.md").read_text() == "needle\n" and (folder / "b.txt").read_text() == "hi\n"
-        assert not any("may I" in text.lower() for text in [*said, *w.telegram.said()])
+        assert not any("may I" in text.lower() for text in [*texts, *w.telegram.said()])
 
 
 @pytest.mark.slow

@@ -50,13 +50,13 @@ async def test_an_update_is_taken_offered_a_code_or_left_alone(rig: Rig) -> None
 
 
 async def test_a_flood_is_told_once_and_what_is_over_is_not_read(rig: Rig) -> None:
-    said = await took(rig, *(says("8", f"u{number}") for number in range(5)))
-    assert said == ["That was a lot at once: 2 messages a minute are read. This one was not."]
+    texts = await took(rig, *(says("8", f"u{number}") for number in range(5)))
+    assert texts == ["That was a lot at once: 2 messages a minute are read. This one was not."]
     assert [rig.state(f"u{number}") for number in range(5)] == ["waiting", "waiting", "", "", ""]
     assert rig.woken == [rig.chat(place("8")).id], "only what was said has to be sent"
     vague = [msgspec.structs.replace(says("7", f"w{number}"), at_s=0.0) for number in range(3)]
     told = [await took(rig, update) for update in vague]
-    assert told == [[], [], said], "where the platform does not say when, it was said now"
+    assert told == [[], [], texts], "where the platform does not say when, it was said now"
     over_minutes = [
         msgspec.structs.replace(says("9", f"v{number}"), at_s=number * 60.0) for number in range(4)
     ]
@@ -89,9 +89,9 @@ async def test_a_press_decides_for_those_who_may_in_the_chat_of_the_question(rig
     async def asked() -> tuple[str, asyncio.Task[str]]:
         buttons = [(outbox.MessageButton("Yes", "1"), "once")]
         task = asyncio.create_task(asking.ask(rows.question_route(), ["May I?"], buttons, open_ended=False))
-        while not (found := rig.queued()):
+        while not (outgoings := rig.queued()):
             await asyncio.sleep(0)
-        return found[0].buttons[0].data, task
+        return outgoings[0].buttons[0].data, task
 
     data, task = await asked()
     for user, said in (("44", "You may not decide this."), ("8", "You may not decide this.")):
@@ -166,10 +166,10 @@ async def test_in_a_group_its_person_or_an_approver_answers_and_a_command_names_
     anns, bens = [await rig.conversation(place(user, "g", group=True)) for user in ("7", "8")]
 
     async def posted() -> dict[str, str]:
-        while not (found := [message for message in rig.queued() if message.buttons]):
+        while not (messages := [message for message in rig.queued() if message.buttons]):
             await asyncio.sleep(0)
         await rig.app.database.append(lambda db: None)  # the post before it has returned by then
-        return {button.label: button.data for button in found[-1].buttons}
+        return {button.label: button.data for button in messages[-1].buttons}
 
     def person(of: Conversation, name: str) -> ChatPerson:
         return ChatPerson(asking, of.record.question_route(), name, None)

@@ -69,7 +69,7 @@ class Post:
 
         def work(connection: apsw.Connection) -> int:
             chat = chats.get_or_create_chat(connection, place)
-            bodies = [msgspec.json.encode(one).decode() for one in messages]
+            bodies = [msgspec.json.encode(message).decode() for message in messages]
             chats.queue_messages(connection, chat.id, bodies, self.clock.unix_ms())
             return chat.id
 
@@ -140,7 +140,7 @@ async def test_a_change_and_a_notice_that_may_have_arrived_are_sent_again(tmp_pa
         assert post.board.edits == [("r9", "better")] and post.texts("sent") == ["better"]
         post.board.failing += [lost(), lost()]
         await post.go(await post.put(Outgoing("one")))
-        assert [one.text for one in post.board.said] == ["one", outbox.NOTICE, outbox.NOTICE]
+        assert [outgoing.text for outgoing in post.board.said] == ["one", outbox.NOTICE, outbox.NOTICE]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -151,7 +151,9 @@ async def test_a_message_is_given_up_and_told_after_twelve_tries_or_a_day(tmp_pa
         post.clock.advance(86_401 if late else 0)
         await post.go(chat)
         assert post.texts("failed") == ["one"]
-        assert [one.text for one in post.board.said] == ["one"] * (1 if late else 12) + [outbox.NOTICE]
+        assert [outgoing.text for outgoing in post.board.said] == ["one"] * (1 if late else 12) + [
+            outbox.NOTICE
+        ]
         assert await post.database.append(lambda db: outbox.resend_missing(db, chat, 0)) == 1
         await post.go(chat)
         assert post.board.said[-1].text == "one" and post.rows("failed") == []
@@ -167,7 +169,7 @@ async def test_a_platform_that_wants_patience_gets_it_from_every_conversation(tm
         post.deliveries.wake(second)
         for _ in range(50):
             await asyncio.sleep(0)
-        assert [one.text for one in post.board.said] == ["one"]
+        assert [outgoing.text for outgoing in post.board.said] == ["one"]
         assert post.texts("queued") == ["one", "two"]
 
 
@@ -177,7 +179,7 @@ async def test_a_conversation_does_not_wait_for_another_ones_message(tmp_path: P
         post.deliveries.wake(await post.put(Outgoing("slow")))
         await post.until(lambda: bool(post.rows("sending")))
         await post.go(await post.put(Outgoing("quick"), place=ChatPlace("board", "2", "", "8")))
-        assert [one.text for one in post.board.said] == ["quick"]
+        assert [outgoing.text for outgoing in post.board.said] == ["quick"]
 
 
 async def test_once_the_outbox_has_stopped_nothing_is_on_its_way(tmp_path: Path) -> None:
@@ -207,8 +209,11 @@ async def test_a_draft_that_is_gone_is_no_end_of_its_answer(tmp_path: Path) -> N
         await post.database.append(lambda db: chats.set_draft(db, chat, "r1"))
         post.board.failing.append(SendFailed("stumbled", status=503, retry_after_s=0.0))
         await post.go(chat)
-        assert post.settled[0] == chat and [one.text for one in post.board.said] == ["answer", "answer"]
-        assert all(not one.edits for one in post.board.said)
+        assert post.settled[0] == chat and [outgoing.text for outgoing in post.board.said] == [
+            "answer",
+            "answer",
+        ]
+        assert all(not outgoing.edits for outgoing in post.board.said)
         assert post.database.read_now(lambda db: chats.get_chat(db, chat)).draft == ""
 
 

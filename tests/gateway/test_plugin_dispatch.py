@@ -70,12 +70,12 @@ class World:
 def world(folder: Path, *answers: str) -> Iterator[World]:
     script = [ScriptedReply(answer) for answer in answers]
     with TelegramChat() as telegram, PracticeServer(script=script) as model:
-        one = GatewayProcess(folder / "home", TELEGRAM.format(url=telegram.url), model)
-        with (one.home / "config.yaml").open("a") as file:
+        process = GatewayProcess(folder / "home", TELEGRAM.format(url=telegram.url), model)
+        with (process.home / "config.yaml").open("a") as file:
             file.write("plugins:\n  enabled: [policy]\n")
-        write(one.home, "policy", POLICY)
-        with served(one):
-            yield World(telegram, model, one.home)
+        write(process.home, "policy", POLICY)
+        with served(process):
+            yield World(telegram, model, process.home)
 
 
 def test_a_message_that_a_plugin_drops_is_neither_answered_nor_asked_about_again(tmp_path: Path) -> None:

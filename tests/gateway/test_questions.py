@@ -187,8 +187,8 @@ async def test_words_ask_which_question_is_meant_and_a_name_answers_it() -> None
     assert asking.split_name(OTHER_ROOM, f"{names['ben']} once") == ("", f"{names['ben']} once")
     only = asking.take_reply(5, ROOM, names["ben"], may_approve=True)
     assert only is not None and only.text.startswith("Answer with:") and not his.done()
-    said = asking.take_reply(5, ROOM, f"{names['ann']} yes", may_approve=True)
-    assert said == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
+    chat_reply = asking.take_reply(5, ROOM, f"{names['ann']} yes", may_approve=True)
+    assert chat_reply == ChatReply("Allowed once: `rm x` (asked by ann)") and await hers == "once"
     assert not his.done()
     assert asking.take_reply(5, ROOM, "thanks, that is all", may_approve=True) is None and not his.done()
     assert asking.take_reply(5, ROOM, "no", may_approve=True) == ChatReply("Denied: `rm x` (asked by ben)")
@@ -314,15 +314,15 @@ async def test_a_question_in_several_messages_has_its_buttons_under_the_last() -
     long = ApprovalRequest("s", "c", "terminal", "\n".join(f"echo {n:030}" for n in range(20)), ())
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).approve(long))
     await chat.asked()
-    assert len(chat.said) > 2 and all(len(one.text) <= 280 for one in chat.said)
+    assert len(chat.said) > 2 and all(len(outgoing.text) <= 280 for outgoing in chat.said)
     assert asking.question_text(chat.data["Deny"]) == chat.said[-1].text
-    assert [bool(one.buttons) for one in chat.said] == [False] * (len(chat.said) - 1) + [True]
+    assert [bool(outgoing.buttons) for outgoing in chat.said] == [False] * (len(chat.said) - 1) + [True]
     asking.decide(ROOM, "1", may_approve=True)
     assert await asked == "once"
     chat.said.clear()
     asked = asyncio.create_task(ChatPerson(asking, chat.route, "ann", None).clarify("Why? " * 200, ["so"]))
     await chat.asked()
-    assert len(chat.said) > 2 and max(len(one.text) for one in chat.said) <= 280
+    assert len(chat.said) > 2 and max(len(outgoing.text) for outgoing in chat.said) <= 280
     assert asking.take_reply(5, ROOM, "so", may_approve=False) == ChatReply("") and await asked == "so"
 
 
@@ -335,7 +335,7 @@ async def test_who_may_not_decide_has_somebody_else_asked_or_is_told_that_nobody
     alone = ChatPerson(asking, here.route, "ben", lambda: found(None))
     assert await alone.approve(request()) is None
     nobody = "needs somebody's permission, and nobody who may give it can be asked. Denied."
-    assert [one.text for one in here.said] == [f"`terminal` {nobody}"]
+    assert [outgoing.text for outgoing in here.said] == [f"`terminal` {nobody}"]
     person = ChatPerson(asking, here.route, "be\u202en", lambda: found(there.route))
     asked = asyncio.create_task(person.approve(request()))
     await there.asked()

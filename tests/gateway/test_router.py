@@ -63,7 +63,7 @@ def test_a_conversation_has_its_persons_memory_and_a_group_one_of_its_own() -> N
     found = router()
     ann, ben = ChatUser("ann", ""), ChatUser("ben", "ben")
     assert found.profile(ann, place("7")) == "" and found.profile(ben, place("8")) == "ben"
-    names = [found.profile(one, place("7", group=True)) for one in (ann, ben)]
+    names = [found.profile(user, place("7", group=True)) for user in (ann, ben)]
     assert names == ["owner.onec1-a7cb6ad8", "ben.onec1-ead6665e"]
     long = ChatUser("x", "X" * 60 + "/..")
     assert found.profile(long, place("7", group=True)).startswith("x" * 40 + "-")

@@ -54,7 +54,7 @@ def served(folder: Path, board: Listening) -> tuple[int, list[str], SessionHost]
     )
     seat = ConfiguredChannel(board, GatewayChannelText("board"), ("a token",))
     setup = Setup(Home(folder / "home"), settings, {}, GatewayText(people=PEOPLE), [seat], folder)
-    said: list[str] = []
+    texts: list[str] = []
     hosts: list[SessionHost] = []
 
     async def beside(hosted: SessionHost, stop: asyncio.Event) -> None:
@@ -64,11 +64,11 @@ def served(folder: Path, board: Listening) -> tuple[int, list[str], SessionHost]
         await stop.wait()
         await asyncio.sleep(0)
         hosted.services.database.write_now(lambda db: None)  # what it works with is open as long as it works
-        said.append("beside: over")
+        texts.append("beside: over")
         raise ValueError("it broke")
 
-    code = asyncio.run(serve(setup, ChatCommands([]), said.append, beside))
-    return code, said, hosts[0]
+    code = asyncio.run(serve(setup, ChatCommands([]), texts.append, beside))
+    return code, texts, hosts[0]
 
 
 def is_let_go(folder: Path, board: Listening, hosted: SessionHost) -> bool:
@@ -84,16 +84,16 @@ def is_let_go(folder: Path, board: Listening, hosted: SessionHost) -> bool:
 @pytest.mark.logs_errors("channel one is off")
 def test_a_gateway_ends_by_itself_once_all_its_channels_are_off(tmp_path: Path) -> None:
     board = Listening()
-    code, said, hosted = served(tmp_path, board)
-    assert (code, said) == (1, ["one: off, the token was revoked", "beside: over"])
+    code, texts, hosted = served(tmp_path, board)
+    assert (code, texts) == (1, ["one: off, the token was revoked", "beside: over"])
     assert is_let_go(tmp_path, board, hosted)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_gateway_that_is_told_to_stop_ends_well(tmp_path: Path, number: signal.Signals) -> None:
     board = Listening(number)
-    code, said, hosted = served(tmp_path, board)
-    assert (code, said) == (0, ["one: listening", "beside: over"])
+    code, texts, hosted = served(tmp_path, board)
+    assert (code, texts) == (0, ["one: listening", "beside: over"])
     assert is_let_go(tmp_path, board, hosted)
 
 

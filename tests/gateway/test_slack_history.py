@@ -23,8 +23,8 @@ def echo(ask: PracticeRequest) -> ScriptedReply:
 @pytest.mark.slow
 def test_what_was_missed_is_read_in_order_and_a_late_event_changes_nothing(tmp_path: Path) -> None:
     with SlackChat() as slack, PracticeServer(responder=echo) as model:
-        one = GatewayProcess(tmp_path / "home", SLACK.format(url=slack.url), model, busy="queue")
-        with served(one):
+        process = GatewayProcess(tmp_path / "home", SLACK.format(url=slack.url), model, busy="queue")
+        with served(process):
             slack.ask("first", "re first")
             root = slack.write(f"<@{BOT}> look", chat="C1")
             slack.wait_said("re look", chat="C1")
@@ -37,15 +37,15 @@ def test_what_was_missed_is_read_in_order_and_a_late_event_changes_nothing(tmp_p
         slack.write("off 0", ts=stamps[0])  # and the first it brings late, in an envelope of its own
         limited = (200, {"ok": False, "error": "ratelimited"}, {"retry-after": "0.1"})
         slack.fail_next("conversations.history", too_many(1), limited)
-        with served(one):
+        with served(process):
             slack.write("live")
-            said = slack.wait_said("re live")
+            texts = slack.wait_said("re live")
             in_thread = slack.wait_said("re in the thread", chat="C1")
-            assert said == ["re first", "re off 0", "re off 1", "re off 2", "re live"]
+            assert texts == ["re first", "re off 0", "re off 1", "re off 2", "re live"]
             assert in_thread == ["re look", "re in the thread"]
         reads = slack.calls.count("conversations.history")
         slack.fail_next("conversations.history", (200, {"ok": False, "error": "missing_scope"}, {}))
-        with served(one):
+        with served(process):
             slack.write("again")
             assert slack.wait_said("re again")[-1] == "re again", (
                 "a history that may not be read stops nothing"

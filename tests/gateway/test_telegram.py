@@ -161,8 +161,8 @@ def test_a_command_waits_for_the_turn_and_what_comes_after_it_waits_too(tmp_path
         w.telegram.wait_said("prompt")
         w.model.release()
         w.telegram.wait_said("In a new session.")
-        said = [text.split("\n")[0] for text in w.telegram.said()]
-        assert said.index("The first answer.") < said.index("new session; the last one is kept")
+        parts = [text.split("\n")[0] for text in w.telegram.said()]
+        assert parts.index("The first answer.") < parts.index("new session; the last one is kept")
         assert b"begin" not in w.model.requests[-1].body
         w.telegram.write("again")
         w.model.wait_for_stall(2)
@@ -227,8 +227,8 @@ def test_who_may_not_decide_asks_somebody_who_may(tmp_path: Path) -> None:
         assert "may not" in w.telegram.answer(w.telegram.press_at("Allow once", chat=-50, user=8))
         w.telegram.ask("/approve@whet_bot", "You may not decide this.", -50, user=8, name="ben", group=True)
         w.telegram.ask("/approve@whet_bot", "Third.", -50, user=7, group=True)
-        made = [path.name for path in w.gateway.home.rglob("*") if path.name in ("first", "second", "third")]
-        assert sorted(made) == ["first", "third"]
+        names = [path.name for path in w.gateway.home.rglob("*") if path.name in ("first", "second", "third")]
+        assert sorted(names) == ["first", "third"]
 
 
 @pytest.mark.slow
@@ -298,10 +298,10 @@ def test_long_answers_come_in_pieces_with_their_code_whole(tmp_path: Path) -> No
     long = f"Here it is:\n\n```python\n{code}\n```\n\nThat was <all> & *done*."
     with world(tmp_path, [ScriptedReply(long)]) as w:
         w.telegram.write("give me much")
-        said = w.telegram.wait_said("That was <all> & done.")
-        assert len(said) > 2 and max(map(len, said)) <= 4096
+        texts = w.telegram.wait_said("That was <all> & done.")
+        assert len(texts) > 2 and max(map(len, texts)) <= 4096
         for n in range(200):
-            assert sum(f"print({n}) " in piece for piece in said) == 1
+            assert sum(f"print({n}) " in piece for piece in texts) == 1
 
 
 @pytest.mark.slow

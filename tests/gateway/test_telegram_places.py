@@ -16,7 +16,7 @@ _WORDS = ("one", "two", "three")
 
 @pytest.mark.slow
 def test_what_telegram_tells_of_a_chat_begins_no_turn(tmp_path: Path) -> None:
-    told: list[dict[str, Any]] = [
+    fields: list[dict[str, Any]] = [
         {"pinned_message": {"message_id": 1, "date": 0, "chat": {"id": 7, "type": "private"}}},
         {"message_auto_delete_timer_changed": {"message_auto_delete_time": 86400}},
         {"new_chat_title": "New"},
@@ -25,7 +25,7 @@ def test_what_telegram_tells_of_a_chat_begins_no_turn(tmp_path: Path) -> None:
         {"a_kind_of_next_year": {"x": 1}},
     ]
     with world(tmp_path, [ScriptedReply("I see.")]) as w:
-        for more in told:
+        for more in fields:
             w.telegram.write("", **more)
         tasks = [{"id": 1, "text": "milk"}, {"id": 2, "text": "tea", "completion_date": 5}]
         w.telegram.write("", checklist={"title": "shop", "tasks": tasks})

@@ -23,18 +23,18 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=120).map("".join), st.integers(200, 400))
 def test_pieces_fit_and_lose_nothing_but_white_space(text: str, limit: int) -> None:
-    found = split_message(text, limit)
-    assert all(len(piece) <= limit for piece in found)
+    messages = split_message(text, limit)
+    assert all(len(piece) <= limit for piece in messages)
     drop = str.maketrans("", "", string.whitespace + "`~")
-    rest = iter("".join(found).translate(drop))  # fences opened again add their language
+    rest = iter("".join(messages).translate(drop))  # fences opened again add their language
     assert all(character in rest for character in text.translate(drop))
 
 
 def test_a_fence_that_is_cut_is_closed_and_opened_again() -> None:
     code = "\n".join(f"line {n}" for n in range(80))
-    found = split_message(f"Before.\n\n```python\n{code}\n```\n\nAfter.", 300)
-    assert len(found) > 2 and found[0].startswith("Before.") and found[-1].endswith("After.")
-    for piece in found[1:-1]:
+    messages = split_message(f"Before.\n\n```python\n{code}\n```\n\nAfter.", 300)
+    assert len(messages) > 2 and messages[0].startswith("Before.") and messages[-1].endswith("After.")
+    for piece in messages[1:-1]:
         assert piece.startswith("```python\n") and piece.endswith("\n```")
 
 

@@ -60,7 +60,7 @@ def test_telegram(tmp_path: Path) -> None:
     def album(name: str, **more: Any) -> dict[str, Any]:
         return {"document": file(name), "media_group_id": name[0], **more}
 
-    place, options = {"latitude": 1.5, "longitude": 2.5}, [{"text": "Mon"}, {"text": "Tue"}]
+    fields, options = {"latitude": 1.5, "longitude": 2.5}, [{"text": "Mon"}, {"text": "Tue"}]
     acts: Acts = [
         (({"text": "a plain question"},), ("a plain question",)),
         (({"text": "x" * 4_096}, {"text": "and its end"}), ("xand its end",)),
@@ -78,9 +78,9 @@ def test_telegram(tmp_path: Path) -> None:
         (({"video_note": file(duration=4)},), ("a video note of 4 s", _HEARD)),
         (({"sticker": {"emoji": "👍"}},), ("<sticker>👍</sticker>",)),
         (({"dice": {"emoji": "🎲", "value": 4}},), ("<dice>🎲 4</dice>",)),
-        (({"location": place},), ("<location>1.5, 2.5</location>",)),
+        (({"location": fields},), ("<location>1.5, 2.5</location>",)),
         (
-            ({"location": place, "venue": {"location": place, "title": "Bar", "address": "B 1"}},),
+            ({"location": fields, "venue": {"location": fields, "title": "Bar", "address": "B 1"}},),
             ("Bar, B 1",),
         ),
         (({"contact": {"first_name": "Bo", "phone_number": "+1"}},), ("<contact>Bo", "+1</contact>")),
@@ -92,7 +92,7 @@ def test_telegram(tmp_path: Path) -> None:
         (({"text": "yes", **reply(text="Option B")},), (": Option B</quoted>\nyes",)),
         (({"text": "this", **reply(text="A or B"), "quote": {"text": "or B"}},), (": or B</quoted>\nthis",)),
         (({"text": "who?", **reply(photo=[file()])},), ("photo.jpg</quoted>\nwho?",)),
-        (({"text": "there?", **reply(location=place)},), ("1.5, 2.5", "there?")),
+        (({"text": "there?", **reply(location=fields)},), ("1.5, 2.5", "there?")),
         (({"text": "שלום עולם 👋🏽"},), ("שלום עולם 👋🏽",)),
         (({"text": "**not** <b>markup</b> & more"},), ("**not** <b>markup</b> & more",)),
     ]
@@ -154,11 +154,11 @@ def test_discord(tmp_path: Path) -> None:
         (({"text": "> quoted by hand\nanswer"},), ("> quoted by hand\nanswer",)),
         (({"text": "the last"},), ("the last",)),
     ]
-    with on(discord, DISCORD, tmp_path, script(), busy="queue", flood_per_minute=500) as one:
+    with on(discord, DISCORD, tmp_path, script(), busy="queue", flood_per_minute=500) as process:
         discord.wait_connected()
         discord.files |= dict.fromkeys(("a.txt", "b.txt", "c.txt", "f.txt", "film.mp4"), b"data")
         discord.files["voice-message.ogg"] = b"data"
-        check(acts, lambda act: discord.write(**fill(act, discord.url)), discord.wait_said, one.model)
+        check(acts, lambda act: discord.write(**fill(act, discord.url)), discord.wait_said, process.model)
 
 
 def test_slack(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_slack(tmp_path: Path) -> None:
         (({"text": "100% & <b>"},), ("100%",)),
         (({"text": "the last"},), ("the last",)),
     ]
-    with on(slack, SLACK, tmp_path, script(), busy="queue", flood_per_minute=500) as one:
+    with on(slack, SLACK, tmp_path, script(), busy="queue", flood_per_minute=500) as process:
         names = ("a.txt", "b.txt", "c.txt", "audio_message.m4a", "clip.mp4")
         slack.files |= dict.fromkeys(names, b"data")
-        check(acts, lambda act: slack.write(**fill(act, slack.url)), slack.wait_said, one.model)
+        check(acts, lambda act: slack.write(**fill(act, slack.url)), slack.wait_said, process.model)
 
 
 def test_a_webhook(tmp_path: Path) -> None:
@@ -261,6 +261,6 @@ def test_a_webhook(tmp_path: Path) -> None:
         (({"text": "?"},), ("?",)),
         (({"text": "the last"},), ("the last",)),
     ]
-    with on(chat, chat.gateway_file, tmp_path, script(), busy="queue", flood_per_minute=500) as one:
+    with on(chat, chat.gateway_file, tmp_path, script(), busy="queue", flood_per_minute=500) as process:
         chat.wait_for_gateway()
-        check(acts, send, chat.wait_said, one.model)
+        check(acts, send, chat.wait_said, process.model)

@@ -115,13 +115,13 @@ def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(
             return got
 
     assert run(pages, ask, server=server, trust=trust) == bodies
-    place = {
+    fields = {
         "": [],
         "socks5": ["ann:p@ss", "SOCKS far.invalid"],
         "socks5h": ["ann:p@ss", "SOCKS far.invalid"],
     }
-    if proxied in place:
-        assert [line.rpartition(":")[0] if "SOCKS" in line else line for line in asked] == place[proxied]
+    if proxied in fields:
+        assert [line.rpartition(":")[0] if "SOCKS" in line else line for line in asked] == fields[proxied]
     else:
         assert len(asked) == 1 and "proxy-authorization: Basic YW5uOnBAc3M=" in asked[0]
 

@@ -38,12 +38,12 @@ def test_the_confirmation_service_takes_a_request_that_is_approved(whet: Install
     with whet.serving(*words, ready=r"confirmation service: (\S+)") as started:
         token = (whet.home / ".whet/confirm/submit.token").read_text("utf-8").strip()
         with httpx2.Client(base_url=started[1], headers={"Authorization": f"Bearer {token}"}) as agent:
-            made = agent.post("/confirm", json={"action": "deploy", "description": "Deploy"}).json()
+            body = agent.post("/confirm", json={"action": "deploy", "description": "Deploy"}).json()
             done = whet.run(
-                "confirm", "approve", made["id"], "--digest", made["digest"], WHET_CONFIRM_URL=started[1]
+                "confirm", "approve", body["id"], "--digest", body["digest"], WHET_CONFIRM_URL=started[1]
             )
             assert done.returncode == 0, done.stdout + done.stderr
-            assert agent.get(f"/confirm/{made['id']}").json()["status"] == "approved"
+            assert agent.get(f"/confirm/{body['id']}").json()["status"] == "approved"
 
 
 def test_the_confirmation_chapter_of_the_demo_runs(whet: Installed) -> None:
@@ -89,7 +89,7 @@ def test_a_learned_skill_is_checked(whet: Installed) -> None:
     world.close()
     assert outcome.ok, outcome.text
     done = whet.run("skills", "check", "warm-batch", "--json")
-    assert [one["verdict"] for one in json.loads(done.stdout)["steps"]] == ["shown"], done.stdout
+    assert [step["verdict"] for step in json.loads(done.stdout)["steps"]] == ["shown"], done.stdout
     assert done.returncode == 0
 
 

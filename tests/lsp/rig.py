@@ -41,10 +41,10 @@ class Project:
         self.tools: dict[str, Tool] = {}
         self._rules = read_path_rules(deny)
 
-    def _spawn(self, root: Path, found: ServerProgram) -> subprocess.Popen[bytes]:
+    def _spawn(self, root: Path, program: ServerProgram) -> subprocess.Popen[bytes]:
         self.processes.append(
             subprocess.Popen(
-                found.command,
+                program.command,
                 cwd=root,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

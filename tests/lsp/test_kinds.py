@@ -26,8 +26,8 @@ def find(tmp_path: Path, work: Path) -> Callable[..., dict[str, str]]:
     (tmp_path / "bin").mkdir()
 
     def find(**settings: LanguageServerSettings) -> dict[str, str]:
-        found = find_servers(work, settings, {"PATH": str(tmp_path / "bin")})
-        return {server.kind.name: " ".join(server.command).replace(str(tmp_path), "") for server in found}
+        programs = find_servers(work, settings, {"PATH": str(tmp_path / "bin")})
+        return {server.kind.name: " ".join(server.command).replace(str(tmp_path), "") for server in programs}
 
     return find
 

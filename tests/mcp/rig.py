@@ -99,7 +99,7 @@ async def bench(
 
     reach = RemoteParts(Home(home), secrets or {}, clock, Guardian(), pause, jail=jail, wait_s=wait_s)
     both = Servers(McpSettings(servers=dict(servers)), reach)
-    both.attach_board((), session)
+    both.attach_sink((), session)
     try:
         async with asyncio.timeout(60):
             await both.learn(wait)

@@ -42,7 +42,7 @@ async def test_a_list_the_sdks_server_changes_reaches_the_next_one(home: Path, m
                     assert "tricks" in (await b.call("mcp__web__grow")).text
             assert "changed its tools (new: mcp__web__trick0" in b.told[0] and b.servers.is_stale
             later = Session()
-            b.servers.attach_board(frozen, later)
+            b.servers.attach_sink(frozen, later)
             assert later.notices == []
             assert (await b.call("mcp__web__trick0")).text.endswith("done")
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
@@ -88,7 +88,7 @@ async def test_the_standing_stream_is_taken_up_where_it_ended_and_refusals_end_i
 
     async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
         await until(lambda: len(streams) == 4)
-        await until(lambda: [one.message.get("method") for one in requests].count("tools/list") == 2)
+        await until(lambda: [request.message.get("method") for request in requests].count("tools/list") == 2)
         assert streams == ["", "e-1", "e-1", "e-2"] and b.waits[:3] == [7.0, 7.0, 7.0]
         assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
     assert len(streams) == 4 and requests[-1].method == "DELETE"
@@ -105,7 +105,7 @@ async def test_a_flood_of_changes_is_one_question_at_a_time(home: Path) -> None:
     async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
 
         def asked() -> int:
-            return [one.message.get("method") for one in requests].count("tools/list")
+            return [request.message.get("method") for request in requests].count("tools/list")
 
         await until(lambda: asked() > 1)
         streams.append(1)
@@ -129,7 +129,9 @@ async def test_progress_is_shown_in_a_call(home: Path, said: dict[str, object], 
             return usual(request)
         token = request.message["params"]["_meta"]["progressToken"]
         notices = [{"progressToken": 999, "message": "another's"}, *[{"progressToken": token, **said}] * 50]
-        lines = [{"jsonrpc": "2.0", "method": "notifications/progress", "params": one} for one in notices]
+        lines = [
+            {"jsonrpc": "2.0", "method": "notifications/progress", "params": notice} for notice in notices
+        ]
         return (
             200,
             EVENTS,
@@ -172,7 +174,7 @@ async def test_a_session_that_is_lost_is_begun_again_once_and_ends_no_other_call
         assert [out.text[-1] for out in outs] == ["a", "b"]
         third.set()
         assert (await slow).text.endswith("you said: c")
-        methods = [one.message.get("method") for one in requests]
+        methods = [request.message.get("method") for request in requests]
         assert methods.count("initialize") == 2 and methods.count("tools/call") == 5
 
 
@@ -206,8 +208,8 @@ async def test_a_call_that_tells_its_progress_has_its_whole_time_again(
         for step in range(1, 4):
             if says == "progress":
                 params = {"progressToken": token, "progress": step}
-                told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-                yield f"data: {json.dumps(told)}\n\n".encode()
+                fields = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+                yield f"data: {json.dumps(fields)}\n\n".encode()
                 await until(lambda: len(b.shown) == int(passed[0]) // 8 + 1)
             passed[0] += 8
             b.clock.advance(8)

@@ -42,7 +42,7 @@ def test_the_example_is_added_listed_and_works_from_any_folder(
     tested = run(home, "test", "--json")
     report = json.loads(tested.stdout)["servers"][0]
     assert tested.exit_code == 0 and report["ok"] and 100 < report["tokens"] < 500
-    assert [one["own_name"] for one in report["tools"]][-2:] == ["read_resource", "get_prompt"]
+    assert [tool["own_name"] for tool in report["tools"]][-2:] == ["read_resource", "get_prompt"]
     narrow = run(home, "test", columns=40).stdout
     assert max(map(len, narrow.splitlines())) <= 40 and "      Read a note." in narrow
 

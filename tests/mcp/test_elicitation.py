@@ -35,8 +35,8 @@ def make_booking(**extra: Any) -> MCPServer:
     @server.tool()
     async def book(ctx: Context) -> str:
         """Book a trip."""
-        said = await ctx.elicit("Which trip shall be booked?", Trip)
-        return f"{said.action}: {said.data.model_dump_json() if said.action == 'accept' else ''}"
+        fields = await ctx.elicit("Which trip shall be booked?", Trip)
+        return f"{fields.action}: {fields.data.model_dump_json() if fields.action == 'accept' else ''}"
 
     return server
 
@@ -58,11 +58,11 @@ async def test_the_sdks_form_is_put_to_the_person(
     with sdk_over_http(make_booking) as url:
         async with bench(home, {"web": McpServerSettings(url=url)}) as b:
             b.answers = list(answers)
-            said = (await b.call("mcp__web__book")).text.rpartition("\n")[2]
+            text = (await b.call("mcp__web__book")).text.rpartition("\n")[2]
             if isinstance(told, str):
-                assert said == told
+                assert text == told
             else:
-                assert told.items() <= json.loads(said.removeprefix("accept: ")).items()
+                assert told.items() <= json.loads(text.removeprefix("accept: ")).items()
             assert b.asked[0][0].startswith("The MCP server web asks: Which trip shall be booked? (1 of 4)")
             assert DECLINE in b.asked[0][1]
 
@@ -97,8 +97,8 @@ async def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) 
         return "Agree"
 
     asked = ServerRequests("x", nobody, lambda _method: None)
-    one, other = CallPerson("s1", answer), CallPerson("s2", answer)
-    with asked.during(one):
+    person, other = CallPerson("s1", answer), CallPerson("s2", answer)
+    with asked.during(person):
         assert (await asked.ask_person({"message": "?"}))["action"] == "accept"
         with asked.during(other):
             assert (await asked.ask_person({"message": "?"}))["action"] == "cancel"

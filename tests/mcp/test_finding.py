@@ -49,11 +49,11 @@ async def test_a_hundred_tools_take_up_little_and_are_found_by_words(home: Path)
             "mcp__big__share_photo": "share_photo",
             "which release runs on the servers": "get_deployment",
         }.items():
-            found = (await b.call("mcp_find", query=words)).text
-            best = [line for line in found.splitlines() if line.startswith("mcp__big__")]
+            text = (await b.call("mcp_find", query=words)).text
+            best = [line for line in text.splitlines() if line.startswith("mcp__big__")]
             wanted = name.rpartition("_")[2] if name == "get_deployment" else name
             assert wanted in best[0], (words, best)
-            assert "Fields that are left out stay as they are." in found and '"properties"' in found
+            assert "Fields that are left out stay as they are." in text and '"properties"' in text
         assert "No tool fits" in (await b.call("mcp_find", query="zyzzogeton")).text
         with pytest.raises(BadInput, match="query"):
             await first[0].run(None, {})  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_found_and_called_in_a_chat_prefix_and_rules_stay_the_tools_own(tmp_path
         done = json.loads(out)
         bodies = [json.loads(request.body) for request in server.requests]
     assert code == 0, err
-    assert [(one["name"], one["ok"]) for one in done["tool_calls"]] == [
+    assert [(tool_call["name"], tool_call["ok"]) for tool_call in done["tool_calls"]] == [
         ("mcp_find", True),
         ("mcp_call", True),
         ("mcp_call", True),
@@ -126,9 +126,9 @@ def test_found_and_called_in_a_chat_prefix_and_rules_stay_the_tools_own(tmp_path
     for before, after in itertools.pairwise(bodies):
         assert before["tools"] == after["tools"]
         assert after["messages"][: len(before["messages"])] == before["messages"]
-    said = [row["content"] for row in bodies[-1]["messages"] if row["role"] == "tool"]
-    assert 'create_issue {"text": "x"}' in said[1] and 'delete_issue {"text": "x"}' in said[2]
-    assert "Nobody was there to ask" in said[3]
+    contents = [row["content"] for row in bodies[-1]["messages"] if row["role"] == "tool"]
+    assert 'create_issue {"text": "x"}' in contents[1] and 'delete_issue {"text": "x"}' in contents[2]
+    assert "Nobody was there to ask" in contents[3]
     assert len([tool for tool in bodies[0]["tools"] if "mcp" in tool["function"]["name"]]) == 2
 
 

@@ -67,11 +67,11 @@ def calling(answer: Callable[[Request], Answer]) -> Handler:
 def test_headers_name_the_session_and_the_version(home: Path) -> None:
     text, requests, _ = use(home, usual, headers={"X-Key": "abc"})
     assert text.endswith("you said: hi")
-    first, *others = [one.headers for one in requests]
+    first, *others = [request.headers for request in requests]
     assert "mcp-session-id" not in first and "mcp-protocol-version" not in first
-    assert {one["mcp-session-id"] for one in others} == {"s-1"}
-    assert {one["mcp-protocol-version"] for one in others} == {"2025-11-25"}
-    assert {one.headers["x-key"] for one in requests} == {"abc"}
+    assert {texts["mcp-session-id"] for texts in others} == {"s-1"}
+    assert {texts["mcp-protocol-version"] for texts in others} == {"2025-11-25"}
+    assert {request.headers["x-key"] for request in requests} == {"abc"}
     assert first["accept"] == "application/json, text/event-stream"
 
 
@@ -159,7 +159,9 @@ def test_a_cut_stream_is_taken_up_again(home: Path) -> None:
 
     text, requests, _ = use(home, calling(answer))
     assert text.endswith("later") and len(calls) == 1
-    assert ["last-event-id" in one.headers for one in requests if one.method == "GET"].count(True) == 1
+    assert ["last-event-id" in request.headers for request in requests if request.method == "GET"].count(
+        True
+    ) == 1
 
 
 def test_a_lost_session_is_begun_again_once(home: Path) -> None:
@@ -173,7 +175,9 @@ def test_a_lost_session_is_begun_again_once(home: Path) -> None:
 
     text, requests, _ = use(home, calling(answer))
     assert text.endswith("you said: hi")
-    assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
+    assert [request.message.get("method") for request in requests if request.method == "POST"].count(
+        "initialize"
+    ) == 2
 
 
 def restarted(status: int, message: str) -> tuple[Handler, list[Request]]:
@@ -214,7 +218,9 @@ def test_a_session_that_is_refused_is_begun_again_once(home: Path, status: int, 
     answer, ran = restarted(status, message)
     text, requests, _ = use(home, answer)
     assert text.endswith("you said: hi") and len(ran) == 1
-    assert [one.message.get("method") for one in requests if one.method == "POST"].count("initialize") == 2
+    assert [request.message.get("method") for request in requests if request.method == "POST"].count(
+        "initialize"
+    ) == 2
 
 
 async def test_a_call_that_met_500_is_not_repeated_but_the_next_one_has_a_new_session(home: Path) -> None:
@@ -235,7 +241,7 @@ def test_a_refusal_by_a_server_that_knows_the_session_begins_no_other(home: Path
 
     text, requests, _ = use(home, answer)
     assert "too short" in text
-    methods = [one.message.get("method") for one in requests if one.method == "POST"]
+    methods = [request.message.get("method") for request in requests if request.method == "POST"]
     assert methods.count("initialize") == 1 and methods.count("tools/call") == 1
 
 
@@ -266,7 +272,7 @@ async def test_a_cancelled_call_is_called_off(home: Path) -> None:
 
     async with raw(slow) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
         running = asyncio.create_task(b.call("mcp__web__echo", text="hi"))
-        await until(lambda: any(one.message.get("method") == "tools/call" for one in requests))
+        await until(lambda: any(request.message.get("method") == "tools/call" for request in requests))
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await until(lambda: requests[-1].message.get("method") == "notifications/cancelled")

@@ -71,7 +71,9 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
     allowed = ["chat", "-q", "Say hello.", "--json", "--yes", *flags(server)]
     done = whet(folder, *allowed)
     assert done["text"] == "It said hello."
-    assert [(one["name"], one["ok"]) for one in done["tool_calls"]] == [("mcp__odd__echo", True)]  # type: ignore[union-attr]
+    assert [(tool_call["name"], tool_call["ok"]) for tool_call in done["tool_calls"]] == [
+        ("mcp__odd__echo", True)
+    ]  # type: ignore[union-attr]
     request = json.loads(server.requests[-1].body)
     assert "mcp__odd__echo" in [tool["function"]["name"] for tool in request["tools"]]
     said = next(row for row in request["messages"] if row["role"] == "tool")["content"]
@@ -79,11 +81,11 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
     server.install([ScriptedReply(tool_calls=(call,)), ScriptedReply("Yes.")])
     monkeypatch.setenv("WHET_APPROVAL_ALLOW", "mcp__odd__*")
     ruled = whet(folder, "chat", "-q", "Say hello.", "--json", *flags(server))
-    assert [one["ok"] for one in ruled["tool_calls"]] == [True]  # type: ignore[union-attr]
+    assert [tool_call["ok"] for tool_call in ruled["tool_calls"]] == [True]  # type: ignore[union-attr]
     server.install([ScriptedReply(tool_calls=(call,)), ScriptedReply("No.")])
     monkeypatch.delenv("WHET_APPROVAL_ALLOW")
     refused = whet(folder, "chat", "-q", "Say hello.", "--json", *flags(server))
-    assert [one["ok"] for one in refused["tool_calls"]] == [False]  # type: ignore[union-attr]
+    assert [tool_call["ok"] for tool_call in refused["tool_calls"]] == [False]  # type: ignore[union-attr]
     said = next(row for row in json.loads(server.requests[-1].body)["messages"] if row["role"] == "tool")
     assert "Nobody was there to ask" in said["content"]
 
@@ -145,7 +147,7 @@ def test_doctor_names_broken_servers(folder: Path, home: Path) -> None:
     tools = [{"name": "good"}, {"name": "bad", "inputSchema": 7}]
     write_stored(Home(home), "gone", KeptListing(config_digest(gone), 0, failure="no such program"))
     write_stored(Home(home), "odd", KeptListing(config_digest(odd), 0, tools))
-    checks = {one["name"]: one for one in whet(folder, "doctor", "--json")["checks"]}  # type: ignore[union-attr]
+    checks = {check["name"]: check for check in whet(folder, "doctor", "--json")["checks"]}  # type: ignore[union-attr]
     assert checks["mcp gone"]["state"] == "warning" and checks["mcp gone"]["text"] == "no such program"
     assert checks["mcp gone"]["fix"] == "whet mcp test gone"
     assert checks["mcp odd"]["text"] == "1 tool, 1 left out" and checks["mcp new"]["state"] == "ok"
@@ -161,7 +163,7 @@ def test_a_resumed_session_keeps_its_schemas(folder: Path, server: PracticeServe
     going_on = ["chat", "-q", "Two", "--session", str(first["session_id"]), "--stream-json", *flags(server)]
     code, out, err = run(going_on, folder)
     assert code == 0, err
-    tools = [json.loads(one.body)["tools"] for one in server.requests]
+    tools = [json.loads(request.body)["tools"] for request in server.requests]
     assert tools[0] == tools[1] and "Give the text back." in json.dumps(tools[1])
     assert "MCP: mcp__odd__echo changed since this session began; it keeps what it began with" in out
 
@@ -172,7 +174,7 @@ def test_what_may_destroy_is_asked_in_auto_mode_too(folder: Path, home: Path, se
     calls = (PracticeCall("mcp__odd__wipe", "{}"), PracticeCall("mcp__odd__echo", json.dumps({"text": "x"})))
     server.install([ScriptedReply(tool_calls=calls), ScriptedReply("Done.")])
     done = whet(folder, "chat", "-q", "Go", "--json", "--yes", *flags(server))
-    ended = {one["name"]: one["ok"] for one in done["tool_calls"]}  # type: ignore[union-attr]
+    ended = {tool_call["name"]: tool_call["ok"] for tool_call in done["tool_calls"]}  # type: ignore[union-attr]
     assert ended == {"mcp__odd__wipe": False, "mcp__odd__echo": True}
     assert "its server says that it may destroy something" in server.requests[-1].body.decode()
 
@@ -248,13 +250,13 @@ async def test_a_changed_list_is_told_in_its_session_and_had_by_the_next_of_the_
         session, events = await app.new_session(), list[Event]()
         await ask(session, "Go", events)
         await until(lambda: app.services.mcp is not None and app.services.mcp.is_stale)
-        assert [one.text for one in events if isinstance(one, ToolProgress)] == ["1 of 2: halfway\n"]
+        assert [event.text for event in events if isinstance(event, ToolProgress)] == ["1 of 2: halfway\n"]
         await ask(session, "Again", events)
         assert [event.text for event in events if isinstance(event, Notice)] == [
             "MCP server odd has changed its tools (new: mcp__odd__added; changed: mcp__odd__echo);"
             " new sessions see them"
         ]
-        tools = [json.loads(one.body)["tools"] for one in server.requests]
+        tools = [json.loads(request.body)["tools"] for request in server.requests]
         assert tools[0] == tools[1] == tools[2]
         assert "mcp__odd__added" not in session.tools
         later = (await app.new_session()).tools

@@ -100,25 +100,27 @@ async def test_a_server_without_login_wants_none(home: Path) -> None:
 
 
 async def test_an_answer_with_another_state_is_not_taken(home: Path) -> None:
-    said: list[str] = []
+    texts: list[str] = []
     with sdk_over_http(make, Logins()) as url:
-        found = asyncio.Event()
+        event = asyncio.Event()
         addresses: list[str] = []
 
         def show(address: str) -> None:
             addresses.append(address)
-            found.set()
+            event.set()
 
         running = asyncio.create_task(log_in(url, Client(), show, lambda: 0, 30))
-        await found.wait()
+        await event.wait()
         asked = parse_qs(urlsplit(addresses[0]).query)
         assert asked["code_challenge_method"] == ["S256"] and asked["resource"] == [url]
         back = asked["redirect_uri"][0]
-        said.append(await browse(f"{back}?code=evil&state=guess"))
-        said.append(await browse(back.replace("/callback", "/other")))
-        said.append(await browse(addresses[0]))
+        texts.append(await browse(f"{back}?code=evil&state=guess"))
+        texts.append(await browse(back.replace("/callback", "/other")))
+        texts.append(await browse(addresses[0]))
         assert await running
-    assert "no login that is under way" in said[0] and "Nothing is here" in said[1] and "logged in" in said[2]
+    assert (
+        "no login that is under way" in texts[0] and "Nothing is here" in texts[1] and "logged in" in texts[2]
+    )
 
 
 def lying(tokens: list[Request] | None = None, **changes: object) -> object:
@@ -219,7 +221,7 @@ async def test_the_client_shows_its_secret_as_the_server_wants_it(
         write_tokens(Home(home), "web", tokens)
         async with bench(home, {"web": McpServerSettings(url=url)}):
             pass  # it has run out by the tests' clock, and is renewed
-        wanted = next(one for one in requests if one.path == "/register").message
+        wanted = next(request for request in requests if request.path == "/register").message
         assert wanted["token_endpoint_auth_method"] == (offered or ["none"])[0]
     assert len(asked) >= 2
     for one in asked:

@@ -42,9 +42,9 @@ class Refusing:
         if request.path == ELSEWHERE and "resource" in self.described:
             return as_json({"resource": f"{root}{self.resource}", "authorization_servers": [root]})
         if request.path == "/.well-known/oauth-authorization-server" and "authority" in self.described:
-            found = {"issuer": root, "code_challenge_methods_supported": ["S256"]}
+            fields = {"issuer": root, "code_challenge_methods_supported": ["S256"]}
             ends = {f"{name}_endpoint": f"{root}/{name}" for name in ("authorization", "token")}
-            return as_json({**found, **ends, "registration_endpoint": f"{root}/register"})
+            return as_json({**fields, **ends, "registration_endpoint": f"{root}/register"})
         if request.path != "/mcp":
             return 404, {}, []
         asked = request.message.get("method", "") if isinstance(request.message, dict) else ""

@@ -77,7 +77,7 @@ async def test_a_right_that_a_call_wants_is_asked_for_beside_those_there_are(hom
             assert "whet mcp login web" in out.text
             await server.login(home, url)
             assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
-    assert [one["scope"] for one in server.asked] == [["read"], ["read write"]]
+    assert [texts["scope"] for texts in server.asked] == [["read"], ["read write"]]
 
 
 async def test_a_right_that_is_never_granted_is_asked_for_once(home: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_client_names_itself_by_its_document_where_the_server_takes_that() -> 
                 tokens = await log_in(url, Client(document=DOCUMENT), show, lambda: 0, 30)
                 await asyncio.gather(*tasks)
                 assert tokens is not None and tokens.client_id == asked[0]
-                assert any(one.path == "/register" for one in requests) is not takes
+                assert any(request.path == "/register" for request in requests) is not takes
             return asked
 
         assert asyncio.run(test()) == [DOCUMENT if takes else "me"]

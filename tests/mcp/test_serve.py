@@ -80,8 +80,8 @@ async def test_search_read_and_ask(folder: Path, home: Path, server: PracticeSer
         )
         assert again.structured_content["session_id"] == facts["session_id"]
         assert "zyzzogeton live?" in server.requests[-1].body.decode()
-        found = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
-        hit = found.structured_content["hits"][0]
+        tool_result = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
+        hit = tool_result.structured_content["hits"][0]
         assert hit["session_id"] == facts["session_id"]
         read = await client.call_tool("read_session", {"session_id": hit["session_id"], "seq": hit["seq"]})
         assert "leafhopper" in text(read)
@@ -91,14 +91,14 @@ async def test_search_read_and_ask(folder: Path, home: Path, server: PracticeSer
         listed = text(await client.call_tool("list_skills", {}))
         shown = await client.call_tool("read_skill", {"name": listed.partition(":")[0]})
         assert not shown.is_error and "name: debug-failing-test" in text(shown)
-        uris = [str(one.uri) for one in (await client.list_resources()).resources]
+        uris = [str(resource.uri) for resource in (await client.list_resources()).resources]
         assert uris[:2] == ["whet://memory/memory", "whet://memory/user"]
         assert "whet://skills/debug-failing-test" in uris
         for uri, said in (("whet://memory/user", "Prefers tea"), (uris[2], "---\nname: ")):
             assert said in text_of((await client.read_resource(uri)).contents[0])
         assert (await client.list_resource_templates()).resource_templates == []
         prompts = (await client.list_prompts()).prompts
-        assert "debug-failing-test" in [one.name for one in prompts]
+        assert "debug-failing-test" in [prompt.name for prompt in prompts]
         got = await client.get_prompt("debug-failing-test", {"task": "Mend test_x."})
         said = text_of(got.messages[0].content)
         assert "name: debug-failing-test" in said and said.endswith("Task: Mend test_x.")
@@ -139,8 +139,8 @@ async def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
         ]
     )
     async with session(folder) as client:
-        found = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
-        assert found.structured_content["hits"] == []
+        tool_result = await client.call_tool("search_sessions", {"query": "zyzzogeton"})
+        assert tool_result.structured_content["hits"] == []
         for tool, arguments in (
             ("read_session", {"session_id": private}),
             ("read_session", {"session_id": "nothing"}),
@@ -156,13 +156,13 @@ async def test_mistakes_are_told_denials_hold_and_nothing_private_is_read(
         with pytest.raises(MCPError, match="there is no tool 'nonsense'"):
             await client.call_tool("nonsense", {})
 
-        told: list[str | None] = []
+        texts: list[str | None] = []
 
         async def progress(progress: float, total: float | None, message: str | None) -> None:
-            told.append(message)
+            texts.append(message)
 
         asked = await client.call_tool("ask_agent", {"message": "Write it."}, progress_callback=progress)
-        assert asked.structured_content["text"] == "I could not write." and told == ["read_file"]
+        assert asked.structured_content["text"] == "I could not write." and texts == ["read_file"]
         assert "Nobody was there to ask" in server.requests[-1].body.decode()
 
         with pytest.raises(MCPError, match=r"[Tt]imed out"):

@@ -261,7 +261,7 @@ async def test_a_changed_list_is_told_and_new_sessions_have_it(home: Path) -> No
         assert "new: mcp__odd__added; changed: mcp__odd__echo" in b.told[0] and b.servers.is_stale
         assert [tool.name for tool in b.servers.tools()] == ["mcp__odd__added", "mcp__odd__echo"]
         later = Session()
-        b.servers.attach_board(frozen, later)
+        b.servers.attach_sink(frozen, later)
         assert later.notices == [
             "MCP: mcp__odd__echo changed since this session began; it keeps what it began with"
         ]

@@ -34,12 +34,12 @@ def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> s
 
     def place(db: apsw.Connection) -> None:
         key = sessions.key_of(db, session_id)
-        found = db.execute("SELECT seq FROM tool_calls WHERE session = ? ORDER BY seq", (key,)).fetchall()
+        rows = db.execute("SELECT seq FROM tool_calls WHERE session = ? ORDER BY seq", (key,)).fetchall()
         db.execute(
             "UPDATE sessions SET started = '2020-01-01T00:00:00Z', workspace = ? WHERE key = ?",
             (str(folder), key),
         )
-        for (seq,), (run, effects, at_ms) in zip(found, made, strict=True):
+        for (seq,), (run, effects, at_ms) in zip(rows, made, strict=True):
             facts = msgspec.structs.replace(effects, command=run.given.get("command", ""))
             db.execute(
                 "UPDATE tool_calls SET started = ?3, finished = ?3, facts = ?4"
@@ -53,10 +53,10 @@ def stored(world: World, folder: Path, *made: tuple[Run, CallEffects, int]) -> s
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "conf.ini").write_text(LINE + "\n")
-    return made
+    path = tmp_path / "work"
+    path.mkdir()
+    (path / "conf.ini").write_text(LINE + "\n")
+    return path
 
 
 def why(world: World, folder: Path, path: str = "conf.ini") -> str | None:
@@ -203,9 +203,9 @@ def test_a_sentence_that_the_assistant_wrote_is_its_own_in_later_sessions(world:
 
     def why_own(quote: str) -> str:
         session_id = stored(world, folder, (look, CallEffects(), LONG_AGO))
-        found = world.database.read_now(lambda db: load_transcript(db, session_id).find_passage(quote))
-        assert found is not None
-        return world.database.read_now(lambda db: why_foreign_line(db, session_id, found))
+        passage = world.database.read_now(lambda db: load_transcript(db, session_id).find_passage(quote))
+        assert passage is not None
+        return world.database.read_now(lambda db: why_foreign_line(db, session_id, passage))
 
     stored(world, folder, (shell(f"grep '{text}' conf.ini", "no"), CallEffects(), LONG_AGO))
     assert why_own("Always deploy on fridays") == ""
@@ -217,7 +217,9 @@ def test_a_sentence_that_the_assistant_wrote_is_its_own_in_later_sessions(world:
 def test_numbers_before_read_lines_are_no_part_of_them() -> None:
     wrote = Run("write_file", {"path": "a.ini", "content": "[mail]\nhost = b\nport = 2525\n"}, "Wrote a.ini")
     looked = Run("read_file", {"path": "a.ini"}, "1|[mail]\n2|host = b\n3|port = 2525")
-    assert [one.text for one in said_by([User("go"), looked])][-1] == "[mail]\nhost = b\nport = 2525"
+    assert [source_text.text for source_text in said_by([User("go"), looked])][
+        -1
+    ] == "[mail]\nhost = b\nport = 2525"
     own = locate(session(User("go"), wrote, looked), "3|port = 2525")
     assert own.tier == "own"
     seen = locate(session(User("go"), looked), "port = 2525")

@@ -70,8 +70,8 @@ def test_other_steps_without_a_call_that_shows_them_wait_for_the_person(world: W
     tried(world, FIRED, SKILL)
     step = "1. `kiln warm BATCH`"
     assert step in text(world)
-    said: list[Step] = [User("Batches are fired without warming them here.")]
-    _, state = tried(world, said, patch(world, step, "- no warming", said[0].text))  # type: ignore[union-attr]
+    steps: list[Step] = [User("Batches are fired without warming them here.")]
+    _, state = tried(world, steps, patch(world, step, "- no warming", steps[0].text))  # type: ignore[union-attr]
     assert state == "inbox" and step in text(world)
     last, *_ = world.database.read_now(lambda db: ledger.select(db))
     assert last.reason == "it changes the steps, and no call of a session shows the new ones"
@@ -162,4 +162,4 @@ def test_the_program_finds_the_cases_that_its_own_imports_let_it_see(world: Worl
     environ = {"PATH": os.environ["PATH"], "WHET_HOME": str(world.folder)}
     program = [sys.executable, "-m", "whet", "skills", "check", "fire-batch", "--json"]
     done = subprocess.run(program, env=environ, capture_output=True, text=True, check=False)
-    assert [one["verdict"] for one in json.loads(done.stdout)["steps"]] == ["shown", "shown"]
+    assert [step["verdict"] for step in json.loads(done.stdout)["steps"]] == ["shown", "shown"]

@@ -15,14 +15,14 @@ ASIDE: list[Step] = [User("Which one first?"), Say("The short one.")]
 LATER: list[Step] = [Say("ok"), User("Now build it."), Run("terminal", "make", "built"), Say("ok")]
 
 
-def talked(said: str, reply: str) -> list[Step]:
-    return [User(said), Say("Noted."), User(reply), *LATER]
+def talked(text: str, reply: str) -> list[Step]:
+    return [User(text), Say("Noted."), User(reply), *LATER]
 
 
-def worked(said: str, *tasks: str) -> list[Step]:
+def worked(text: str, *tasks: str) -> list[Step]:
     """Return a session in which the person gives one task after the other, each with a call."""
     calls = ([Run("terminal", f"do {task[-4:]}", "a"), Say("ok"), User(task)] for task in tasks)
-    return [User(said), *(step for each in calls for step in each), Say("ok")]
+    return [User(text), *(step for each in calls for step in each), Say("ok")]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_number_that_answers_the_assistants_question_is_no_newer_value() -> No
     "reply", ["no", "No, forget it.", "nein", "No, do not do that.", "Nein, mach das nicht."]
 )
 def test_a_mere_no_takes_the_statement_back(reply: str) -> None:
-    said = "The demo is on Tuesday."
-    assert "took that back" in str(verdict(talked(said, reply), "x", said))
+    text = "The demo is on Tuesday."
+    assert "took that back" in str(verdict(talked(text, reply), "x", text))
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_a_mere_no_takes_back_a_rule_that_shares_only_small_words_with_it(said: 
 
 
 def test_a_conversation_without_work_does_not_become_part_of_a_statement_in_it() -> None:
-    said = "The reports of this team go to Ines Huber every Friday."
+    text = "The reports of this team go to Ines Huber every Friday."
     talk: list[Step] = []
     for number in range(1, 40):
         talk += [User(f"Task {number}: go on with the next file."), Say("Done.")]
-    given = accepted([User(said), Say("Noted."), *talk], "x", said)
-    assert said in given.text and len(given.text) < 400
+    given = accepted([User(text), Say("Noted."), *talk], "x", text)
+    assert text in given.text and len(given.text) < 400
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_row_of_numbered_tasks_takes_nothing_back_and_is_no_reply(said: str) -
 
 
 def test_a_claim_about_the_older_value_is_refused() -> None:
-    said, reply = "Serve the pages on port 8080.", "sorry, 9090"
-    steps: list[Step] = [User(said), Say("ok"), User(reply), *LATER]
-    assert "took that back" in str(verdict(steps, "The pages are on port 8080.", said))
-    assert isinstance(verdict(steps, "The pages are on port 9090, not 8080.", said), GateVerdict)
+    text, reply = "Serve the pages on port 8080.", "sorry, 9090"
+    steps: list[Step] = [User(text), Say("ok"), User(reply), *LATER]
+    assert "took that back" in str(verdict(steps, "The pages are on port 8080.", text))
+    assert isinstance(verdict(steps, "The pages are on port 9090, not 8080.", text), GateVerdict)

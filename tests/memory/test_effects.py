@@ -66,15 +66,15 @@ def test_an_items_sums_are_its_sessions_and_its_loads_its_versions() -> None:
     kept, gone = sessions("a", 3, 2), sessions("b", 2, 0)
     skill = ContextItem("skill", "deploy", "h1", "How.")
     loaded = {("deploy", "h1"): 2, ("deploy", "h0"): 7}
-    found = only(compare_items(uses(skill, {**kept, **gone}), kept, loaded=loaded))
-    assert (found.shown, found.loaded, found.current) == (Sums(3, 2, 12, 3), 2, True)
+    effect = only(compare_items(uses(skill, {**kept, **gone}), kept, loaded=loaded))
+    assert (effect.shown, effect.loaded, effect.current) == (Sums(3, 2, 12, 3), 2, True)
     assert only(compare_items(uses(skill, kept), kept)).loaded == 0
 
 
 def test_without_a_hold_out_a_comparison_is_only_observed() -> None:
     kept, before = sessions("a", 40, 2), sessions("b", 40, 30)
-    found = only(compare_items(uses(NOTE, kept), {**kept, **before}))
-    assert (found.basis, found.finding) == ("observed", "no evidence") and found.difference.high < 0
+    effect = only(compare_items(uses(NOTE, kept), {**kept, **before}))
+    assert (effect.basis, effect.finding) == ("observed", "no evidence") and effect.difference.high < 0
     alone = only(compare_items(uses(NOTE, kept), kept))
     assert alone.basis == "none" and alone.compared == Sums(0, 0, 0, 0)
 
@@ -83,8 +83,8 @@ def test_sessions_before_the_hold_out_do_not_count_for_it() -> None:
     """Only sessions in which chance decided are compared, or time would be mistaken for the item."""
     early, kept, held = sessions("e", 100, 100), sessions("a", 20, 2), sessions("b", 20, 2)
     rows = uses(NOTE, early) + held_out(kept, held)
-    found = only(compare_items(rows, {**early, **kept, **held}))
-    assert found.shown.sessions == 120 and found.finding == "no evidence"
+    effect = only(compare_items(rows, {**early, **kept, **held}))
+    assert effect.shown.sessions == 120 and effect.finding == "no evidence"
 
 
 def test_many_items_need_a_stronger_sign() -> None:
@@ -93,19 +93,19 @@ def test_many_items_need_a_stronger_sign() -> None:
     assert only(compare_items(rows, {**kept, **held})).finding == "hurts"
     many = [ContextItem("memory", f"m{n}", "h") for n in range(60)]
     crowd = [use for item in many for use in uses(item, kept, by_chance=True)]
-    found = {one.item.name: one for one in compare_items(rows + crowd, {**kept, **held})}
-    assert found["n1"].finding == "no evidence"
+    fields = {effect.item.name: effect for effect in compare_items(rows + crowd, {**kept, **held})}
+    assert fields["n1"].finding == "no evidence"
 
 
 def test_what_hurts_stands_first_and_versions_are_kept_apart() -> None:
     kept, held = sessions("a", 40, 30), sessions("b", 40, 4)
     rows = uses(OTHER, kept) + held_out(kept, held)
     older = ContextItem("memory", "n1", "h0")
-    found = compare_items(
+    effects = compare_items(
         rows + uses(older, held), {**kept, **held}, current=frozenset({("memory", "n1", "h1")})
     )
-    assert found[0].item == NOTE and found[0].current
-    assert {one.item.hash: one.current for one in found} == {"h1": True, "h2": False, "h0": False}
+    assert effects[0].item == NOTE and effects[0].current
+    assert {effect.item.hash: effect.current for effect in effects} == {"h1": True, "h2": False, "h0": False}
 
 
 def failing(prefix: str, count: int, failed: int) -> dict[str, Sums]:
@@ -114,9 +114,9 @@ def failing(prefix: str, count: int, failed: int) -> dict[str, Sums]:
 
 def test_failed_calls_alone_show_harm_within_ten_uses() -> None:
     before, kept = failing("b", 20, 0), failing("a", 10, 4)
-    found = only(compare_items(uses(NOTE, kept), {**before, **kept}))
-    assert (found.basis, found.finding) == ("observed", "hurts")
-    assert found.shown.trouble.estimate == 0
+    effect = only(compare_items(uses(NOTE, kept), {**before, **kept}))
+    assert (effect.basis, effect.finding) == ("observed", "hurts")
+    assert effect.shown.trouble.estimate == 0
 
 
 def test_a_few_failed_calls_among_failing_sessions_are_no_evidence() -> None:

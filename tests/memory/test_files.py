@@ -65,9 +65,9 @@ def test_a_link_or_folder_in_the_place_is_left_alone(tmp_path: Path) -> None:
     link, folder = tmp_path / "link", tmp_path / "folder"
     link.symlink_to("real")
     folder.mkdir()
-    for place in (link, folder):
+    for path in (link, folder):
         with pytest.raises(ConfigError):
-            disk.swap(place, hash_text(b"one"), b"two")
+            disk.swap(path, hash_text(b"one"), b"two")
     assert (tmp_path / "real").read_bytes() == b"one" and link.is_symlink()
 
 
@@ -137,9 +137,9 @@ def test_one_process_at_a_time_has_the_folder(tmp_path: Path) -> None:
 
 def skill(root: Path, **files: str) -> Path:
     for name, text in files.items():
-        place = root / name.replace("__", "/").replace("_md", ".md")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
+        path = root / name.replace("__", "/").replace("_md", ".md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return root
 
 

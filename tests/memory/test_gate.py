@@ -18,12 +18,12 @@ from whet.memory.scan import scan
 from whet.store import ledger
 
 
-def check(found: dict[str, Tally], every: int = 1) -> None:
-    assert found["poison"].wrong == {}
-    assert found["poison"].total >= 60 // every and len(found["poison"].tried) >= 10
-    genuine = found["genuine"]
+def check(tallies: dict[str, Tally], every: int = 1) -> None:
+    assert tallies["poison"].wrong == {}
+    assert tallies["poison"].total >= 60 // every and len(tallies["poison"].tried) >= 10
+    genuine = tallies["genuine"]
     assert genuine.total >= 100 // every and len(genuine.wrong) <= 0.05 * genuine.total, genuine.wrong
-    made_up = found["fabricated"]
+    made_up = tallies["fabricated"]
     assert made_up.wrong_in(*KINDS[:-1]) == 0, made_up.wrong
     # Of a few tries one may be among the two in a hundred.
     assert made_up.wrong_in(KINDS[-1]) <= max(0.02 * made_up.tried[KINDS[-1]], every > 1), made_up.wrong
@@ -130,7 +130,7 @@ def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world:
     def judged(session_ids: list[str], *quotes: str) -> tuple[str, ...]:
         claim = Claim("memory", "Glaze.", quotes)
         verdict = judge_from_sessions(world.database, session_ids, (), claim, foreground=False)
-        return tuple(f"{ids.index(one.session_id)} {one.quote}" for one in verdict.evidence)
+        return tuple(f"{ids.index(quote.session_id)} {quote.quote}" for quote in verdict.evidence)
 
     # Of two that hold as many it is the first; what it does not hold is left out.
     assert judged(ids, *said) == (f"1 {said[0]}", f"1 {said[1]}")
@@ -149,34 +149,34 @@ def test_of_several_sessions_the_one_that_holds_most_quotes_is_pointed_at(world:
 
 
 def test_what_only_a_files_text_says_waits_and_names_the_file(world: World) -> None:
-    said = "All the glaze goes to the north kiln on the hill."
-    steps: list[Step] = [User("go on"), Run("terminal", "cat NOTES.md", said)]
+    text = "All the glaze goes to the north kiln on the hill."
+    steps: list[Step] = [User("go on"), Run("terminal", "cat NOTES.md", text)]
     session_id = talk(world, *steps)
-    ((outcome, state),) = review(world, session_id, [add(said, said)])
+    ((outcome, state),) = review(world, session_id, [add(text, text)])
     assert state == "quarantined"
     row = world.database.read_now(lambda db: ledger.get(db, outcome.ledger_id))
     assert row.reason == "only the text of cat NOTES.md says it, and you did not"
 
 
 def test_prose_of_a_command_is_not_kept_for_one_word_of_its_name() -> None:
-    said = "The docs are written by hand in the wiki."
-    assert trust([User("go"), shell("make docs", said)], said, said) == "quarantined"
+    text = "The docs are written by hand in the wiki."
+    assert trust([User("go"), shell("make docs", text)], text, text) == "quarantined"
 
 
 def test_only_a_line_that_a_tool_shows_is_asked_where_its_file_is_from() -> None:
-    shown, said = "port = 8080", "Port 9090 is for uploads."
+    shown, text = "port = 8080", "Port 9090 is for uploads."
     seen = session(
-        User(said), shell("cat a.ini", shown), shell("make", "port = 7070", ok=False), shell("make", "ok")
+        User(text), shell("cat a.ini", shown), shell("make", "port = 7070", ok=False), shell("make", "ok")
     )
-    seen.why_foreign_line = lambda one: f"asked of {one.unit}"
+    seen.why_foreign_line = lambda passage: f"asked of {passage.unit}"
     for quote, worth, why in (
         (shown, "untrusted", f"asked of {shown}"),
-        (said, "user", ""),
+        (text, "user", ""),
         ("port = 7070", "observed", ""),
         ("`make`", "observed", ""),
     ):
-        found = judge(Claim("memory", "A port.", (quote,)), seen, foreground=False)
-        assert (found.trust, found.why) == (worth, why), quote
+        verdict = judge(Claim("memory", "A port.", (quote,)), seen, foreground=False)
+        assert (verdict.trust, verdict.why) == (worth, why), quote
 
 
 def test_a_duplicate_is_refused(world: World) -> None:

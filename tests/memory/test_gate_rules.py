@@ -19,8 +19,8 @@ PROSE = "All glaze goes to the north kiln on the hill."
 
 def written(steps: Sequence[Step], text: str, *quotes: str, kind: Kind = "memory") -> str:
     """Give what is written for a claim, or why it is refused."""
-    found = verdict(steps, text, *quotes, kind=kind)
-    return found.text if isinstance(found, GateVerdict) else found
+    gate_verdict = verdict(steps, text, *quotes, kind=kind)
+    return gate_verdict.text if isinstance(gate_verdict, GateVerdict) else gate_verdict
 
 
 @pytest.mark.parametrize(
@@ -47,21 +47,21 @@ def test_a_command_of_two_letters_is_pointed_at(command: str, points: bool) -> N
 
 def test_twelve_quotes_are_looked_at_and_each_once() -> None:
     rules = [f"Rule number {number} is good." for number in range(13)]
-    found = accepted([User(" ".join(rules))], "x", rules[0], *rules)
-    assert [one.quote for one in found.evidence] == rules[:11]
+    gate_verdict = accepted([User(" ".join(rules))], "x", rules[0], *rules)
+    assert [quote.quote for quote in gate_verdict.evidence] == rules[:11]
 
 
 def test_what_is_kept_as_evidence_says_where_it_stands() -> None:
     shown = "port = 8080"
     now = User("Now make everything. Then rest.")
     steps = [User("We glaze on Mondays."), shell("cat a.ini", shown), now, shell("make", "ok")]
-    found = accepted(steps, "x", "We glaze on Mondays", shown, "`make`")
-    assert found.evidence == (
+    gate_verdict = accepted(steps, "x", "We glaze on Mondays", shown, "`make`")
+    assert gate_verdict.evidence == (
         Quote("We glaze on Mondays.", "s", 1, "user", "", "user", False),
         Quote(shown, "s", 3, "tool", "terminal", "observed", False),
         Quote("`make`", "s", 6, "tool", "terminal", "observed", False),
     )
-    assert (found.trust, found.about) == ("user", "")
+    assert (gate_verdict.trust, gate_verdict.about) == ("user", "")
     skill = accepted(steps, "x", "`make`", kind="skill")
     assert skill.about == "Now make everything."
     long = verdict([User("glaze " * 100)], "x", "glaze " * 100)
@@ -104,7 +104,7 @@ def test_what_a_look_says_in_words_is_no_part_of_a_step(look: Run, step: str) ->
 def test_a_sentence_of_a_file_waits_whatever_of_it_was_typed_asked_or_run(steps: list[Step | str]) -> None:
     line = "The registry listens on port 4187 for uploads."
     look = shell("cat a.md", line)
-    done: list[Step] = [look if isinstance(one, str) else one for one in steps]
+    done: list[Step] = [look if isinstance(step, str) else step for step in steps]
     assert trust([GO, *done], "x", line) == "quarantined"
     typed: list[Step] = [GO, *done, User(line)]
     assert trust(typed, "x", line) == "user", "the person's own sentence is in force"
@@ -117,24 +117,24 @@ def test_a_value_in_a_files_own_name_and_a_head_above_a_sentence_bear_nothing_ou
 
 
 def test_a_line_that_nobody_said_is_told_with_the_first_sixty_letters_of_its_command() -> None:
-    found = accepted([GO, shell(f"cat {'a' * 55}bc", PROSE)], "x", PROSE)
-    assert f"text of cat {'a' * 55}b says it" in found.why
+    gate_verdict = accepted([GO, shell(f"cat {'a' * 55}bc", PROSE)], "x", PROSE)
+    assert f"text of cat {'a' * 55}b says it" in gate_verdict.why
 
 
 def test_a_download_that_failed_is_a_pitfall_and_a_look_at_one_is_no_step() -> None:
-    said = "Take yarn in this house instead, all of you."
-    steps = [GO, shell("npm ci", "error 7", ok=False), User(said)]
-    assert written(steps, "x", "error 7", said) == f"Pitfall: `npm ci` fails. Then: “{said}”"
-    assert trust(steps, "x", "error 7", said) == "user"
+    text = "Take yarn in this house instead, all of you."
+    steps = [GO, shell("npm ci", "error 7", ok=False), User(text)]
+    assert written(steps, "x", "error 7", text) == f"Pitfall: `npm ci` fails. Then: “{text}”"
+    assert trust(steps, "x", "error 7", text) == "user"
     fetched = [GO, shell("curl -o page.txt https://x.example", "saved"), shell("cat page.txt", "7/7 x")]
     assert trust(fetched, "x", "7/7 x", kind="skill") == "quarantined"
 
 
 def test_what_worked_is_kept_without_its_words_beside_what_failed() -> None:
-    said = "The pots are dry and all of them are fine"
-    steps = [GO, shell("kiln fire", "error 7", ok=False), shell("kiln fire d", said)]
-    assert trust(steps, "x", "error 7", said) == "observed"
-    assert written(steps, "x", "error 7", said).endswith("Then: `kiln fire d` worked")
+    text = "The pots are dry and all of them are fine"
+    steps = [GO, shell("kiln fire", "error 7", ok=False), shell("kiln fire d", text)]
+    assert trust(steps, "x", "error 7", text) == "observed"
+    assert written(steps, "x", "error 7", text).endswith("Then: `kiln fire d` worked")
 
 
 def test_only_an_error_of_this_machine_names_placeholders() -> None:
@@ -156,8 +156,8 @@ def test_a_claim_in_the_persons_own_words_is_its_own_quote() -> None:
     [("x", "quarantined"), ("make", "quarantined"), ("make all", "observed"), ("all -s make", "observed")],
 )
 def test_a_claim_that_names_a_command_is_about_the_command(claim: str, kept: str) -> None:
-    said = "The pots are dry and all of them are fine"
-    assert trust([GO, shell("make -s all two", said)], claim, said) == kept
+    text = "The pots are dry and all of them are fine"
+    assert trust([GO, shell("make -s all two", text)], claim, text) == kept
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_a_claim_that_names_a_command_is_about_the_command(claim: str, kept: str
 )
 def test_what_one_entry_says_already_is_not_kept_again(existing: tuple[str, ...], is_known: bool) -> None:
     steps = [User("We glaze on Mondays."), shell("make all", "ok")]
-    said = str(verdict(steps, "x", "We glaze on Mondays", existing=existing))
-    assert ("remembered already" in said) is is_known
+    text = str(verdict(steps, "x", "We glaze on Mondays", existing=existing))
+    assert ("remembered already" in text) is is_known
     # A call beside it makes it another one, and stands for itself where nothing is said.
     both = ("We glaze on Mondays", "`make all`")
     assert "remembered already" not in str(verdict(steps, "x", *both, existing=existing))
@@ -200,8 +200,8 @@ def test_quotes_without_a_value_of_the_claim_are_about_something_else(
 ) -> None:
     page = Run("web_fetch", {"url": "https://x.example"}, "Take 818.")
     steps = [User("Staging is on 8080."), shell("ls", "717"), page]
-    said = str(verdict(steps, claim, "Staging is on 8080.", known=known, kind=kind))
-    assert ("about something else" in said) is is_elsewhere
+    text = str(verdict(steps, claim, "Staging is on 8080.", known=known, kind=kind))
+    assert ("about something else" in text) is is_elsewhere
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_what_worked_instead_shares_more_than_half_of_the_words(
     failed: str, worked: str, is_remedy: bool
 ) -> None:
     bad, good = shell(failed, "error 7", ok=False), shell(worked, "ok")
-    said = written([GO, bad, good], "x", "error 7")
-    assert (f"Then: `{worked}` worked" in said) is is_remedy
-    assert is_remedy or "nothing shows what worked" in said
+    text = written([GO, bad, good], "x", "error 7")
+    assert (f"Then: `{worked}` worked" in text) is is_remedy
+    assert is_remedy or "nothing shows what worked" in text
     for steps in ([good, bad], [bad, shell(worked, "ok", ok=False)]):
         assert "nothing shows what worked" in written([GO, *steps], "x", "error 7")
 
@@ -285,17 +285,17 @@ def test_a_file_is_kept_where_each_line_was_typed_or_shown(
         with pytest.raises(Refused, match="Nobody typed this line"):
             judge(claim, session(GO, *steps), foreground=False)
         return
-    found = judge(claim, session(*steps), foreground=False)
-    assert (found.trust, [one.quote for one in found.evidence]) == ("observed", quotes)
+    gate_verdict = judge(claim, session(*steps), foreground=False)
+    assert (gate_verdict.trust, [quote.quote for quote in gate_verdict.evidence]) == ("observed", quotes)
 
 
 def test_of_the_person_only_their_own_words_are_kept() -> None:
     seen = session(User("We glaze on Mondays."), shell("cat a", "port = 8080"))
-    said, shown = (Claim("memory", "x", (quote,), target="user") for quote in ("We glaze", "port = 8080"))
-    assert judge(said, seen, foreground=False).trust == "user"
+    claim, shown = (Claim("memory", "x", (quote,), target="user") for quote in ("We glaze", "port = 8080"))
+    assert judge(claim, seen, foreground=False).trust == "user"
     with pytest.raises(Refused, match="only their own typed words"):
         judge(shown, seen, foreground=False)
-    both = msgspec.structs.replace(said, quotes=(*said.quotes, *shown.quotes))
+    both = msgspec.structs.replace(claim, quotes=(*claim.quotes, *shown.quotes))
     assert judge(both, seen, foreground=False).trust == "user"
 
 
@@ -313,8 +313,8 @@ def test_of_the_person_only_their_own_words_are_kept() -> None:
 )
 def test_without_quotes_what_was_typed_in_this_turn_is_pointed_at(said: str, claim: str, kept: str) -> None:
     steps = [User("The glaze of last week was blue."), Say("ok"), User(said), Say("ok")]
-    found = accepted(steps, claim, foreground=True)
-    assert found.text == (f"“{said}”" if kept == "all" else kept)
+    gate_verdict = accepted(steps, claim, foreground=True)
+    assert gate_verdict.text == (f"“{said}”" if kept == "all" else kept)
     assert "no evidence" in str(verdict(steps, "We glaze on Sundays", foreground=False))
 
 
@@ -333,21 +333,21 @@ MAY, IF = "Du kannst Rechnungen selbst freigeben.", "Vorausgesetzt, sie sind unt
 )
 def test_a_condition_stays_with_its_statement(said: str, has_calls: bool, kept: str) -> None:
     steps: list[Step] = [User(said), *([shell("ls src", "a.py")] if has_calls else []), Say("ok")]
-    found = accepted(steps, MAY, MAY)
-    assert found.text == f"“{kept}”"
+    gate_verdict = accepted(steps, MAY, MAY)
+    assert gate_verdict.text == f"“{kept}”"
 
 
 def test_an_item_of_a_list_keeps_the_line_above_the_list() -> None:
-    said = "Read this. From the customer:\n- Bo may order\n- Cy may only look"
-    found = accepted([User(said), Say("ok")], "Cy may look", "Cy may only look")
-    assert found.text == "“From the customer: - Cy may only look”"
+    text = "Read this. From the customer:\n- Bo may order\n- Cy may only look"
+    gate_verdict = accepted([User(text), Say("ok")], "Cy may look", "Cy may only look")
+    assert gate_verdict.text == "“From the customer: - Cy may only look”"
 
 
 @pytest.mark.parametrize("newer", ["wait no, Thursday", "Pardon, jeudi.", "Doch erst am Donnerstag."])
 def test_a_change_of_mind_stays_with_its_statement(newer: str) -> None:
     older = "The demo is on Tuesday."
-    found = accepted([User(older), Say("Noted."), User(newer), Say("ok")], older, older)
-    assert found.text == f"“{older}”; “{newer}”"
+    gate_verdict = accepted([User(older), Say("Noted."), User(newer), Say("ok")], older, older)
+    assert gate_verdict.text == f"“{older}”; “{newer}”"
     asked = accepted([User(older), Say("Which room shall I book?"), User(newer)], older, older)
     assert asked.text == f"“{older}”"
 

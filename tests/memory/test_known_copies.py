@@ -57,7 +57,7 @@ def test_a_text_is_known_once_it_was_seen_and_its_folder_keeps_the_list(
     copies.record_seen(NOTES, b"one")
     assert copies.get_state(NOTES, ONE) == FileState(NOTES, TWO, ONE)
     assert copies.read_base(copies.get_state(NOTES, ONE)) == b"one"
-    assert [one.name for one in (tmp_path / "a/memories").iterdir()] == [".seen.json"]
+    assert [path.name for path in (tmp_path / "a/memories").iterdir()] == [".seen.json"]
     assert KnownCopies(db, "ada", tmp_path / "b").get_state(NOTES, ONE) == FileState(NOTES, "", "")
     copies.record_seen(NOTES, None)
     assert (
@@ -203,6 +203,6 @@ def test_what_a_home_saw_is_handed_over_to_a_team_and_back(
         copies.record_seen(NOTES, b"three")
     copy_seen_files(own, db, place, to_team=False)
     for profile in ("", "ada"):
-        found = own.read_now(lambda c, p=profile: learned.list_file_states(c, p))
-        assert found == [FileState(NOTES, TWO, THREE), FileState(MAIN, TWO, "")]
+        states = own.read_now(lambda c, p=profile: learned.list_file_states(c, p))
+        assert states == [FileState(NOTES, TWO, THREE), FileState(MAIN, TWO, "")]
     own.close()

@@ -49,12 +49,16 @@ def test_the_homes_skills_stand_before_others_and_broken_ones_say_why(tmp_path: 
         library.offer(name, put(tmp_path / "more", name), "built-in", f"about {name}")
     library.offer("c", tmp_path, "late", "late")
     (tmp_path / "more" / "gone" / "SKILL.md").unlink()
-    found = {info.name: info for info in library.all()}
-    assert list(found) == ["a", "b", "c", "empty", "full", "gone", "large", "linked", "wrong"]
-    assert {name for name, info in found.items() if info.problem} == {"empty", "large", "wrong"}
-    assert "'other'" in found["wrong"].problem
-    assert (found["b"].source, found["c"].source, found["c"].description) == ("home", "built-in", "about c")
-    assert found["a"].hash == ledger.hash_text(main("a"))[:12]
+    skill_infos = {info.name: info for info in library.all()}
+    assert list(skill_infos) == ["a", "b", "c", "empty", "full", "gone", "large", "linked", "wrong"]
+    assert {name for name, info in skill_infos.items() if info.problem} == {"empty", "large", "wrong"}
+    assert "'other'" in skill_infos["wrong"].problem
+    assert (skill_infos["b"].source, skill_infos["c"].source, skill_infos["c"].description) == (
+        "home",
+        "built-in",
+        "about c",
+    )
+    assert skill_infos["a"].hash == ledger.hash_text(main("a"))[:12]
     assert library.find("../a") is None and library.find("none") is None
     gone = library.find("gone")
     assert gone is not None and "no longer exists" in gone.problem
@@ -96,7 +100,7 @@ def test_a_link_that_cannot_be_followed_hides_no_other_skill(tmp_path: Path, tar
     infos = library.all()
     assert sum(not info.problem for info in infos) == 2
     assert {info.name for info in infos if info.problem} == {"inner", "loop", "other"}
-    assert (found := library.find("loop")) is not None and found.problem
+    assert (skill_info := library.find("loop")) is not None and skill_info.problem
 
 
 def test_a_project_s_skills_are_those_from_its_repository_s_root_down(tmp_path: Path) -> None:
@@ -165,10 +169,10 @@ def test_a_project_s_skill_behind_a_link_out_of_the_repository_is_named_and_neve
 
 
 def test_what_was_offered_is_shared_and_a_homes_own_is_not(tmp_path: Path) -> None:
-    one, two = Library(tmp_path / "one"), Library(tmp_path / "two")
+    library, two = Library(tmp_path / "one"), Library(tmp_path / "two")
     put(tmp_path / "one", "own")
-    one.offer("offered", put(tmp_path / "more", "offered"), "built-in", "x")
-    two.share(one)
+    library.offer("offered", put(tmp_path / "more", "offered"), "built-in", "x")
+    two.share(library)
     assert [info.name for info in two.all()] == ["offered"]
 
 
@@ -199,8 +203,8 @@ def test_words_find_the_best_fit_first() -> None:
     ]
     assert [info.name for info in skill_store.search(skills, "site")] == ["deploy-site", "release"]
     named = infos(("deploy", "Bring it."), ("a-thing", "Deploy the site now."), ("b-thing", "Deploy a site."))
-    found = [info.name for info in skill_store.search(named, "deploy site now")]
-    assert found == ["a-thing", "deploy", "b-thing"]
+    names = [info.name for info in skill_store.search(named, "deploy site now")]
+    assert names == ["a-thing", "deploy", "b-thing"]
     assert [info.name for info in skill_store.search(skills, "morn")] == ["make-coffee"]
     assert skill_store.search(skills, "mor") == []
     assert skill_store.search(skills, "dep") == []

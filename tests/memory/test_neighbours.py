@@ -24,8 +24,8 @@ NEIGHBOURS = [
 ]
 
 
-def submit(world: World, said: str, request: MemoryRequest) -> None:
-    session_id = asyncio.run(world.session([User(said), *LATER]))
+def submit(world: World, text: str, request: MemoryRequest) -> None:
+    session_id = asyncio.run(world.session([User(text), *LATER]))
     review(world, session_id, [request])
 
 
@@ -111,15 +111,15 @@ def test_what_stays_of_a_note(old: str, new: str, named: str, rest: str | None) 
     ],
 )
 def test_a_retraction_right_after_a_statement_stays_with_it(reply: str) -> None:
-    said = "Use tabs in this repo."
-    given = accepted([User(said), Say("ok"), User(reply), *LATER], "x", said)
+    text = "Use tabs in this repo."
+    given = accepted([User(text), Say("ok"), User(reply), *LATER], "x", text)
     assert reply in given.text, given
 
 
 def test_a_long_sentence_of_its_own_is_no_reply() -> None:
-    said, other = "Use tabs in this repo.", "The deploy host of the shop is called stg-two."
-    given = accepted([User(said), Say("ok"), User(other), *LATER], "x", said)
-    assert given.text == f"“{said}”", given
+    text, other = "Use tabs in this repo.", "The deploy host of the shop is called stg-two."
+    given = accepted([User(text), Say("ok"), User(other), *LATER], "x", text)
+    assert given.text == f"“{text}”", given
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_a_yes_to_words_that_may_be_a_strangers_waits(steps: list[Step]) -> None
 
 def test_of_a_long_dictated_message_the_words_around_the_quote_are_kept() -> None:
     quote = "mr okafor only takes calls before ten"
-    said = f"{'so the lease runs on and ' * 20}{quote}{' and the hedge grows' * 20}"
-    found = locate(session(User(said)), quote)
-    assert found.unit.startswith("… ") and found.unit.endswith(" …")
-    assert quote in found.unit and len(found.unit) < 300
-    given = accepted([User(said), *LATER], "x", quote)
+    text = f"{'so the lease runs on and ' * 20}{quote}{' and the hedge grows' * 20}"
+    passage = locate(session(User(text)), quote)
+    assert passage.unit.startswith("… ") and passage.unit.endswith(" …")
+    assert quote in passage.unit and len(passage.unit) < 300
+    given = accepted([User(text), *LATER], "x", quote)
     assert quote in given.text

@@ -37,9 +37,9 @@ def test_a_file_may_be_full_to_its_last_character() -> None:
 
 def test_the_longest_entries_are_offered_as_few_as_are_needed() -> None:
     text = "".join(f"- {'x' * size}\n" for size in (10, 30, 20, 5, 4, 3))
-    assert [len(one) for one in notes.find_droppable(text, 33)] == [30]
-    assert [len(one) for one in notes.find_droppable(text, 34)] == [30, 20]
-    assert [len(one) for one in notes.find_droppable(text, 900)] == [30, 20, 10, 5]
+    assert [len(droppable) for droppable in notes.find_droppable(text, 33)] == [30]
+    assert [len(droppable) for droppable in notes.find_droppable(text, 34)] == [30, 20]
+    assert [len(droppable) for droppable in notes.find_droppable(text, 900)] == [30, 20, 10, 5]
     assert notes.find_droppable(text, 0) == []
     assert notes.describe_use("x" * 37 + "\n", 100) == "37% used"
 
@@ -52,7 +52,7 @@ def test_both_files_have_limits_of_their_own(world: World) -> None:
     assert outcome.ok and outcome.text.endswith("MEMORY.md: 68% used.")
     outcome = asyncio.run(learning.submit(MemoryRequest("add", "user", "Anna"), HAND))
     assert "USER.md: 47% used." in outcome.text and outcome.summary == "User profile updated"
-    states = {one.target: one for one in asyncio.run(learning.reader.read_notes())}
+    states = {note.target: note for note in asyncio.run(learning.reader.read_notes())}
     assert (states["memory"].used, states["user"].used) == ("68% used", "47% used")
     assert (states["memory"].entries, states["user"].entries) == (1, 1)
     assert states["user"].path == str(world.folder / "memories/USER.md") and not states["user"].trouble
@@ -105,8 +105,8 @@ def test_a_replaced_pitfall_stays_one_and_says_so_once() -> None:
     after, edit = notes.plan_change(text, asked, 500)
     assert (edit.before, edit.after) == ("Pitfall: tar hangs", "Pitfall: tar needs -z")
     assert after == "## Pitfalls\n- tar needs -z\n"
-    said = MemoryRequest("add", "user", "Pitfall: is a word")
-    assert notes.plan_change("", said, 500)[0] == "# User\n\n- Pitfall: is a word\n"
+    request = MemoryRequest("add", "user", "Pitfall: is a word")
+    assert notes.plan_change("", request, 500)[0] == "# User\n\n- Pitfall: is a word\n"
 
 
 def test_a_pitfall_is_known_in_the_notes_of_work_however_it_is_written() -> None:
@@ -122,15 +122,18 @@ def test_a_pitfall_is_known_in_the_notes_of_work_however_it_is_written() -> None
 
 def test_comments_and_headings_are_no_entries() -> None:
     text = "<!-- a\nb -->\nfact\n<!-- c -->\n# Title\n### Deep\n- one\n"
-    assert [(one.text, one.section, one.first, one.last) for one in notes.parse_entries(text)] == [
+    assert [
+        (note_entry.text, note_entry.section, note_entry.first, note_entry.last)
+        for note_entry in notes.parse_entries(text)
+    ] == [
         ("fact", "", 2, 2),
         ("one", "deep", 6, 6),
     ]
 
 
 def test_a_heading_ends_the_paragraph_above_it() -> None:
-    found = notes.parse_entries("fact\n# Title\nanother\n## Deep\nthird")
-    assert [(one.text, one.section, one.last) for one in found] == [
+    note_entries = notes.parse_entries("fact\n# Title\nanother\n## Deep\nthird")
+    assert [(note_entry.text, note_entry.section, note_entry.last) for note_entry in note_entries] == [
         ("fact", "", 0),
         ("another", "", 2),
         ("third", "deep", 4),
@@ -148,7 +151,12 @@ def test_an_entry_goes_before_the_next_heading_with_a_line_between() -> None:
 
 def test_moved_entries_are_unchanged_and_pairs_are_replacements() -> None:
     assert notes.diff_entries("- a\n- b\n- c\n", "- c\n- a\n- b\n") == []
-    found = notes.diff_entries("- a\n- b\n", "- x\n- y\n- z\n")
-    assert found == [EntryChange("a", "x"), EntryChange("b", "y"), EntryChange("", "z")]
+    changes = notes.diff_entries("- a\n- b\n", "- x\n- y\n- z\n")
+    assert changes == [EntryChange("a", "x"), EntryChange("b", "y"), EntryChange("", "z")]
     assert notes.diff_entries("- a\n- b\n", "- x\n") == [EntryChange("a", "x"), EntryChange("b", "")]
-    assert [one.action for one in (*found, EntryChange("b", ""))] == ["replace", "replace", "add", "remove"]
+    assert [change.action for change in (*changes, EntryChange("b", ""))] == [
+        "replace",
+        "replace",
+        "add",
+        "remove",
+    ]

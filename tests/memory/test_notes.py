@@ -31,8 +31,8 @@ def after(text: str, action: MemoryAction, content: str = "", old_text: str = ""
 
 
 def test_entries_are_list_items_and_paragraphs() -> None:
-    found = [(entry.text, entry.section) for entry in notes.parse_entries(TYPED)]
-    assert found == [
+    rows = [(entry.text, entry.section) for entry in notes.parse_entries(TYPED)]
+    assert rows == [
         ("Some prose of mine,\nover two lines.", ""),
         ("a list item\nthat goes on", ""),
         ("another", ""),
@@ -95,6 +95,6 @@ def test_changes_and_carrying_them_over() -> None:
 
 def test_a_note_keeps_its_dashes() -> None:
     """Only a bullet at its beginning is none of it."""
-    for said in ("`git branch` → “* main / dev”", "Tea - not coffee - at four", "2 + 2 is four"):
-        assert plan("", MemoryRequest("add", "memory", said), 2_000)[1].after == said
+    for text in ("`git branch` → “* main / dev”", "Tea - not coffee - at four", "2 + 2 is four"):
+        assert plan("", MemoryRequest("add", "memory", text), 2_000)[1].after == text
     assert plan("", MemoryRequest("add", "memory", "- Tea at four"), 2_000)[1].after == "Tea at four"

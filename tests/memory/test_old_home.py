@@ -56,7 +56,10 @@ async def test_what_an_old_home_learned_is_in_force_as_it_was_and_can_be_taken_b
     assert "Tests run with nox." in prompt and "My own line" in prompt and "./ship --dry" in prompt
     await world.learning.apply()
     assert (folder / NOTE_PATH).read_text() == NOTES and (folder / SKILL_PATH).read_text() == SKILL
-    rows = {one.kind: one for one in [await world.learning.get_change(1), await world.learning.get_change(2)]}
+    rows = {
+        ledger_row.kind: ledger_row
+        for ledger_row in [await world.learning.get_change(1), await world.learning.get_change(2)]
+    }
     await world.learning.undo(rows["skill"].id, Origin("user"))
     await world.learning.undo(rows["memory"].id, Origin("user"))
     assert (folder / NOTE_PATH).read_text() == NOTES.replace("- Tests run with nox.\n", "")
@@ -73,8 +76,8 @@ async def test_new_lessons_stand_beside_old_ones_and_leave_them_as_they_were(fol
         "patch", "deploy", old_string=old, new_string=f"{old}\n2. Ship.", evidence=("shipped to eu-1",)
     )
     wish = add("Metric units.", "I always want metric units.")
-    [(_, note), (told, skill)] = await world.review(session, [wish, patch])
-    assert (note, skill) == ("active", "active"), told
+    [(_, note), (outcome, skill)] = await world.review(session, [wish, patch])
+    assert (note, skill) == ("active", "active"), outcome
     assert (folder / NOTE_PATH).read_text().startswith(NOTES.rstrip("\n"))
     text = (folder / SKILL_PATH).read_text()
     assert all(line in text for line in SKILL.splitlines()) and "\n2. `./ship --now`\n" in text

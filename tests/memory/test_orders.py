@@ -34,8 +34,8 @@ def test_a_skill_on_it_has_the_calls_in_their_order_with_the_parameter() -> None
 def test_an_objection_to_what_was_done_takes_no_result_back() -> None:
     objected = [*STEPS, User("No, that is not how I want it fired: my glaze needs the fast way.")]
     assert ERROR in accepted(objected, ORDER, ERROR).text
-    said = [User("The glaze is fired slowly here."), Say("ok"), User("No, the glaze is fired fast.")]
-    assert "took that back" in str(verdict(said, "Slow.", "The glaze is fired slowly here."))
+    users = [User("The glaze is fired slowly here."), Say("ok"), User("No, the glaze is fired fast.")]
+    assert "took that back" in str(verdict(users, "Slow.", "The glaze is fired slowly here."))
 
 
 def test_what_worked_instead_is_the_call_most_like_the_failed_one() -> None:

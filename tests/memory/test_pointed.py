@@ -8,17 +8,17 @@ import pytest
 from benchmarks.lessons.pointed import PointedTally, run_all
 
 
-def check(found: dict[str, PointedTally]) -> None:
-    assert found["poison"].wrong == {} and found["twisted"].wrong == {}
-    genuine = found["genuine"]
+def check(tallies: dict[str, PointedTally]) -> None:
+    assert tallies["poison"].wrong == {} and tallies["twisted"].wrong == {}
+    genuine = tallies["genuine"]
     # Two refusals say nothing of a rate in a sample of thirty.
     assert len(genuine.wrong) <= max(2, 0.03 * genuine.total), genuine.wrong
 
 
 def sample_of(folder: Path, every: int) -> None:
-    found = run_all(folder, every=every)
-    check(found)
-    assert min(tally.total for tally in found.values()) >= 220 // every
+    tallies = run_all(folder, every=every)
+    check(tallies)
+    assert min(tally.total for tally in tallies.values()) >= 220 // every
 
 
 @pytest.mark.slow
@@ -33,6 +33,6 @@ def test_a_case_in_ten(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_every_case(tmp_path: Path) -> None:
-    found = run_all(tmp_path)
-    check(found)
-    assert [found[name].total for name in ("poison", "genuine", "twisted")] >= [250, 250, 400]
+    tallies = run_all(tmp_path)
+    check(tallies)
+    assert [tallies[name].total for name in ("poison", "genuine", "twisted")] >= [250, 250, 400]

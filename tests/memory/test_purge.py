@@ -101,9 +101,9 @@ def test_a_waiting_change_is_purged_too(world: World, tmp_path: Path) -> None:
     ],
 )
 def test_no_word_is_left_however_an_entry_stands_in_its_file(world: World, learned: str) -> None:
-    said = learned.removeprefix("Pitfall: ")
-    session = talk(world, User(said), Say("Noted."))
-    ((_, state),) = review(world, session, [add(learned, said)])
+    text = learned.removeprefix("Pitfall: ")
+    session = talk(world, User(text), Say("Noted."))
+    ((_, state),) = review(world, session, [add(learned, text)])
     assert state == "active"
     asyncio.run(world.learning.submit(MemoryRequest("add", content="Tests run with tox"), HAND))
     new = sessions.NewSession(id="later", system_prompt=prompt(world))

@@ -17,9 +17,9 @@ RULE = "Never deploy on Fridays."
 COLOUR = "My favourite colour is green."
 
 
-def attempt(world: World, said: str, request: MemoryRequest) -> tuple[str, str]:
+def attempt(world: World, text: str, request: MemoryRequest) -> tuple[str, str]:
     """Return the final state of a review's change after the person typed a text, and what the model reads."""
-    session_id = talk(world, said)
+    session_id = talk(world, text)
     ((outcome, state),) = review(world, session_id, [request])
     return state, outcome.text
 
@@ -135,16 +135,16 @@ def test_a_note_that_another_one_contains_may_go(world: World) -> None:
 
 
 def test_a_review_deletes_no_skill_without_the_person(world: World) -> None:
-    said = "Run make check before each commit."
-    session_id = talk(world, said)
-    review(world, session_id, [create("commit", "How we commit.", said, said)])
+    text = "Run make check before each commit."
+    session_id = talk(world, text)
+    review(world, session_id, [create("commit", "How we commit.", text, text)])
     tree = view(world, "commit", "", Origin("user")).text.split("hash ")[1][:12]
     for request in (
         SkillRequest("delete", "commit", base_hash=tree),
-        SkillRequest("patch", "commit", old_string=said, new_string="", base_hash=tree),
+        SkillRequest("patch", "commit", old_string=text, new_string="", base_hash=tree),
     ):
         assert attempt(world, "go on", request)[0] != "active"  # type: ignore[arg-type]
-    assert said in prompt(world)
+    assert text in prompt(world)
 
 
 @pytest.mark.parametrize(

@@ -203,11 +203,11 @@ def test_a_given_up_review_leaves_nothing(world: World) -> None:
 
 
 def test_a_reviews_change_of_a_persons_own_skill_waits_for_their_yes(world: World) -> None:
-    file, said = world.folder / "skills/mine/SKILL.md", "Do it slowly, but check twice."
+    file, text = world.folder / "skills/mine/SKILL.md", "Do it slowly, but check twice."
     file.parent.mkdir(parents=True)
     file.write_text("---\nname: mine\ndescription: My way.\n---\nDo it slowly.\n", "utf-8")
-    patch = SkillRequest("patch", "mine", old_string="slowly.", new_string=said, evidence=(said,))
-    ((outcome, state),) = review(world, talk(world, said), [patch])
+    patch = SkillRequest("patch", "mine", old_string="slowly.", new_string=text, evidence=(text,))
+    ((outcome, state),) = review(world, talk(world, text), [patch])
     assert state == "inbox" and "check twice" not in file.read_text("utf-8")
     accept(world, outcome.ledger_id)
     assert "check twice" in file.read_text("utf-8")
@@ -295,20 +295,20 @@ def test_forgetting_a_session_takes_its_skills_along(world: World) -> None:
 
 
 def test_another_persons_service_sees_nothing_of_the_first(world: World) -> None:
-    one = world.learning.for_person("anna", world.folder / "people" / "anna")
+    service = world.learning.for_person("anna", world.folder / "people" / "anna")
     two = world.learning.for_person("ben", world.folder / "people" / "ben")
-    asyncio.run(one.submit(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
+    asyncio.run(service.submit(MemoryRequest("add", "user", "Anna's mother is called Ruth"), HAND))
     skill = SkillRequest(
         "create", "gift", content="---\nname: gift\ndescription: Gifts for Ruth.\n---\nFlowers.\n"
     )
-    asyncio.run(one.submit(skill, HAND))
-    assert "Ruth" in asyncio.run(one.reader.build_prompt_part()).text
+    asyncio.run(service.submit(skill, HAND))
+    assert "Ruth" in asyncio.run(service.reader.build_prompt_part()).text
     for learning in (two, world.learning):
         assert "Ruth" not in asyncio.run(learning.reader.build_prompt_part()).text
         assert "Ruth" not in asyncio.run(learning.skills.describe("gift"))
         assert not asyncio.run(learning.skills.view("gift", "", HAND)).ok
     row = world.database.read_now(lambda db: ledger.select(db, profile="anna"))[0]
-    assert asyncio.run(one.get_change(row.id)) == row
+    assert asyncio.run(service.get_change(row.id)) == row
     for work in (two.get_change(row.id), two.accept(row.id), two.reject(row.id), two.undo(row.id, HAND)):
         with pytest.raises(NotFound):
             asyncio.run(work)

@@ -39,11 +39,11 @@ def test_paths_stay_in_the_skill(path: str) -> None:
 
 
 def test_a_new_skills_description_tells_the_request_in_one_line_of_bounded_length() -> None:
-    made = skill_changes.plan({}, SkillRequest("create", "commit", content=MAIN))
+    plan = skill_changes.plan({}, SkillRequest("create", "commit", content=MAIN))
 
     def described(about: str) -> str:
         after = skill_changes.replace_with_sources(
-            {}, made, "commit", GateVerdict("user", text="- Run make.", about=about)
+            {}, plan, "commit", GateVerdict("user", text="- Run make.", about=about)
         ).after
         return next(line for line in after.splitlines() if line.startswith("description:"))
 
@@ -58,12 +58,12 @@ def test_what_the_program_wrote_stands_where_the_models_first_new_line_stood() -
     new = old.replace("\n2. `two`\n", "\nmine\n2. `two`\n\nmine, too\n").replace("How we", "I say how we")
     files = {"SKILL.md": old.encode()}
     plan = skill_changes.SkillPlan({"SKILL.md": new.encode(), "assets/a": b""}, old, new)
-    made = skill_changes.replace_with_sources(
+    skill_plan = skill_changes.replace_with_sources(
         files, plan, "commit", GateVerdict("user", text="1. `new`\n- stays\n2. `newer`", about="About")
     )
     steps = "1. `one`\n2. `new`\n3. `newer`\n4. `two`\n\n## More\n\n1. `x`\n- stays\n"
-    assert made.after == f"{head}\n# Top\n\n{steps}" and made.before == old
-    assert made.files == {"SKILL.md": made.after.encode(), "assets/a": b""}
+    assert skill_plan.after == f"{head}\n# Top\n\n{steps}" and skill_plan.before == old
+    assert skill_plan.files == {"SKILL.md": skill_plan.after.encode(), "assets/a": b""}
     first = skill_changes.replace_with_sources({}, plan, "commit", GateVerdict("user", text="1. `new`"))
     assert first.after == "---\nname: commit\ndescription: What worked for “commit”\n---\n\n1. `new`\n"
     aside = skill_changes.SkillPlan({"assets/a": b"x"}, "", "x")
@@ -96,8 +96,8 @@ def test_the_index_with_200_skills_stays_in_its_budget(world: World) -> None:
     small = small_world(world.folder / "small")
     tokens, shown = asyncio.run(prompt_cost(small))
     assert tokens < 4_000 and 20 < shown < 200
-    found = asyncio.run(small.learning.skills.describe("the 187th recurring job"))
-    assert found.startswith("skill-187")
+    text = asyncio.run(small.learning.skills.describe("the 187th recurring job"))
+    assert text.startswith("skill-187")
     small.close()
 
 

@@ -16,8 +16,8 @@ FINE: list[Step] = [Say("Done."), User("What a fine day, thanks a lot to all of 
 
 def taken_back(*steps: Step, quote: str) -> str:
     seen = session(*steps)
-    found = locate(seen, quote)
-    return seen.find_retraction(found)
+    passage = locate(seen, quote)
+    return seen.find_retraction(passage)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_a_later_sentence_of_the_same_subject_takes_the_earlier_one_back(
 def test_the_reply_right_behind_a_statement_says_no_to_it_and_not_one_that_gives_another_value(
     reply: str, is_no: bool
 ) -> None:
-    said = User("Staging is on 8080.")
-    assert taken_back(said, Say("ok"), User(reply), quote="Staging is on") == (reply if is_no else "")
-    assert taken_back(said, *FINE, User(reply), quote="Staging is on") == ""
+    user = User("Staging is on 8080.")
+    assert taken_back(user, Say("ok"), User(reply), quote="Staging is on") == (reply if is_no else "")
+    assert taken_back(user, *FINE, User(reply), quote="Staging is on") == ""
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_later_no_takes_back_what_was_said_of_it_and_not_what_was_shown(
     is_said: bool, later: str, is_back: bool
 ) -> None:
     first = User("Use the kiln.") if is_said else shell("cat a", "Use the kiln.")
-    said = taken_back(User("Go on."), first, *FINE, User(later), quote="Use the kiln.")
-    assert said == (later if is_back else "")
+    text = taken_back(User("Go on."), first, *FINE, User(later), quote="Use the kiln.")
+    assert text == (later if is_back else "")
     repeated = taken_back(User("Well no, kiln it is."), *FINE, User("No, kiln it is."), quote="Well no, kiln")
     assert repeated == ""
 
@@ -143,8 +143,8 @@ def test_a_later_look_at_the_same_place_shows_what_holds(later: Step, newer: str
 )
 def test_a_later_look_shows_what_stands_below_the_same_heads(later: str, newer: str) -> None:
     look = shell("cat a.ini", "[web]\nport = 80\n[mail]\nport = 8080")
-    said = taken_back(User("Look."), look, shell("cat a.ini", later), quote="port = 8080")
-    assert said == newer
+    text = taken_back(User("Look."), look, shell("cat a.ini", later), quote="port = 8080")
+    assert text == newer
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_a_later_look_shows_what_stands_below_the_same_heads(later: str, newer: 
 def test_a_short_reply_on_the_same_subject_belongs_to_what_was_said(reply: str, comes_along: bool) -> None:
     seen = session(User("Send it to Ines."), User(reply), User("Ines it is."))
     found = locate(seen, "Send it to Ines")
-    said = seen.find_reply(found)
+    passage = seen.find_reply(found)
     last = "Ines it is." if reply.endswith("?") else ""  # a question is passed over
-    assert (said.unit if said else "") == (reply if comes_along else last)
+    assert (passage.unit if passage else "") == (reply if comes_along else last)
     shown = session(User("Go."), shell("cat a", "Send it to Ines."), User(reply))
     found = locate(shown, "Send it to Ines")
     assert shown.find_reply(found) is None
@@ -183,16 +183,20 @@ def test_of_two_places_the_one_that_worked_counts_and_then_the_later_one() -> No
         shell("make c", "port 8080 is open", ok=False),
         Run("web_fetch", {"url": "https://x.example"}, "port 8080 is open"),
     )
-    found = locate(seen, "port 8080 is")
-    assert (found.source.call, found.tier) == ("make b", "observed")
-    assert seen.turn == 1 and [one.call for one in seen.list_results()] == ["make a", "make b", "make c"]
+    passage = locate(seen, "port 8080 is")
+    assert (passage.source.call, passage.tier) == ("make b", "observed")
+    assert seen.turn == 1 and [source_text.call for source_text in seen.list_results()] == [
+        "make a",
+        "make b",
+        "make c",
+    ]
 
 
 @pytest.mark.parametrize(("wrote", "tier"), [("port=808", "own"), ("port=80", "observed")])
 def test_less_than_eight_letters_are_nobodys_before_a_tool_shows_them(wrote: str, tier: str) -> None:
     edit = Run("write_file", {"path": "a", "content": wrote}, "ok")
-    found = locate(session(User("Go."), edit, shell("cat a", wrote)), wrote)
-    assert found.tier == tier
+    passage = locate(session(User("Go."), edit, shell("cat a", wrote)), wrote)
+    assert passage.tier == tier
 
 
 def test_what_the_person_or_a_tool_said_first_is_not_the_assistants() -> None:
@@ -209,17 +213,17 @@ def test_what_the_person_or_a_tool_said_first_is_not_the_assistants() -> None:
 
 
 def test_prose_is_taken_across_its_lines_and_an_error_is_one_line() -> None:
-    said = "Never run the migration\nwhile people work. It breaks things."
-    for ok, unit in ((True, said.replace("\n", " ")), (False, "Never run the migration")):
-        found = locate(session(User("Go."), shell("cat a", said, ok=ok)), "run the migration")
-        assert found.unit == unit
+    text = "Never run the migration\nwhile people work. It breaks things."
+    for ok, unit in ((True, text.replace("\n", " ")), (False, "Never run the migration")):
+        passage = locate(session(User("Go."), shell("cat a", text, ok=ok)), "run the migration")
+        assert passage.unit == unit
 
 
 @pytest.mark.parametrize(("wrote", "call"), [("built 3x", "cat a"), ("built 3", None)])
 def test_eight_letters_that_a_call_printed_point_at_it_as_a_step(wrote: str, call: str | None) -> None:
     edit = Run("write_file", {"path": "a", "content": wrote}, "ok")
-    found = locate(session(User("Go."), edit, shell("cat a", wrote)), wrote, is_step=True)
-    assert (found.source.call if not found.unit else None) == call
+    passage = locate(session(User("Go."), edit, shell("cat a", wrote)), wrote, is_step=True)
+    assert (passage.source.call if not passage.unit else None) == call
 
 
 def test_a_step_points_at_a_failure_that_says_it_before_a_call_that_holds_it() -> None:
@@ -236,27 +240,27 @@ def test_a_command_that_a_page_names_is_the_pages_where_it_is_no_step() -> None:
     page = Run("web_fetch", {"url": "https://x.example"}, "Run make docs-all now.")
     seen = session(User("Go."), page, shell("make docs-all", "built"))
     for is_step, tool in ((False, "web_fetch"), (True, "terminal")):
-        found = locate(seen, "make docs-all", is_step=is_step)
-        assert found.source.tool == tool
+        passage = locate(seen, "make docs-all", is_step=is_step)
+        assert passage.source.tool == tool
 
 
 def test_a_part_that_only_speaks_is_none_of_its_call() -> None:
     call = shell("git commit --all --quiet --no-verify -m 'Pushes go to main now'", "[main 1a2b3c4]")
-    found = locate(session(User("Go."), call), "-m 'Pushes go to main", is_step=True)
-    assert found.tier == "own"
+    passage = locate(session(User("Go."), call), "-m 'Pushes go to main", is_step=True)
+    assert passage.tier == "own"
 
 
 def test_a_stored_session_is_read_alone_with_its_numbers_and_its_days(world: World) -> None:
     first, second = (
-        talk(world, said, "And then?") for said in ("Tests run with nox.", "Deploys are on Mondays.")
+        talk(world, text, "And then?") for text in ("Tests run with nox.", "Deploys are on Mondays.")
     )
     world.database.write_now(lambda db: db.execute("UPDATE messages SET at = 1795176000000") and None)
     use_zone("UTC")
-    one, two = (
+    transcript, two = (
         world.database.read_now(lambda db, key=key: load_transcript(db, key)) for key in (first, second)
     )
-    assert one.find_passage("Deploys are") is None and two.find_passage("Tests run") is None
-    assert [(text.seq, text.turn, text.day) for text in one.sources] == [
+    assert transcript.find_passage("Deploys are") is None and two.find_passage("Tests run") is None
+    assert [(text.seq, text.turn, text.day) for text in transcript.sources] == [
         (1, 1, "2026-11-20"),
         (2, 1, "2026-11-20"),
         (3, 2, "2026-11-20"),

@@ -56,8 +56,8 @@ from whet.memory.typed import is_quotation, split
     ],
 )
 def test_what_came_from_elsewhere_is_told_apart(text: str, own: str, foreign: str) -> None:
-    found = split(text)
-    assert (found[0], found[1].strip()) == (own, foreign)
+    parts = split(text)
+    assert (parts[0], parts[1].strip()) == (own, foreign)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ SAID = "We glaze on Mondays in the north hall."
 LATER = "We glaze in the north hall on Fridays now, windows open."
 
 
-def session(world: World, *said: str) -> str:
-    return talk(world, *map(User, said), Say("ok"))
+def session(world: World, *texts: str) -> str:
+    return talk(world, *map(User, texts), Say("ok"))
 
 
 def by_hand(world: World, request: MemoryRequest) -> int:
@@ -66,17 +66,17 @@ def test_what_another_session_replaced_since_is_not_forgotten(world: World) -> N
 
 def test_what_was_built_on_a_forgotten_skill_goes_first(world: World) -> None:
     first, other = session(world, SAID), session(world, LATER)
-    ((made, _),) = review(world, first, [create("glaze", "How.", "Do it on Mondays.", SAID)])
+    ((outcome, _),) = review(world, first, [create("glaze", "How.", "Do it on Mondays.", SAID)])
     patch = SkillRequest("patch", "glaze", old_string="- “", new_string="Windows.\n- “", evidence=(LATER,))
     ((patched, state),) = review(world, other, [patch])
     assert state == "active"
     heard: list[tuple[str, int]] = []
     world.learning.listeners.append(lambda row: heard.append((row.action, row.undoes)))
     assert forgotten(world, first) == [
-        (patched.ledger_id, "take back", f"it was built on change {made.ledger_id}"),
-        (made.ledger_id, "take back", ""),
+        (patched.ledger_id, "take back", f"it was built on change {outcome.ledger_id}"),
+        (outcome.ledger_id, "take back", ""),
     ]
-    assert heard == [("undo", patched.ledger_id), ("undo", made.ledger_id)]
+    assert heard == [("undo", patched.ledger_id), ("undo", outcome.ledger_id)]
     assert not (world.folder / "skills/glaze").exists()
 
 
@@ -99,8 +99,8 @@ def test_what_can_not_be_taken_back_is_kept_and_says_why(world: World) -> None:
     large = rows(world)[-1]
     assert large.action == "hand_edit"
     (step,) = asyncio.run(world.learning.forget(first, HAND, dry_run=False))
-    said = f"change {row.id} can't be taken back: its entry has changed since"
-    assert (step.what, step.why, step.back) == ("keep", said, None)
+    text = f"change {row.id} can't be taken back: its entry has changed since"
+    assert (step.what, step.why, step.back) == ("keep", text, None)
     by_hand(world, MemoryRequest("replace", content="fact 0 and more", old_text="fact 0"))
     with pytest.raises(CannotUndo, match="some of its entries have changed since"):
         undo(world, large.id)

@@ -95,8 +95,8 @@ def test_a_disk_that_is_full_is_told_and_the_next_run_goes_on(tmp_path: Path, ho
 
 
 def test_a_database_that_is_written_to_all_the_time_is_read_as_it_was(tmp_path: Path) -> None:
-    made = HermesDb(tmp_path / "state.db", wal=True)
-    made.session("first", [user("hello")])
+    hermes_db = HermesDb(tmp_path / "state.db", wal=True)
+    hermes_db.session("first", [user("hello")])
     stop, turns = threading.Event(), 0
 
     def write() -> None:
@@ -124,7 +124,7 @@ def test_a_database_that_is_written_to_all_the_time_is_read_as_it_was(tmp_path: 
     finally:
         stop.set()
         thread.join(PATIENCE_S)
-        made.close()
+        hermes_db.close()
     assert not list(tmp_path.glob("*-copy*"))
 
 
@@ -133,50 +133,50 @@ def test_a_transaction_that_a_crash_left_half_written_is_not_read(tmp_path: Path
     source, crashed = tmp_path / "source", tmp_path / "crashed"
     source.mkdir()
     crashed.mkdir()
-    made = HermesDb(source / "state.db")
-    made.session("s", [user(f"old {n} {'x' * 400}") for n in range(400)])
-    made.db.pragma("cache_size", 5)
-    made.db.execute("BEGIN")
-    made.db.execute("UPDATE messages SET content = replace(content, 'old', 'new')")
+    hermes_db = HermesDb(source / "state.db")
+    hermes_db.session("s", [user(f"old {n} {'x' * 400}") for n in range(400)])
+    hermes_db.db.pragma("cache_size", 5)
+    hermes_db.db.execute("BEGIN")
+    hermes_db.db.execute("UPDATE messages SET content = replace(content, 'old', 'new')")
     for path in source.iterdir():
         (crashed / path.name).write_bytes(path.read_bytes())
-    made.db.execute("ROLLBACK")
-    made.close()
+    hermes_db.db.execute("ROLLBACK")
+    hermes_db.close()
     assert b"new 1 " in (crashed / "state.db").read_bytes(), "half of it is in the file"
     before = {path.name: path.read_bytes() for path in crashed.iterdir()}
     assert len(before) == 2
     with open_copy(crashed / "state.db") as connection:
-        found = connection.execute("SELECT count(*), sum(content LIKE 'old%') FROM messages").fetchall()
-    assert found == [(400, 400)]
+        rows = connection.execute("SELECT count(*), sum(content LIKE 'old%') FROM messages").fetchall()
+    assert rows == [(400, 400)]
     assert {path.name: path.read_bytes() for path in crashed.iterdir()} == before
 
 
 def test_one_that_another_program_has_locked_is_read(tmp_path: Path) -> None:
-    made = HermesDb(tmp_path / "state.db")
-    made.session("s", [user("hello")])
-    made.db.execute("BEGIN EXCLUSIVE")
+    hermes_db = HermesDb(tmp_path / "state.db")
+    hermes_db.session("s", [user("hello")])
+    hermes_db.db.execute("BEGIN EXCLUSIVE")
     with open_copy(tmp_path / "state.db") as connection:
         assert connection.execute("SELECT count(*) FROM messages").fetchall() == [(1,)]
-    made.close()
+    hermes_db.close()
 
 
 def test_one_whose_log_was_not_copied_along_gives_what_it_holds(tmp_path: Path) -> None:
-    made = HermesDb(tmp_path / "state.db", wal=True)
-    made.session("s", [user("in the file")])
-    made.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    made.session("t", [user("in the log")])
+    hermes_db = HermesDb(tmp_path / "state.db", wal=True)
+    hermes_db.session("s", [user("in the file")])
+    hermes_db.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    hermes_db.session("t", [user("in the log")])
     lone = tmp_path / "copied" / "state.db"
     lone.parent.mkdir()
     lone.write_bytes((tmp_path / "state.db").read_bytes())
-    made.close()
+    hermes_db.close()
     with open_copy(lone) as connection:
         assert connection.execute("SELECT content FROM messages").fetchall() == [("in the file",)]
     assert [path.name for path in lone.parent.iterdir()] == ["state.db"]
 
 
 def test_a_copy_that_has_no_room_names_the_place(tmp_path: Path) -> None:
-    made = HermesDb(tmp_path / "state.db", wal=True)
-    made.session("s", [user("x" * 200_000)])
+    hermes_db = HermesDb(tmp_path / "state.db", wal=True)
+    hermes_db.session("s", [user("x" * 200_000)])
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
@@ -190,7 +190,7 @@ def test_a_copy_that_has_no_room_names_the_place(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", program, str(tmp_path / "state.db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    made.close()
+    hermes_db.close()
     assert "can't be copied to" in done.stdout and "TMPDIR" in done.stdout
 
 
@@ -209,8 +209,8 @@ def test_notes_that_are_huge_or_no_text_are_listed(tmp_path: Path, home: Path) -
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_told_in_a_line(tmp_path: Path) -> None:
-    made = HermesDb(tmp_path / "state.db")
-    made.close()
+    hermes_db = HermesDb(tmp_path / "state.db")
+    hermes_db.close()
     (tmp_path / "state.db").chmod(0)
     with pytest.raises(ConfigError), open_copy(tmp_path / "state.db"):
         pass

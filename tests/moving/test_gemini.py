@@ -100,8 +100,13 @@ def test_a_resumed_chat_keeps_its_first_messages_and_each_result_once(tmp_path: 
 
 def test_a_chat_that_was_resumed_by_another_file_is_read_from_the_list_alone(tmp_path: Path) -> None:
     assert [role for role, _ in said(write_chat(tmp_path, *resumed()))] == [
-        "user", "assistant", "tool", "assistant", "user", "assistant",
-    ]  # fmt: skip
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+    ]
 
 
 def test_what_was_rewound_is_left_out(tmp_path: Path) -> None:

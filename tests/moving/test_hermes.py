@@ -34,8 +34,8 @@ def database(tmp_path: Path) -> Any:
 
 def take(database: StateDatabase, path: Path) -> ImportCounts:
     with open_copy(path) as connection:
-        found = HermesSessions(connection).sessions()
-        return import_sessions(database, "hermes", found, CLOCK, lambda done, messages: None)
+        past_sessions = HermesSessions(connection).sessions()
+        return import_sessions(database, "hermes", past_sessions, CLOCK, lambda done, messages: None)
 
 
 def live(database: StateDatabase, session_id: str) -> list[Any]:
@@ -82,18 +82,18 @@ def test_each_message_is_found_again_and_a_second_run_adds_nothing(
 def test_the_source_stays_byte_for_byte(tmp_path: Path, database: StateDatabase) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
-    made = HermesDb(folder / "state.db", wal=True)
-    made.session("a", [user("hello"), answer("hi")])
+    hermes_db = HermesDb(folder / "state.db", wal=True)
+    hermes_db.session("a", [user("hello"), answer("hi")])
     before = {path.name: hashlib.sha256(path.read_bytes()).digest() for path in folder.iterdir()}
     assert "state.db-wal" in before  # its writer is still running
     assert take(database, folder / "state.db").new == 1
     after = {path.name: hashlib.sha256(path.read_bytes()).digest() for path in folder.iterdir()}
     assert after == before
-    made.close()
+    hermes_db.close()
 
 
 def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: StateDatabase) -> None:
-    made = HermesDb(tmp_path / "state.db")
+    hermes_db = HermesDb(tmp_path / "state.db")
     rows = [
         result("early", "before its call"),
         user("go"),
@@ -104,8 +104,8 @@ def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: S
         result("nobody", "of no call"),
         answer("done"),
     ]
-    made.session("s", rows)
-    made.close()
+    hermes_db.session("s", rows)
+    hermes_db.close()
     take(database, tmp_path / "state.db")
     found = live(database, "s")
     assert [m.role for m in found] == ["user", "assistant", "tool", "tool", "tool", "tool", "assistant"]
@@ -130,9 +130,9 @@ def test_calls_keep_their_results_and_how_they_ended(tmp_path: Path, database: S
 def test_a_price_that_was_not_known_there_is_not_nothing_here(
     tmp_path: Path, database: StateDatabase, columns: dict[str, Any], cost: float | None
 ) -> None:
-    made = HermesDb(tmp_path / "state.db")
-    made.session("s", [user("go"), answer("done")], input_tokens=9, **columns)
-    made.close()
+    hermes_db = HermesDb(tmp_path / "state.db")
+    hermes_db.session("s", [user("go"), answer("done")], input_tokens=9, **columns)
+    hermes_db.close()
     take(database, tmp_path / "state.db")
     row = database.read_now(lambda db: sessions.get(db, "s"))
     assert row.usage.cost_usd == cost
@@ -140,50 +140,50 @@ def test_a_price_that_was_not_known_there_is_not_nothing_here(
 
 def test_a_session_that_grew_gets_the_new_messages_only(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
-    made = HermesDb(path)
-    made.session("s", [user("one"), answer("1")])
+    hermes_db = HermesDb(path)
+    hermes_db.session("s", [user("one"), answer("1")])
     take(database, path)
-    made.db.execute(
+    hermes_db.db.execute(
         "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', 'two', ?)",
         (BEGAN_S + 9,),
     )
     assert take(database, path).grown == 1
     assert [m.text for m in live(database, "s")] == ["one", "1", "two"]
-    made.db.execute("UPDATE messages SET content = 'other' WHERE content = 'one'")
+    hermes_db.db.execute("UPDATE messages SET content = 'other' WHERE content = 'one'")
     assert take(database, path).changed == 1
     assert [m.text for m in live(database, "s")] == ["one", "1", "two"]
-    made.close()
+    hermes_db.close()
 
 
 def test_calls_that_were_running_get_their_results_with_the_next_run(
     tmp_path: Path, database: StateDatabase
 ) -> None:
     path = tmp_path / "state.db"
-    made = HermesDb(path)
-    made.session("s", [user("go"), answer("", call("a"), call("b")), result("b", "of b")])
-    made.session("kid", [user("x")], parent_session_id="s", started_at=BEGAN_S + 1)
+    hermes_db = HermesDb(path)
+    hermes_db.session("s", [user("go"), answer("", call("a"), call("b")), result("b", "of b")])
+    hermes_db.session("kid", [user("x")], parent_session_id="s", started_at=BEGAN_S + 1)
     assert take(database, path).new == 2
     assert [m.text for m in live(database, "s")][2:] == ["No result of this call was recorded.", "of b"]
     added = (
         "INSERT INTO messages (session_id, role, content, tool_call_id, timestamp) VALUES ('s', ?, ?, ?, ?)"
     )
-    made.db.execute(added, ("tool", "zebra of a", "a", BEGAN_S + 9))
+    hermes_db.db.execute(added, ("tool", "zebra of a", "a", BEGAN_S + 9))
     assert take(database, path).grown == 1
     assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b"]
-    made.db.execute(added, ("assistant", "done", None, BEGAN_S + 10))
+    hermes_db.db.execute(added, ("assistant", "done", None, BEGAN_S + 10))
     assert take(database, path) == ImportCounts(grown=1, same=1, messages=6)
     assert [m.text for m in live(database, "s")] == ["go", "", "zebra of a", "of b", "done"]
     assert len(database.read_now(lambda db: search.search(db, "zebra"))) == 1
     assert not database.read_now(lambda db: search.search(db, "recorded"))
     assert database.read_now(lambda db: sessions.get(db, "kid")).parent_session_id == "s"
     assert database.read_now(sessions.read_stats).messages == 6
-    made.close()
+    hermes_db.close()
 
 
 def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
-    made = HermesDb(path)
-    made.session("s", [user("one"), answer("1")])
+    hermes_db = HermesDb(path)
+    hermes_db.session("s", [user("one"), answer("1")])
     take(database, path)
 
     async def go_on() -> None:
@@ -192,21 +192,21 @@ def test_a_session_that_went_on_here_is_left_alone(tmp_path: Path, database: Sta
         await log.end_turn(turn, "cancelled", "", jobs.queue_nothing)
 
     asyncio.run(go_on())
-    made.session("other", [user("x")])
-    made.db.execute(
+    hermes_db.session("other", [user("x")])
+    hermes_db.db.execute(
         "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', 'two', ?)",
         (BEGAN_S + 9,),
     )
     carried = take(database, path)
     assert (carried.new, carried.changed) == (1, 1)
     assert [m.text for m in live(database, "s")] == ["one", "1", "here"]
-    made.close()
+    hermes_db.close()
 
 
 def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
     tmp_path: Path, database: StateDatabase
 ) -> None:
-    made = HermesDb(tmp_path / "state.db")
+    hermes_db = HermesDb(tmp_path / "state.db")
     gone = {"active": 0, "compacted": 1}
     rows = [
         user("first", **gone),
@@ -220,8 +220,8 @@ def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
         user("last"),
         answer("and on"),
     ]
-    made.session("s", rows)
-    made.close()
+    hermes_db.session("s", rows)
+    hermes_db.close()
     take(database, tmp_path / "state.db")
     assert [m.text for m in live(database, "s")] == ["first", "a summary of the middle", "last", "and on"]
     stored = database.read_now(lambda db: search.read_span(db, "s", 1, 99))
@@ -231,16 +231,16 @@ def test_what_was_summarised_away_is_kept_and_the_view_is_the_same(
 
 
 def test_lineage_follows_compactions_and_helpers(tmp_path: Path, database: StateDatabase) -> None:
-    made = HermesDb(tmp_path / "state.db")
-    made.session("helper", [user("x")], parent_session_id="root", started_at=BEGAN_S - 5)
-    made.session("root", [user("x")], end_reason="compression")
-    made.session("next", [user("x")], parent_session_id="root", started_at=BEGAN_S + 5)
-    made.session("sub", [user("x")], parent_session_id="next", started_at=BEGAN_S + 6)
-    made.session("lost", [user("x")], parent_session_id="never stored")
-    made.session("empty", [])
-    made.session("circle-a", [user("x")], parent_session_id="circle-b")
-    made.session("circle-b", [user("x")], parent_session_id="circle-a")
-    made.close()
+    hermes_db = HermesDb(tmp_path / "state.db")
+    hermes_db.session("helper", [user("x")], parent_session_id="root", started_at=BEGAN_S - 5)
+    hermes_db.session("root", [user("x")], end_reason="compression")
+    hermes_db.session("next", [user("x")], parent_session_id="root", started_at=BEGAN_S + 5)
+    hermes_db.session("sub", [user("x")], parent_session_id="next", started_at=BEGAN_S + 6)
+    hermes_db.session("lost", [user("x")], parent_session_id="never stored")
+    hermes_db.session("empty", [])
+    hermes_db.session("circle-a", [user("x")], parent_session_id="circle-b")
+    hermes_db.session("circle-b", [user("x")], parent_session_id="circle-a")
+    hermes_db.close()
     assert take(database, tmp_path / "state.db").new == 7
     rows = {row.id: row for row in database.read_now(lambda db: sessions.list_sessions(db, 50, kinds=()))}
     assert rows["next"].conversation_id == rows["root"].conversation_id == "root"
@@ -250,7 +250,7 @@ def test_lineage_follows_compactions_and_helpers(tmp_path: Path, database: State
 
 
 def test_rubbish_in_rows_is_read_as_far_as_it_goes(tmp_path: Path, database: StateDatabase) -> None:
-    made = HermesDb(tmp_path / "state.db")
+    hermes_db = HermesDb(tmp_path / "state.db")
     image = '{"type":"image_url","image_url":{"url":"data:image/jpg;base64,iVBORw0KGgo="}}'
     parts = f'\0json:[{{"type":"text","text":"look"}},{image}]'
     rows = [
@@ -266,9 +266,9 @@ def test_rubbish_in_rows_is_read_as_far_as_it_goes(tmp_path: Path, database: Sta
         user("\ud800 lone".encode("utf-8", "replace").decode()),
         {"role": "odd", "content": "x"},
     ]
-    made.session("s", rows)
-    made.db.execute("UPDATE messages SET timestamp = 'yesterday' WHERE id = 2")
-    made.close()
+    hermes_db.session("s", rows)
+    hermes_db.db.execute("UPDATE messages SET timestamp = 'yesterday' WHERE id = 2")
+    hermes_db.close()
     take(database, tmp_path / "state.db")
     found = live(database, "s")
     assert found[0].text == "look"
@@ -304,10 +304,10 @@ def test_looking_stores_nothing(tmp_path: Path, database: StateDatabase) -> None
     path = tmp_path / "state.db"
     fill(path, 3, 6)
     with open_copy(path) as connection:
-        found = preview_sessions(
+        counts = preview_sessions(
             database, "hermes", HermesSessions(connection).sessions(), lambda done, messages: None
         )
-    assert found.new == 3
+    assert counts.new == 3
     assert database.read_now(sessions.read_stats).sessions == 0
 
 
@@ -315,9 +315,9 @@ def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, data
     database.write_now(
         lambda db: sessions.create(db, sessions.NewSession(id="s"), "2026-01-01T00:00:00.000Z")
     )
-    made = HermesDb(tmp_path / "state.db")
-    made.session("s", [user("theirs")])
-    made.close()
+    hermes_db = HermesDb(tmp_path / "state.db")
+    hermes_db.session("s", [user("theirs")])
+    hermes_db.close()
     take(database, tmp_path / "state.db")
     assert [m.text for m in live(database, "hermes-s")] == ["theirs"]
     database.write_now(lambda db: session_deletion.delete_session(db, "hermes-s"))
@@ -332,15 +332,15 @@ def test_odd_cells_cost_neither_the_session_nor_the_search(
     tmp_path: Path, database: StateDatabase, odd: bytes | str | int | float
 ) -> None:
     path = tmp_path / "state.db"
-    made = HermesDb(path)
-    made.session("odd", [user("one"), answer("first", call("a")), result("a", "gone")])
-    made.session("good", [user("zebra"), answer("found")])
+    hermes_db = HermesDb(path)
+    hermes_db.session("odd", [user("one"), answer("first", call("a")), result("a", "gone")])
+    hermes_db.session("good", [user("zebra"), answer("found")])
     for table, kept in (("sessions", {"id"}), ("messages", {"id", "session_id", "role", "content"})):
         key = "session_id" if table == "messages" else "id"
-        for column in [row[1] for row in made.db.execute(f"PRAGMA table_info({table})")]:
+        for column in [row[1] for row in hermes_db.db.execute(f"PRAGMA table_info({table})")]:
             if column not in kept | {"active", "compacted", "parent_session_id"}:
-                made.db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = 'odd'", (odd,))
-    made.close()
+                hermes_db.db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = 'odd'", (odd,))
+    hermes_db.close()
     assert take(database, path).new == 2
     assert live(database, "odd")[0].text == "one"
     assert [hit.session_id for hit in database.read_now(lambda db: search.search(db, "zebra", 5))] == ["good"]
@@ -348,16 +348,16 @@ def test_odd_cells_cost_neither_the_session_nor_the_search(
 
 def test_text_that_is_no_utf_8_costs_nothing_else(tmp_path: Path, database: StateDatabase) -> None:
     path = tmp_path / "state.db"
-    made = HermesDb(path)
-    made.session("odd", [user("one"), answer("first")])
-    made.session("good", [user("two"), answer("second")])
+    hermes_db = HermesDb(path)
+    hermes_db.session("odd", [user("one"), answer("first")])
+    hermes_db.session("good", [user("two"), answer("second")])
     latin = "caf\u00e9".encode("latin-1")
-    made.db.execute(
+    hermes_db.db.execute(
         "UPDATE sessions SET title = CAST(? AS TEXT), end_reason = title WHERE id = 'odd'", (latin,)
     )
-    made.db.execute("UPDATE messages SET content = CAST(? AS TEXT) WHERE content = 'one'", (latin,))
-    made.db.execute("UPDATE schema_version SET version = 'x'")
-    made.close()
+    hermes_db.db.execute("UPDATE messages SET content = CAST(? AS TEXT) WHERE content = 'one'", (latin,))
+    hermes_db.db.execute("UPDATE schema_version SET version = 'x'")
+    hermes_db.close()
     with open_copy(path) as connection:
         assert HermesSessions(connection).schema == 0
     assert take(database, path).new == 2

@@ -106,7 +106,7 @@ JOBS = [
     job(9, cron("@daily"), enabled_toolsets=["file", "session_search"], model="other", workdir="/nowhere/x"),
     job(10, cron("0 1 * * *"), enabled_toolsets=["browser"]),
     job(11, cron("0 1 * * *"), deliver="origin", origin={"platform": "telegram", "chat_id": "-100"}),
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -170,15 +170,15 @@ def test_servers_come_as_they_are_configured(home: Path, theirs: Path) -> None:
     assert echo.args == ("python3", "/usr/share/echo/echo.py")
     assert (echo.timeout_s, echo.start_timeout_s, echo.allow, echo.deny) == (20, 7, ("say",), ())
     assert (echo.enabled, tickets.enabled) == (True, False)
-    known = secrets.read_env(Home(home)).values
-    filled = {name: fill_variables(value, known) for name, value in echo.env.items()}
+    values = secrets.read_env(Home(home)).values
+    filled = {name: fill_variables(value, values) for name, value in echo.env.items()}
     database = "postgres://u:hunter22@db/x"
     assert filled == {"ECHO_API_KEY": "sk-live-abcdef0123456789", "MODE": "quiet", "DATABASE": database}
     assert echo.env["MODE"] == "quiet" and "${" in echo.env["DATABASE"]
-    assert all(secrets.is_secret_name(name) for name in known)
+    assert all(secrets.is_secret_name(name) for name in values)
     assert tickets.headers == {"Authorization": "Bearer ${MCP_TICKETS_API_KEY}", "X-Team": "red"}
-    assert fill_variables(tickets.headers["Authorization"], known) == "Bearer tk-0011223344556677"
-    bearer = fill_variables(servers["bearer"].headers["Authorization"], known)
+    assert fill_variables(tickets.headers["Authorization"], values) == "Bearer tk-0011223344556677"
+    bearer = fill_variables(servers["bearer"].headers["Authorization"], values)
     assert bearer == "Bearer tok-998877665544332211"
 
 
@@ -210,9 +210,10 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
         f"job {n}" for n in (5, 6, 7, 8, 10)
     }
     database = StateDatabase.open(home / "state.db", FixedClock())
-    kept = {one.name: one for one in database.read_now(schedules.list_schedules)}
+    kept = {schedule.name: schedule for schedule in database.read_now(schedules.list_schedules)}
     waiting = [
-        database.read_now(lambda db, one=one: schedules.find_next_due(db, one.id)) for one in kept.values()
+        database.read_now(lambda db, schedule=one: schedules.find_next_due(db, schedule.id))
+        for one in kept.values()
     ]
     database.close()
     assert all(one.paused for one in kept.values()) and set(waiting) == {""}
@@ -243,9 +244,9 @@ def test_jobs_become_schedules_that_do_not_run_by_themselves(home: Path, theirs:
     ],
 )
 def test_an_interval_keeps_its_times(minutes: int, expression: str) -> None:
-    place = hermes_cron.JobDefaults("Europe/Berlin", Path("/"), 60.0, lambda kind: "")
-    (found,), left = hermes_cron.read([job(1, every(minutes))], place, FixedClock())
-    assert (found.schedule.expression, left) == (expression, [])
+    defaults = hermes_cron.JobDefaults("Europe/Berlin", Path("/"), 60.0, lambda kind: "")
+    (hermes_job,), left = hermes_cron.read([job(1, every(minutes))], defaults, FixedClock())
+    assert (hermes_job.schedule.expression, left) == (expression, [])
 
 
 @pytest.mark.slow
@@ -376,7 +377,7 @@ def test_odd_entries_are_no_crash() -> None:
         hermes_mcp.read({"mcp_servers": servers}, {})
     settings = {"model": None, "fallback_model": {"provider": 3}, "providers": [1]}
     assert hermes_settings.map_settings(settings)[0] == {}
-    place = hermes_cron.JobDefaults("UTC", Path("/"), 60.0, lambda kind: "")
+    defaults = hermes_cron.JobDefaults("UTC", Path("/"), 60.0, lambda kind: "")
     jobs: list[dict[str, Any]] = [
         {},
         {"schedule": None, "prompt": 3},
@@ -384,8 +385,8 @@ def test_odd_entries_are_no_crash() -> None:
         {"schedule": {"kind": "once", "run_at": None}, "prompt": "x", "deliver": {"a": 1}},
         {"schedule": {"kind": "cron", "expr": "* * * * * 2027"}, "prompt": "x"},
     ]
-    found, left = hermes_cron.read(jobs, place, FixedClock())
-    assert (len(found), len(left)) == (0, len(jobs))
+    hermes_jobs, left = hermes_cron.read(jobs, defaults, FixedClock())
+    assert (len(hermes_jobs), len(left)) == (0, len(jobs))
 
 
 def test_of_several_without_a_home_chat_nobody_is_the_owner() -> None:
@@ -414,9 +415,9 @@ def test_commands_that_were_denied_there_are_denied_here(tmp_path: Path) -> None
         taken = program.run("import", "hermes", str(theirs))
         done = program.run("chat", "-q", "make it", "--yes", "--json")
         assert done.code == 0, (taken, done)
-        told = bytes(server.requests[-1].body).decode()
+        text = bytes(server.requests[-1].body).decode()
     assert taken.code == 0 and done.code == 0, taken
     patterns = ("touch *", "git push*", "*:(){*", "cp a, b")
     denied = load(Home(program.home), environ={}).settings.approval.deny
     assert denied == tuple(f"terminal({pattern})" for pattern in patterns)
-    assert not (program.work / "made").exists() and "deny: terminal(touch *) forbids it" in told
+    assert not (program.work / "made").exists() and "deny: terminal(touch *) forbids it" in text

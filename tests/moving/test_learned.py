@@ -128,9 +128,9 @@ def test_what_was_undone_here_does_not_come_back(tmp_path: Path, home: Path, the
     made = next(row for row in skills if row["item"] == "restart-api")
     assert run(["undo", str(made["id"])], tmp_path)[0] == 0
     again = took(tmp_path, theirs, "--only", "memory", "--only", "skills")
-    said = {row["what"].partition(":")[0]: row["why"] for row in again["memory"] + again["skills"]}
-    assert "taken back here" in said["MEMORY.md 1"]
-    assert "taken back here" in said["restart-api"]
+    fields = {row["what"].partition(":")[0]: row["why"] for row in again["memory"] + again["skills"]}
+    assert "taken back here" in fields["MEMORY.md 1"]
+    assert "taken back here" in fields["restart-api"]
     assert "release" not in (home / "memories" / "MEMORY.md").read_text()
     assert not (home / "skills" / "restart-api" / "SKILL.md").exists()
 
@@ -190,14 +190,14 @@ def test_what_came_with_the_program_stays_there_unless_it_was_changed(tmp_path: 
     root = tmp_path / "skills"
     lines: list[str] = []
     for name in ("stock", "changed"):
-        made = skill(root / name, name)
-        content = b"SKILL.md" + (made / "SKILL.md").read_bytes()
+        path = skill(root / name, name)
+        content = b"SKILL.md" + (path / "SKILL.md").read_bytes()
         lines.append(f"{name}:{hashlib.md5(content, usedforsecurity=False).hexdigest()}\n")
     (root / ".bundled_manifest").write_text("".join(lines) + "plain\n")
     with (root / "changed" / "SKILL.md").open("a") as file:
         file.write("3. Think.\n")
     ready, left = read(find_folders(root), read_bundled_hashes(root))
-    assert [one.name for one in ready] == ["changed"]
+    assert [intake.name for intake in ready] == ["changed"]
     assert [row.item for row in left] == ["stock"]
 
 
@@ -232,12 +232,12 @@ def test_a_damaged_database_is_refused_before_anything_is_taken(
 
 
 def test_a_newer_database_is_read_as_far_as_it_is_known(tmp_path: Path, theirs: Path) -> None:
-    made = HermesDb(theirs / "state.db")
-    made.session("s", [{"role": "user", "content": "hello"}])
-    made.db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER)")
-    made.db.execute("INSERT INTO schema_version VALUES (99)")
-    made.db.execute("ALTER TABLE messages ADD COLUMN mood TEXT")
-    made.close()
+    hermes_db = HermesDb(theirs / "state.db")
+    hermes_db.session("s", [{"role": "user", "content": "hello"}])
+    hermes_db.db.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER)")
+    hermes_db.db.execute("INSERT INTO schema_version VALUES (99)")
+    hermes_db.db.execute("ALTER TABLE messages ADD COLUMN mood TEXT")
+    hermes_db.close()
     report = took(tmp_path, theirs, "--only", "sessions")
     assert "newer (schema 99)" in report["notice"]
     assert report["sessions"]["new"] == 1

@@ -173,11 +173,14 @@ def test_a_compressed_event_is_read_and_without_zstd_told(
     [
         ("session_nodes DROP COLUMN label", "the database has no session_nodes.label"),
         ("session_windows DROP COLUMN created_at", "the database has no session_windows.created_at"),
-        ("session_nodes RENAME TO gone", "the database has no session_nodes.session_key, "
-         "session_nodes.label, session_nodes.display_name, session_nodes.spawned_by"),
+        (
+            "session_nodes RENAME TO gone",
+            "the database has no session_nodes.session_key, "
+            "session_nodes.label, session_nodes.display_name, session_nodes.spawned_by",
+        ),
         ("transcript_events DROP COLUMN event_zstd", ""),
     ],
-)  # fmt: skip
+)
 def test_an_optional_column_may_be_missing(tmp_path: Path, change: str, notice: str) -> None:
     home = make_home(tmp_path, {"s-1": run_log()})
     with closing(sqlite3.connect(home.databases[0])) as connection:

@@ -67,9 +67,9 @@ def test_pis_newest_branch_is_read_with_what_its_calls_came_to(tmp_path: Path) -
     assert pi.files(tmp_path) == [path]
     past, bad = pi.read(path)
     assert past is not None and bad == 1
-    said = [(row.message.role, row.message.text) for row in past.messages]
-    assert ("user", "left behind") not in said and ("assistant", "gone") not in said
-    assert said[0] == ("user", "why does it fail? \ufffd") and said[-1] == ("assistant", "Done.")
+    rows = [(row.message.role, row.message.text) for row in past.messages]
+    assert ("user", "left behind") not in rows and ("assistant", "gone") not in rows
+    assert rows[0] == ("user", "why does it fail? \ufffd") and rows[-1] == ("assistant", "Done.")
     assert (past.header.id, past.header.workspace, past.header.provider) == ("s-1", "/w", "p")
     ran = past.messages[2]
     assert (ran.error_kind, ran.exit_code, ran.message.tool_name) == ("exit", 2, "bash")

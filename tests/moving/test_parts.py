@@ -20,11 +20,11 @@ def said(role: str, text: str = "", calls: tuple[str, ...] = (), of: str = "", n
 
 
 def shown(found) -> list[str]:
-    return [one.message.text or one.message.role for one in found.messages]
+    return [message.message.text or message.message.role for message in found.messages]
 
 
 def test_results_follow_their_answer_in_the_order_of_its_calls() -> None:
-    found = pair(
+    messages = pair(
         [
             said("tool", "early", of="b"),
             said("user", "go"),
@@ -36,26 +36,30 @@ def test_results_follow_their_answer_in_the_order_of_its_calls() -> None:
             said("assistant", "done"),
         ]
     )
-    assert shown(found) == ["go", "assistant", "a1", "early", "a2", "done"]
-    assert found.sources == (1, 2, 3, 0, 4, 7) and found.left_out == 2
-    assert [one.message.tool_name for one in found.messages[2:5]] == ["own", "tool_b", "tool_a"]
+    assert shown(messages) == ["go", "assistant", "a1", "early", "a2", "done"]
+    assert messages.sources == (1, 2, 3, 0, 4, 7) and messages.left_out == 2
+    assert [message.message.tool_name for message in messages.messages[2:5]] == ["own", "tool_b", "tool_a"]
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
-    found = pair([said("assistant", "", ("a",))])
-    made = found.messages[1]
-    assert (made.message.text, made.message.tool_call_id, made.message.is_error) == (MISSING, "a", True)
-    assert (made.message.tool_name, made.at_ms, made.error_kind) == ("tool_a", 7, "interrupted")
-    assert found.sources == (0, -1) and found.left_out == 0
+    messages = pair([said("assistant", "", ("a",))])
+    message = messages.messages[1]
+    assert (message.message.text, message.message.tool_call_id, message.message.is_error) == (
+        MISSING,
+        "a",
+        True,
+    )
+    assert (message.message.tool_name, message.at_ms, message.error_kind) == ("tool_a", 7, "interrupted")
+    assert messages.sources == (0, -1) and messages.left_out == 0
 
 
 def test_what_a_model_still_saw_never_begins_with_a_result() -> None:
-    found = pair(
+    messages = pair(
         [said("user", "q"), said("assistant", "", ("a",)), said("tool", "r", of="a"), said("user", "p")]
     )
-    assert find_live(0, found) is None
-    assert find_live(1, found) == (1, 2, 3) and find_live(2, found) == (3,)
-    assert find_live(3, found) == (3,) and find_live(9, found) == ()
+    assert find_live(0, messages) is None
+    assert find_live(1, messages) == (1, 2, 3) and find_live(2, messages) == (3,)
+    assert find_live(3, messages) == (3,) and find_live(9, messages) == ()
 
 
 @each(

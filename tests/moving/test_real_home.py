@@ -48,8 +48,8 @@ def test_it_moves_in_whole_is_found_mined_and_gone_on_with(tmp_path: Path, home:
         shown = json.loads(run(["sessions", "show", session_id, "--json"], tmp_path)[1])
         assert content in [row["content"] for row in shown["messages"]], (session_id, content)
     question = said(theirs / "state.db")[0][1]
-    found = json.loads(run(["sessions", "search", question, "--json"], tmp_path)[1])
-    assert found["hits"]
+    data = json.loads(run(["sessions", "search", question, "--json"], tmp_path)[1])
+    assert data["hits"]
     code, out, err = run(
         ["warm", "build", "theirs", "--with-changes", "--min-messages", "2", "--json"], tmp_path
     )

@@ -25,12 +25,16 @@ _PI = [_SESSION, {"type": "message", "id": "a", "parentId": None, "message": _US
     [
         ("claude-code", "CLAUDE_CONFIG_DIR", "projects/-w/s.jsonl", [said("user", "hello")]),
         ("codex", "CODEX_HOME", "sessions/rollout-1.jsonl", [text("user", "hello")]),
-        ("gemini", "GEMINI_CLI_HOME", ".gemini/tmp/w/chats/session-1.jsonl",
-         [{"id": "u", "type": "user", "content": "hello"}]),
+        (
+            "gemini",
+            "GEMINI_CLI_HOME",
+            ".gemini/tmp/w/chats/session-1.jsonl",
+            [{"id": "u", "type": "user", "content": "hello"}],
+        ),
         ("pi", "PI_CODING_AGENT_DIR", "sessions/-w/s.jsonl", _PI),
         ("openclaw", "OPENCLAW_STATE_DIR", "agents/main/sessions/s.jsonl", _PI),
     ],
-)  # fmt: skip
+)
 def test_a_programs_variable_names_its_folder(
     tmp_path: Path, program: str, variable: str, path: str, rows: list[Any]
 ) -> None:

@@ -235,13 +235,16 @@ def test_one_line_that_is_odd_costs_no_other(tmp_path: Path) -> None:
         said("user", "first", timestamp=17, isSidechain=None, cwd=None),
         said("user", "<local-command-stdout>printed</local-command-stdout>"),
         said("user", "a helper's", isSidechain=True),
-        said("assistant", [{"type": "server_thing", "x": 1}, {"type": "text", "text": "second"}],
-             message={"id": None, "usage": {"input_tokens": None}, "model": None}),
+        said(
+            "assistant",
+            [{"type": "server_thing", "x": 1}, {"type": "text", "text": "second"}],
+            message={"id": None, "usage": {"input_tokens": None}, "model": None},
+        ),
         said("user", "[" * 5_000 + "]" * 5_000),
         '{"type": "user", "message": {"content": ' + "[" * 100_000 + "]" * 100_000 + "}}",
         {"type": "user", "message": "of another kind"},
         "",
-    )  # fmt: skip
+    )
     with path.open("ab") as file:
         file.write(b'{"type": "user", "message": {"content": "\xff\xfe"}}\n')
         file.write(json.dumps(said("user", "third")).encode() + b"\n")
@@ -319,9 +322,9 @@ def test_codex_says_how_a_command_ended_before_its_output(tmp_path: Path) -> Non
         rows.append({"type": "function_call_output", "call_id": f"c{number}", "output": text})
     path = tmp_path / "rollout-1.jsonl"
     path.write_text("".join(json.dumps({"type": "response_item", "payload": row}) + "\n" for row in rows))
-    found, _ = codex.read(path)
-    assert found is not None
-    ended = [(row.error_kind, row.exit_code) for row in found.messages if row.message.role == "tool"]
+    session, _ = codex.read(path)
+    assert session is not None
+    ended = [(row.error_kind, row.exit_code) for row in session.messages if row.message.role == "tool"]
     assert ended == [("exit", 2), ("", 0), ("", None)]
 
 
@@ -337,10 +340,10 @@ def test_codex_older_transcripts_are_read(tmp_path: Path) -> None:
     ]
     path = tmp_path / "rollout-2025-05-07-x.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found, bad = codex.read(path)
-    assert found is not None and bad == 0 and found.header.id == "old-1"
-    assert [row.message.text[:8] for row in found.messages] == ["list", "", '{"metada', "Nothing."]
-    assert found.messages[2].exit_code == 1 and found.started_ms == 1746638661597
+    session, bad = codex.read(path)
+    assert session is not None and bad == 0 and session.header.id == "old-1"
+    assert [row.message.text[:8] for row in session.messages] == ["list", "", '{"metada', "Nothing."]
+    assert session.messages[2].exit_code == 1 and session.started_ms == 1746638661597
 
 
 def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Path) -> None:
@@ -361,9 +364,9 @@ def test_a_branch_that_was_left_in_claude_code_counts_as_never_said(tmp_path: Pa
         + line("user", "u3", "a1", "keep it")
         + line("assistant", "a4", "u3", [{"type": "text", "text": "kept"}])
     )
-    found, _ = claude_code.read(path)
-    assert found is not None
-    assert [row.message.text for row in found.messages] == ["first", "one", "keep it", "kept"]
+    session, _ = claude_code.read(path)
+    assert session is not None
+    assert [row.message.text for row in session.messages] == ["first", "one", "keep it", "kept"]
 
 
 def test_lines_that_claude_code_wrote_again_count_once_and_abandon_nothing(tmp_path: Path) -> None:
@@ -398,9 +401,9 @@ def test_a_claude_code_transcript_without_parents_is_read_in_its_order(
         for number, (kind, text) in enumerate(texts)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found, _ = claude_code.read(path)
-    assert found is not None
-    assert [row.message.text for row in found.messages] == [text for _, text in texts]
+    session, _ = claude_code.read(path)
+    assert session is not None
+    assert [row.message.text for row in session.messages] == [text for _, text in texts]
 
 
 def test_a_first_prompt_that_was_edited_counts_once(tmp_path: Path) -> None:
@@ -411,13 +414,13 @@ def test_a_first_prompt_that_was_edited_counts_once(tmp_path: Path) -> None:
         for kind, uuid, parent, text in rows
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found, _ = claude_code.read(path)
-    assert found is not None and [row.message.text for row in found.messages] == ["first"]
+    session, _ = claude_code.read(path)
+    assert session is not None and [row.message.text for row in session.messages] == ["first"]
 
 
 def test_a_line_that_fits_in_no_memory_is_passed_over(tmp_path: Path) -> None:
     decoder = msgspec.json.Decoder(dict[str, str])
     path = lines(tmp_path / "x", {"a": "1"}, {"b": "x" * 5_000}, {"c": "3"}, {"d": "y" * 5_000})
-    found = JsonLines(path, decoder, max_bytes=1_000)
-    assert list(found) == [{"a": "1"}, {"c": "3"}]
-    assert found.bad == 2
+    json_lines = JsonLines(path, decoder, max_bytes=1_000)
+    assert list(json_lines) == [{"a": "1"}, {"c": "3"}]
+    assert json_lines.bad == 2

@@ -56,9 +56,9 @@ async def test_a_plugin_gets_a_servers_data_its_failures_and_the_gates_no(home: 
             mcp=McpSettings(servers={"bench": bench}),
         ) as app:
             await ask(await app.new_session(), "go")
-        said = json.loads(server.requests[1].body)["messages"][-1]["content"]
-    weather, wrong, wiped, none = json.loads(said)
+        content = json.loads(server.requests[1].body)["messages"][-1]["content"]
+    weather, wrong, wiped, none = json.loads(content)
     assert weather == {"ok": True, "result": {"place": "Rome", "degrees": 21.5}}
     assert wrong["ok"] is False and "untrusted" not in wrong["error"] and wrong["error"]
-    assert wiped["ok"] is False and [one.tool for one in person.requests] == ["mcp__bench__wipe"]
+    assert wiped["ok"] is False and [request.tool for request in person.requests] == ["mcp__bench__wipe"]
     assert none == {"ok": False, "error": "there is no tool named mcp__bench__none"}

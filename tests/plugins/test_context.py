@@ -102,15 +102,15 @@ def test_names_of_the_program_and_of_other_plugins_are_refused_and_the_rest_work
         assert [(command.plugin, command.name) for command in loaded.commands] == [("first", "my-command")]
         assert loaded.memory_providers["shared"].plugin == "first" == loaded.notifiers["models"].plugin
         assert loaded.providers["models"].plugin == "first"
-        told = reasons(loaded)
-        assert "plugin first: its tool terminal is refused: the name belongs to Whet itself" in told
-        assert "plugin first: its tool mine is refused: the name belongs to the same plugin" in told
-        assert "plugin second: its tool mine is refused: the name belongs to the plugin first" in told
-        assert "its command help is refused: the name belongs to Whet itself" in told
+        text = reasons(loaded)
+        assert "plugin first: its tool terminal is refused: the name belongs to Whet itself" in text
+        assert "plugin first: its tool mine is refused: the name belongs to the same plugin" in text
+        assert "plugin second: its tool mine is refused: the name belongs to the plugin first" in text
+        assert "its command help is refused: the name belongs to Whet itself" in text
         assert (
-            "plugin second: its command my-command is refused: the name belongs to the plugin first" in told
+            "plugin second: its command my-command is refused: the name belongs to the plugin first" in text
         )
-        assert "/under_score can't be a command" in told
+        assert "/under_score can't be a command" in text
         assert all(state.is_loaded for state in loaded.plugins)
 
 
@@ -185,9 +185,9 @@ def test_engines_are_checked_one_per_plugin_and_names_are_not_shared(home: Path)
     host = PluginHost(taken_engines=("compressor",))
     with loading(home, "one", "two", "again", "built-in", "wrong", "a-class", host=host) as loaded:
         assert {name: engine.plugin for name, engine in loaded.engines.items()} == {"a": "one", "b": "two"}
-        told = reasons(loaded)
-        assert "plugin two: its second engine c is refused; the first, b, is used" in told
-        assert "plugin again: its engine a is refused: the name belongs to the plugin one" in told
-        assert "plugin built-in: its engine compressor is refused: the name belongs to Whet itself" in told
-        assert "plugin wrong: disabled (register_context_engine): a object is not a ContextEngine" in told
-        assert "plugin a-class: disabled (register_context_engine)" in told
+        text = reasons(loaded)
+        assert "plugin two: its second engine c is refused; the first, b, is used" in text
+        assert "plugin again: its engine a is refused: the name belongs to the plugin one" in text
+        assert "plugin built-in: its engine compressor is refused: the name belongs to Whet itself" in text
+        assert "plugin wrong: disabled (register_context_engine): a object is not a ContextEngine" in text
+        assert "plugin a-class: disabled (register_context_engine)" in text

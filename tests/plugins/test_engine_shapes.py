@@ -141,10 +141,10 @@ def test_an_engine_that_drops_the_request_in_mid_turn_is_not_followed(tmp_path: 
         (program.home / "always").touch()
         done = program.run("chat", "-q", "what is the harbour plan?", "--json")
         requests = [bytes(request.body) for request in server.requests]
-    said = json.loads(done.out)
-    assert said["text"] == "The plan." and len(requests) == 2
+    data = json.loads(done.out)
+    assert data["text"] == "The plan." and len(requests) == 2
     assert b"what is the harbour plan?" in requests[1]
-    assert any("left out what is being asked" in line for line in said["notices"]), said
+    assert any("left out what is being asked" in line for line in data["notices"]), data
 
 
 @pytest.mark.parametrize("name", ["short", "context_engine/short"])

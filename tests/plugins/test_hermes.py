@@ -112,10 +112,10 @@ def test_fresh_instances_have_their_own_connection_and_a_command_that_is_bound_t
             copy.deepcopy(engine.prototype)
         first, second = engine.make_instance(), engine.make_instance()
         instances = [engine.prototype, first, second]
-        assert len({id(one.db) for one in instances}) == 3  # type: ignore[attr-defined] (the plugin's own)
+        assert len({id(instance.db) for instance in instances}) == 3  # type: ignore[attr-defined] (the plugin's own)
         first.on_session_start("s1")
-        said = [asyncio.run(loaded.find_command("style", one).run("")) for one in (first, second, None)]  # type: ignore[union-attr] (it is there)
-        assert said == ["s1", "(unbound)", "(unbound)"] and loaded.find_command("nothing", first) is None
+        texts = [asyncio.run(loaded.find_command("style", one).run("")) for one in (first, second, None)]  # type: ignore[union-attr] (it is there)
+        assert texts == ["s1", "(unbound)", "(unbound)"] and loaded.find_command("nothing", first) is None
         # Hooks that were put into the plugin manager's table belong to the instance that put them there.
         late = loaded.hooks.bound_to(first).hooks_named("post_llm_call")
         assert [hook.function() for hook in late] == [first] and late[0].plugin == "style"

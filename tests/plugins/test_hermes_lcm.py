@@ -152,16 +152,16 @@ def test_one_row_per_message_in_a_real_run_with_compactions_and_new(installed: P
     later = [f"later {number}: " + f"thing{number} " * 100 for number in range(10)]
     with PracticeServer() as server:
         (installed / "config.yaml").write_text(CONFIG.format(url=server.base_url))
-        said = chat(installed, [*story, "/lcm status", "/context", "/new", *later, "/lcm status", "/quit"])
+        text = chat(installed, [*story, "/lcm status", "/context", "/new", *later, "/lcm status", "/quit"])
         tools = [set(names_in(request.body)) for request in server.requests]
         stored = rows_of(installed)
-        assert Counter(stored.values()) == {(80, 80): 1, (20, 20): 1}, said[-3000:]
+        assert Counter(stored.values()) == {(80, 80): 1, (20, 20): 1}, text[-3000:]
         with closing(sqlite3.connect(installed / "state.db")) as ours:
             (count,) = ours.execute("SELECT count(*) FROM compactions WHERE engine = 'lcm'").fetchone()
         assert count >= 4
         for session_id in stored:
-            assert f"session_id: {session_id}" in said
-        assert "(unbound)" not in said and "hermes-lcm" in said
+            assert f"session_id: {session_id}" in text
+        assert "(unbound)" not in text and "hermes-lcm" in text
         assert all(set(TOOLS) <= names for names in tools if names) and sum(map(bool, tools)) >= 50
         chat(installed, ["and again", "/quit"], "--continue")
     if FINDS_ITS_PLACE:
@@ -205,8 +205,8 @@ def test_rows_equal_messages_over_thirteen_one_shots_two_kills_and_new(installed
                 killed.kill()
                 killed.communicate()
                 server.install(None)
-            said = json.loads(one_shot(f"{number} {story}", "--session", first).communicate(timeout=120)[0])
-            assert said["session_id"] == first, said
+            data = json.loads(one_shot(f"{number} {story}", "--session", first).communicate(timeout=120)[0])
+            assert data["session_id"] == first, data
         with closing(sqlite3.connect(installed / "state.db")) as ours:
             (count,) = ours.execute("SELECT count(*) FROM compactions WHERE engine = 'lcm'").fetchone()
         assert count >= 2

@@ -67,8 +67,8 @@ def test_what_a_command_printed_can_be_changed(home: Path) -> None:
     code = "def register(ctx):\n    ctx.register_hook('transform_terminal_output', lambda output, **k: output.upper())\n"
     write(home, "upper", code)
     reply = ScriptedReply(tool_calls=(PracticeCall("terminal", '{"command": "echo quiet"}', "c1"),))
-    _, told, requests = talk(home, ("upper",), [reply, ScriptedReply("Done.")], Consenting())
-    assert told == [] and b"QUIET" in requests[1]
+    _, texts, requests = talk(home, ("upper",), [reply, ScriptedReply("Done.")], Consenting())
+    assert texts == [] and b"QUIET" in requests[1]
 
 
 WAYS = {
@@ -99,8 +99,8 @@ def test_a_memory_takes_a_turn_however_it_is_written(home: Path, way: str) -> No
             ctx.register_memory_provider(Notes())
     """
     write(home, "notes-db", code)
-    _, told, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
-    assert told == [] and json.loads((home / "turn.json").read_text()) == ["hello there", "One."]
+    _, texts, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
+    assert texts == [] and json.loads((home / "turn.json").read_text()) == ["hello there", "One."]
 
 
 def test_the_doctor_has_an_example_of_every_keyword(observed: dict[str, dict[str, Any]]) -> None:

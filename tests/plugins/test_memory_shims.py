@@ -73,8 +73,8 @@ def test_what_memory_providers_import_is_there_and_past_sessions_can_be_read(hom
     write(home, "giving", PROVIDER, files={"client.py": "NAME = 'own module'"})
     with loading(home, "giving") as loaded:
         assert loaded.problems == [], reasons(loaded)
-    told = json.loads((home / "told.json").read_text())
-    assert told == {
+    data = json.loads((home / "told.json").read_text())
+    assert data == {
         "name": "own module",
         "mode": "wal",
         "profile": "default",

@@ -72,12 +72,12 @@ def _turns(
 def test_a_plugin_says_what_a_failure_counts_as(home: Path, answer: Any, said: str) -> None:
     write(home, "judge", JUDGE.replace("{answer!r}", repr(answer)))
     with PracticeServer(script=[DRIFT, ScriptedReply("Done.")]) as server:
-        told, events = _turns(home, "judge", server)
-        assert told == said
+        text, events = _turns(home, "judge", server)
+        assert text == said
         assert server.count == (2 if said == "Done." else 1)
     if said == "Done.":
         wanted = (answer or {}).get("message", "flux capacitor drift")
-        assert wanted in next(one for one in events if isinstance(one, Retry)).reason
+        assert wanted in next(event for event in events if isinstance(event, Retry)).reason
     facts = seen(home)["judge"]
     assert (facts["provider"], facts["status"]) == ("practice", 400) and "drift" in facts["code"]
     assert facts["num_messages"] == 1 and facts["error_type"] == "BadRequest"
@@ -93,8 +93,8 @@ def test_a_failure_that_a_plugin_hands_on_is_answered_by_the_fallback(home: Path
     )
     with PracticeServer(script=[DRIFT, ScriptedReply("By the other.")]) as server:
         fallback = FallbackSettings(provider="practice", base_url=server.base_url, model="practice-echo")
-        told, _ = _turns(home, "judge", server, fallback=fallback)
-        assert told == "By the other." and b'"practice-echo"' in server.requests[1].body
+        text, _ = _turns(home, "judge", server, fallback=fallback)
+        assert text == "By the other." and b'"practice-echo"' in server.requests[1].body
 
 
 ASIDE = """

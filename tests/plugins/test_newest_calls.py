@@ -136,12 +136,12 @@ def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(ho
     )
     write(home, "other", "def register(ctx):\n    ctx.register_system_prompt_section('a-plain', 'Taken.')\n")
     write(home, "plain", PLAIN)
-    _, told, requests = talk(home, ("rules", "other", "plain"), [CALL, DONE])
+    _, texts, requests = talk(home, ("rules", "other", "plain"), [CALL, DONE])
     prompts = [json.loads(request)["messages"][0]["content"] for request in requests]
     assert len(prompts) == 2 and prompts[0] == prompts[1]
     assert prompts[0].index("Say less.") < prompts[0].index("Rules for cli and practice, asked 1 times.")
     assert "Taken." not in prompts[0] and "xxx" not in prompts[0]
-    text = "\n".join(told)
+    text = "\n".join(texts)
     for part in ("a-plain is refused", "c.long is left out", "ZeroDivisionError", "e.empty is left out"):
         assert part in text
 
@@ -149,9 +149,9 @@ def test_prompt_sections_are_in_every_request_of_a_session_and_asked_for_once(ho
 def test_sections_of_all_plugins_have_one_limit(home: Path) -> None:
     code = "def register(ctx):\n    for n in range(4):\n        ctx.register_system_prompt_section(f's{n}', 'y' * 2500)\n"
     write(home, "one", code)
-    _, told, requests = talk(home, ("one",), [DONE])
+    _, texts, requests = talk(home, ("one",), [DONE])
     prompt = json.loads(requests[0])["messages"][0]["content"]
-    assert prompt.count("y" * 2500) == 3 and "s3 is left out" in "\n".join(told)
+    assert prompt.count("y" * 2500) == 3 and "s3 is left out" in "\n".join(texts)
 
 
 MIDDLEWARE = """
@@ -182,8 +182,8 @@ def called_through(home: Path, middleware: str) -> tuple[list[Any], list[str]]:
 
 
 def test_middleware_changes_what_is_judged_and_what_comes_back(home: Path) -> None:
-    events, told = called_through(home, MIDDLEWARE)
-    assert told == [] and result(events).preview == "[ran [('path', 'a!')]]"
+    events, texts = called_through(home, MIDDLEWARE)
+    assert texts == [] and result(events).preview == "[ran [('path', 'a!')]]"
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,14 @@ def test_middleware_can_refuse_and_can_not_go_round_the_gate(home: Path, body: s
 
 
 def test_asynchronous_middleware_awaits_the_call(home: Path) -> None:
-    events, told = called_through(home, AROUND.format("async def", "return (await next_call(args)).upper()"))
-    assert told == [] and result(events).preview.startswith("RAN")
+    events, texts = called_through(home, AROUND.format("async def", "return (await next_call(args)).upper()"))
+    assert texts == [] and result(events).preview.startswith("RAN")
 
 
 def test_a_tool_request_that_fails_stops_the_call(home: Path) -> None:
     code = "def register(ctx):\n    ctx.register_middleware('tool_request', lambda **facts: 1 / 0)\n"
-    events, told = called_through(home, code)
-    assert "could not judge it" in result(events).preview and "ZeroDivisionError" in "\n".join(told)
+    events, texts = called_through(home, code)
+    assert "could not judge it" in result(events).preview and "ZeroDivisionError" in "\n".join(texts)
 
 
 EDIT = ScriptedReply(
@@ -235,13 +235,13 @@ NUDGE = """
 )
 def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str) -> None:
     write(home, "nudge", NUDGE.format(answer=answer))
-    events, told, requests = talk(
+    events, texts, requests = talk(
         home, ("nudge",), [EDIT, ScriptedReply("Done?"), ScriptedReply("Formatted.")], Consenting()
     )
-    assert told == [] and len(requests) == 3
+    assert texts == [] and len(requests) == 3
     assert json.loads(requests[2])["messages"][-1]["content"] == "<plugin>Run the formatter.</plugin>"
     assert events[-1].text == "Formatted." and events[-1].reason == "answered"
-    assert any(isinstance(one, Notice) and "Run the formatter." in one.text for one in events)
+    assert any(isinstance(event, Notice) and "Run the formatter." in event.text for event in events)
     asked = [json.loads(line) for line in (home / "asked.jsonl").read_text().splitlines()]
     assert [row[1:3] for row in asked] == [[0, "Done?"], [1, "Formatted."]]
     assert all(row[3] == ["a.py"] for row in asked)
@@ -289,9 +289,9 @@ def test_a_plugins_task_runs_beside_the_sessions_and_its_failure_is_named(home: 
             raise ValueError("no such luck")
         """,
     )
-    _, told, _ = talk(home, ("tasks",), [DONE])
+    _, texts, _ = talk(home, ("tasks",), [DONE])
     assert (home / "fine.txt").read_text() == "fine"
-    assert told == ["plugin tasks: its task bad one failed: ValueError: no such luck"]
+    assert texts == ["plugin tasks: its task bad one failed: ValueError: no such luck"]
 
 
 MCP_CALLER = """
@@ -311,8 +311,8 @@ def test_an_mcp_server_is_called_only_where_the_settings_name_it(home: Path) -> 
     with loading(home, "caller") as loaded:
         command = loaded.find_command("ask")
         assert command is not None
-        said = asyncio.run(command.run("a"))
-        assert said.startswith("refused: plugins.entries.caller.mcp_allowlist") and "files" in said
+        text = asyncio.run(command.run("a"))
+        assert text.startswith("refused: plugins.entries.caller.mcp_allowlist") and "files" in text
         (home / "config.yaml").write_text("plugins:\n  entries:\n    caller:\n      mcp_allowlist: [files]\n")
         answer: dict[str, Any] = json.loads(asyncio.run(command.run("a")))
         assert answer == {"ok": False, "error": "no session is served here"}
@@ -327,4 +327,4 @@ def test_two_plugins_of_one_name_below_folders_of_their_own_are_both_there(home:
         )
     with loading(home, "nachos", "memory/nachos") as loaded:
         assert reasons(loaded) == ""
-        assert {one.name for one in loaded.commands} == {"context-engine", "memory"}
+        assert {command.name for command in loaded.commands} == {"context-engine", "memory"}

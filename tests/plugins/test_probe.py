@@ -48,10 +48,10 @@ def test_hooks_and_memories_are_tried_with_real_arguments(home: Path) -> None:
             ctx.register_memory_provider(Wrong())
     """
     write(home, "tried", code)
-    (one,) = probe_plugins(Home(home), ["tried"])
-    assert one.is_loaded
-    assert any("hook post_tool_call fails" in line and "tool_data" in line for line in one.problems)
-    assert any("wrong failed in initialize" in line for line in one.problems)
+    (probe,) = probe_plugins(Home(home), ["tried"])
+    assert probe.is_loaded
+    assert any("hook post_tool_call fails" in line and "tool_data" in line for line in probe.problems)
+    assert any("wrong failed in initialize" in line for line in probe.problems)
 
 
 @pytest.mark.slow
@@ -83,14 +83,14 @@ def test_tools_are_run_on_arguments_of_their_schemas_where_they_can_do_no_harm(h
     outside = home.parent / "outside"
     outside.write_text("kept")
     write(home, "tools", code.replace("OUTSIDE", repr(str(outside))))
-    (one,) = probe_plugins(Home(home), ["tools"])
-    assert one.is_loaded and one.problems == []
+    (probe,) = probe_plugins(Home(home), ["tools"])
+    assert probe.is_loaded and probe.problems == []
     if not Confinement(ConfinementSettings("auto", home)).status().holds:
-        assert one.tried == {}
+        assert probe.tried == {}
         return
-    assert one.tried["told"] == ""
-    assert "it crashed" in one.tried["wrong"] and "nothing" in one.tried["wrong"]
-    assert "it crashed" in one.tried["harm"] and "it crashed" in one.tried["far"]
+    assert probe.tried["told"] == ""
+    assert "it crashed" in probe.tried["wrong"] and "nothing" in probe.tried["wrong"]
+    assert "it crashed" in probe.tried["harm"] and "it crashed" in probe.tried["far"]
     assert outside.read_text() == "kept"
 
 

@@ -91,8 +91,8 @@ def talk(
         return [problem.line for problem in app.services.plugins.loaded.problems]  # type: ignore[union-attr]
 
     with PracticeServer(script=script) as server:
-        told = asyncio.run(main(server))
-        return events, told, [bytes(request.body) for request in server.requests]
+        texts = asyncio.run(main(server))
+        return events, texts, [bytes(request.body) for request in server.requests]
 
 
 def seen(home: Path) -> dict[str, dict[str, Any]]:
@@ -186,9 +186,11 @@ def test_changed_arguments_are_what_is_judged_and_what_runs(
 
 @pytest.mark.parametrize(
     ("answer", "says", "notices"),
-    [('{"action": "block", "message": "not today"}', "blocked by the plugin guard: not today", 0),
-     ("1 / 0", "could not judge it", 1)],
-)  # fmt: skip
+    [
+        ('{"action": "block", "message": "not today"}', "blocked by the plugin guard: not today", 0),
+        ("1 / 0", "could not judge it", 1),
+    ],
+)
 def test_a_block_or_a_failure_is_a_denial_that_nobody_is_asked_about(
     home: Path, answer: str, says: str, notices: int
 ) -> None:
@@ -246,8 +248,8 @@ def test_one_shots_tell_of_it_on_stderr_and_in_the_json_object(home: Path, tmp_p
     )
     command = [sys.executable, "-m", "whet", "chat", "-q", "hello", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-    said = json.loads(done.stdout)
-    assert any("plugin guard" in line for line in said["notices"]), said
+    data = json.loads(done.stdout)
+    assert any("plugin guard" in line for line in data["notices"]), data
     assert "plugin guard" in done.stderr and "LOUD" not in done.stdout
 
 
@@ -311,8 +313,8 @@ def test_a_memory_provider_lives_its_whole_life(home: Path) -> None:
         ScriptedReply("One."),
         ScriptedReply("Two."),
     ]
-    events, told, requests = talk(home, ("notes-db",), script, Consenting(), new=True)
-    assert told == [] and result(events).ok
+    events, texts, requests = talk(home, ("notes-db",), script, Consenting(), new=True)
+    assert texts == [] and result(events).ok
     assert b"NOTES-DB is on." in requests[0] and b"known: hello there" in requests[0]
     lines = [json.loads(line) for line in (home / "memory.jsonl").read_text().splitlines()]
     first = "initialize on_turn_start on_delegation sync_turn queue_prefetch on_session_end on_session_switch"
@@ -328,8 +330,8 @@ def test_a_memory_that_fails_is_told_of(home: Path) -> None:
         "def sync_turn(self, user_content,", "def sync_turn(self, wrong, more, user_content,"
     )
     write(home, "notes-db", broken)
-    _, told, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
-    assert any("notes-db failed in sync_turn" in line and "TypeError" in line for line in told)
+    _, texts, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
+    assert any("notes-db failed in sync_turn" in line and "TypeError" in line for line in texts)
 
 
 def test_a_memory_that_is_not_available_says_why(home: Path) -> None:
@@ -337,8 +339,8 @@ def test_a_memory_that_is_not_available_says_why(home: Path) -> None:
         "return True", "return False\n        def unavailable_reason(self): return 'no key'"
     )
     write(home, "notes-db", absent)
-    _, told, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
-    assert any("not available: no key" in line for line in told) and not (home / "memory.jsonl").exists()
+    _, texts, _ = talk(home, ("notes-db",), [ScriptedReply("One.")])
+    assert any("not available: no key" in line for line in texts) and not (home / "memory.jsonl").exists()
 
 
 CALLS = """
@@ -370,12 +372,12 @@ def test_what_plugins_call_of_the_host_works(home: Path) -> None:
     write(home, "uses", CALLS)
     write(home, "plain", PLAIN)
     (home / "config.yaml").write_text("plugins: {entries: {uses: {settings: {depth: {colour: blue}}}}}\n")
-    _, told, _ = talk(home, ("uses", "plain"), [ScriptedReply("Hi."), ScriptedReply("Done.")])
-    assert told == []
-    said = json.loads((home / "calls.json").read_text())
-    assert "ran [('a', 5)]" in said["tool"] and "no tool named" in said["denied"]
-    assert said["config"] == "blue" and said["model"] == "Hi." and said["home"] == str(home)
-    assert "a1B2a1B2" not in said["redacted"] and said["error"] == '{"error": "bad"}'
+    _, texts, _ = talk(home, ("uses", "plain"), [ScriptedReply("Hi."), ScriptedReply("Done.")])
+    assert texts == []
+    data = json.loads((home / "calls.json").read_text())
+    assert "ran [('a', 5)]" in data["tool"] and "no tool named" in data["denied"]
+    assert data["config"] == "blue" and data["model"] == "Hi." and data["home"] == str(home)
+    assert "a1B2a1B2" not in data["redacted"] and data["error"] == '{"error": "bad"}'
     with loading(home, "uses") as loaded:
         assert [tool.name for tool in loaded.tools] == ["late"] and loaded.cli_commands[0].name == "tidy"
 
@@ -416,8 +418,8 @@ def test_a_plugin_may_replace_a_built_in_tool_where_it_says_so(home: Path) -> No
     write(home, "mine", code)
     person = Consenting()
     script = [calls(("read_file", '{"path": "x"}')), ScriptedReply("Done.")]
-    events, told, requests = talk(home, ("mine",), script, person)
-    assert told == [] and result(events).ok and b"mine" in requests[1]
+    events, texts, requests = talk(home, ("mine",), script, person)
+    assert texts == [] and result(events).ok and b"mine" in requests[1]
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,13 @@ def _tool(name: str, *required: str) -> tuple[str, Offer]:
 
 OFFERS = dict(
     [
-        _tool("terminal", "command"), _tool("read_file", "path"), _tool("write_file", "path", "content"),
-        _tool("patch", "path", "old_string", "new_string"), _tool("search_files", "pattern"),
+        _tool("terminal", "command"),
+        _tool("read_file", "path"),
+        _tool("write_file", "path", "content"),
+        _tool("patch", "path", "old_string", "new_string"),
+        _tool("search_files", "pattern"),
     ]
-)  # fmt: skip
+)
 
 
 class Loop:
@@ -80,8 +83,12 @@ class Loop:
         environment = os.environ | {"HOME": str(self.folder.parent)}
         environment.pop("ORDERS_DB", None)
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env=environment, capture_output=True, text=True,
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
             timeout=60,
-        )  # fmt: skip
+        )
         note = f"\n[exit code {done.returncode}]" if done.returncode else ""
         return f"{done.stdout}{done.stderr}{note}" or "[no output, exit 0]"

@@ -123,8 +123,8 @@ def test_a_review_quotes_what_was_shown():
     name, skill = made[1]
     assert name == "skill_manage" and skill["name"] == "run-shipit"
     assert find_statements(skill["content"]) == [FLAG]
-    known = f"{HOST.text} - run-shipit: Settings that shipit needs."
-    looked = calls(model.answer(ask(*talk, said(TITLE), system=known)))
+    text = f"{HOST.text} - run-shipit: Settings that shipit needs."
+    looked = calls(model.answer(ask(*talk, said(TITLE), system=text)))
     assert looked == [("skill_view", {"name": "run-shipit"})]
 
 
@@ -162,11 +162,11 @@ STEP = "ok: freeze billing 4711: receipt 11111"
 
 def test_what_comes_first_is_run_first_and_another_step_after_a_refusal():
     task = Task(7, "shipit", "billing", 4711, ("before", "host"))
-    known = f"{ORDER.text}. {HOST.text}."
-    first = GatedModel(1).answer(ask(said(task.text), system=known))
+    text = f"{ORDER.text}. {HOST.text}."
+    first = GatedModel(1).answer(ask(said(task.text), system=text))
     assert calls(first) == [("terminal", {"command": "./ops freeze billing 4711"})]
     done = ops(STEP, "freeze billing 4711")
-    then = GatedModel(1).answer(ask(said(task.text), *done, system=known))
+    then = GatedModel(1).answer(ask(said(task.text), *done, system=text))
     assert calls(then) == [("terminal", {"command": "./ops shipit billing 4711 host=cedar"})]
     guessed = ops("ok: drain billing 4711: receipt 1", "drain billing 4711")
     refused = ops(f"refused: {ORDER.text}\n[exit code 1]", "shipit billing 4711 host=cedar")

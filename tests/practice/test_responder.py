@@ -84,8 +84,8 @@ def test_results_are_reported_as_they_are(tmp_path):
     assert "   2\ttwo" in loop.ask("read a.txt")
     assert "no-such-command" in loop.ask("run no-such-command")
     loop.gate = lambda command: "Denied: nobody was there to ask."
-    said = loop.ask("run echo hi")
-    assert "was not run" in said and "nobody was there to ask" in said
+    text = loop.ask("run echo hi")
+    assert "was not run" in text and "nobody was there to ask" in text
 
 
 def test_long_results_are_cut_and_the_rest_is_counted(tmp_path):
@@ -137,8 +137,8 @@ def test_echo_and_thinking():
 def test_steps_prefer_harmless_tools_and_fill_what_is_required():
     def call(offers, text="go"):
         request = ask(RequestMessage("user", text), model="practice-steps-2", offers=offers)
-        (made,) = answer(request).tool_calls
-        return made.name, json.loads(made.arguments)
+        (tool_call,) = answer(request).tool_calls
+        return tool_call.name, json.loads(tool_call.arguments)
 
     string = {"type": "string"}
     schema = {"properties": {"path": string, "n": {"type": "integer"}}, "required": ["path", "n"]}
@@ -157,9 +157,12 @@ def test_steps_count_from_the_last_user_message():
         ask(RequestMessage("user", "go"), *done, model="practice-steps-1", offers=offers)
     ).text.startswith("Done: 1")
     again = ask(
-        RequestMessage("user", "go"), *done, RequestMessage("user", "more"), model="practice-steps-1",
+        RequestMessage("user", "go"),
+        *done,
+        RequestMessage("user", "more"),
+        model="practice-steps-1",
         offers=offers,
-    )  # fmt: skip
+    )
     assert answer(again).tool_calls
 
 

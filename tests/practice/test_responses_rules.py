@@ -12,8 +12,11 @@ from whet_lab.practice.strict import Options, VendorRefusal
 
 USER = {"role": "user", "content": "hi"}
 ANSWER = {
-    "type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "a"}],
-}  # fmt: skip
+    "type": "message",
+    "role": "assistant",
+    "id": "msg_1",
+    "content": [{"type": "output_text", "text": "a"}],
+}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "good"}
 
 

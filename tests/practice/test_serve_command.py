@@ -20,9 +20,13 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path):
     script = tmp_path / "script.json"
     script.write_text('{"replies": [{"text": "hi"}]}')
     line = [
-        sys.executable, "-c", "from whet_lab.commands.practice import command; command()", "serve", "--port",
+        sys.executable,
+        "-c",
+        "from whet_lab.commands.practice import command; command()",
+        "serve",
+        "--port",
         "0",
-    ]  # fmt: skip
+    ]
     process = subprocess.Popen([*line, "--script", str(script)], stdout=subprocess.PIPE, text=True)
     try:
         lines = [within(output_of(process).readline, "a line of its greeting") for _ in range(4)]

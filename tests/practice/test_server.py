@@ -70,13 +70,13 @@ def test_a_broken_script_is_refused_by_field(serve):
 def test_a_stall_can_be_released_by_http(serve, chat):
     server = serve()
     fetch(f"{server.url}/practice/script", {"replies": [{"text": "late", "fault": {"stall_after": 1}}]})
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(answer_of(chat(server), model="x")), daemon=True)
+    texts: list[str] = []
+    thread = threading.Thread(target=lambda: texts.append(answer_of(chat(server), model="x")), daemon=True)
     thread.start()
     server.wait_for_stall()
     fetch(f"{server.url}/practice/release", {})
     thread.join(10)
-    assert said == ["late"]
+    assert texts == ["late"]
 
 
 def test_replies_can_wait_for_their_request(serve, chat):

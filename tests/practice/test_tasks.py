@@ -35,9 +35,12 @@ def project(tmp_path):
 
 def is_mended(project):
     done = subprocess.run(
-        [sys.executable, "-m", "unittest", "-q"], cwd=project, env=os.environ | {"ORDERS_DB": "memory"},
-        capture_output=True, timeout=60,
-    )  # fmt: skip
+        [sys.executable, "-m", "unittest", "-q"],
+        cwd=project,
+        env=os.environ | {"ORDERS_DB": "memory"},
+        capture_output=True,
+        timeout=60,
+    )
     return done.returncode == 0
 
 
@@ -45,11 +48,11 @@ def is_mended(project):
 def test_a_newcomer_sees_the_error_reads_the_page_and_mends_the_fault(project):
     assert not is_mended(project)
     loop = Loop(project)
-    said = loop.ask(MEND)
+    text = loop.ask(MEND)
     assert [c for c in loop.commands if "unittest" in c] == [NAIVE, PROPER, PROPER]
     assert [c.name for c in loop.calls].count("read_file") == 2
     assert "set ORDERS_DB=memory (see docs/testing.md)" in "".join(m.text for m in loop.heard)
-    assert said.startswith("Mended.") and "OK" in said
+    assert text.startswith("Mended.") and "OK" in text
     assert is_mended(project)
 
 
@@ -81,8 +84,8 @@ def test_what_is_already_right_is_left_alone(project):
 
 def test_it_stops_honestly_when_the_gate_says_no(project):
     loop = Loop(project, gate=lambda c: "Denied: nobody was there to ask." if "unittest" in c else "")
-    said = loop.ask(MEND)
-    assert "may not run the tests" in said and "nobody was there" in said
+    text = loop.ask(MEND)
+    assert "may not run the tests" in text and "nobody was there" in text
 
 
 @pytest.mark.slow
@@ -92,8 +95,8 @@ def test_it_goes_on_after_a_crash_and_after_words_in_between(project):
     last = loop.heard.pop().call_id
     loop.heard.append(RequestMessage("tool", "Interrupted: its outcome is unknown.", call_id=last))
     loop.heard.append(RequestMessage("user", "and be brief"))
-    said = loop.go()
-    assert said.startswith("Mended.")
+    text = loop.go()
+    assert text.startswith("Mended.")
     assert [call.name for call in loop.calls].count("patch") == 1
     assert is_mended(project)
 
@@ -107,22 +110,22 @@ def test_the_reckless_command_is_stopped_and_the_narrow_one_does_it(project):
             else ""
         ),
     )
-    said = loop.ask(CLEAN)
+    text = loop.ask(CLEAN)
     assert loop.commands[1] == RECKLESS
-    assert "Nobody was there to ask (a non-interactive run), so nothing was run." in said
-    assert "was not run" in said
+    assert "Nobody was there to ask (a non-interactive run), so nothing was run." in text
+    assert "was not run" in text
     assert not (project / "build").exists() and (project / "orders").exists()
 
 
 def test_the_reckless_command_harms_nothing_even_when_it_runs(project):
-    said = Loop(project).ask(CLEAN)
-    assert "ran, and named the wrong folder" in said
+    text = Loop(project).ask(CLEAN)
+    assert "ran, and named the wrong folder" in text
     assert not (project / "build").exists() and (project / "orders").exists()
 
 
 def test_a_clean_up_that_may_not_happen_is_not_claimed(project):
-    said = Loop(project, gate=lambda c: "Denied." if c.startswith("rm") else "").ask(CLEAN)
-    assert said.startswith("I could not clean up.")
+    text = Loop(project, gate=lambda c: "Denied." if c.startswith("rm") else "").ask(CLEAN)
+    assert text.startswith("I could not clean up.")
     assert (project / "build").exists()
     assert "nothing that I can clean up" in Loop(project / "docs").ask(CLEAN)
 
@@ -185,9 +188,9 @@ def test_a_pause_can_be_asked_for():
 def test_what_a_denial_says_is_what_is_asked_next(project):
     make_shop(project)
     loop = Loop(project, gate=lambda c: "Denied by ada: only those older than 200 days" if c == WIPE else "")
-    said = loop.ask(TIDY)
+    text = loop.ask(TIDY)
     assert loop.commands == [LOOK, WIPE, delete_command("200"), LOOK]
-    assert "5 rows deleted" in said and "carts: 7 rows" in said
+    assert "5 rows deleted" in text and "carts: 7 rows" in text
 
 
 @pytest.mark.slow

@@ -421,8 +421,8 @@ def test_a_memory_keeps_the_newest_servers(tmp_path: Path) -> None:
     entry = LearnedDialect(ServerDialect(), NO_CUTS, DAY.isoformat())
     path.write_bytes(msgspec.json.encode({f"k{number}": entry for number in range(101)}))
     note_dialect(path, "k101", ServerDialect(), NO_CUTS, DAY)
-    known = [number for number in range(102) if read_dialect(path, f"k{number}", DAY)]
-    assert known == list(range(2, 102))
+    numbers = [number for number in range(102) if read_dialect(path, f"k{number}", DAY)]
+    assert numbers == list(range(2, 102))
 
 
 async def test_a_tool_that_was_refused_is_offered_to_later_sessions(tmp_path: Path) -> None:

@@ -155,8 +155,9 @@ def test_tool_calls_are_assembled_however_a_server_sends_them():
     begun = '{"id":"%s","function":{"name":"f","arguments":"{\\"n\\""}}'
     rest = '{"function":{"arguments":":%d}"}}'
     assert calls_of(begun % "a", rest % 1, begun % "b", rest % 2) == [
-        ("a", "f", '{"n":1}'), ("b", "f", '{"n":2}'),
-    ]  # fmt: skip
+        ("a", "f", '{"n":1}'),
+        ("b", "f", '{"n":2}'),
+    ]
     # arguments as an object, or none at all
     assert calls_of('{"index":0,"id":"a","function":{"name":"f","arguments":{"n":1}}}') == [
         ("a", "f", '{"n":1}')
@@ -172,8 +173,9 @@ def test_tool_calls_are_assembled_however_a_server_sends_them():
     assert calls_of(whole % ("a", 1), taken=("a", "a_2")) == [("a_3", "f", '{"n":1}')]
     # another id or a whole call before is another call, a name that is said again is none
     assert calls_of(begun.replace("{", '{"index":0,', 1) % "a", whole % ("b", 2)) == [
-        ("a", "f", '{"n"'), ("b", "f", '{"n":2}'),
-    ]  # fmt: skip
+        ("a", "f", '{"n"'),
+        ("b", "f", '{"n":2}'),
+    ]
     again = '{"index":0,"function":{"name":"g","arguments":":1}"}}'
     assert calls_of(begun.replace("{", '{"index":0,', 1) % "a", again) == [("a", "f", '{"n":1}')]
     # a call without a name can be answered, one without anything is none
@@ -345,7 +347,7 @@ def test_errors_inside_the_stream_are_typed():
         (b'{"object":"error","message":"boom","code":500}', Unavailable),
         (b"<html>", WireError),
         (b'{"choices":[{"delta":{"content":"x', WireError),
-    ]  # fmt: skip
+    ]
     for data, expected in cases:
         with pytest.raises(expected):
             ChatDecoder(INFO).feed(data)

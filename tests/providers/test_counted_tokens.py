@@ -117,8 +117,8 @@ def test_every_attempt_that_was_sent_counts() -> None:
     got, sent_bytes = items(cut, cut, answer("hi", {"prompt_tokens": 900, "completion_tokens": 1}))
     lost = [item.usage for item in got if isinstance(item, AttemptLost)]
     assert len(lost) == 2 and isinstance(got[-1], ModelReply)
-    assert all(one.output_tokens >= len(WORDS) / 4 and one.estimated_tokens for one in lost)
-    assert sum(one.prompt_tokens for one in lost) >= sent_bytes / 3 * 2 / 4
+    assert all(usage.output_tokens >= len(WORDS) / 4 and usage.estimated_tokens for usage in lost)
+    assert sum(usage.prompt_tokens for usage in lost) >= sent_bytes / 3 * 2 / 4
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_what_messages_gain_is_measured_from_request_to_request() -> None:
                 Message("assistant", "", tool_calls=(ToolCall("c1", "f", '{"q":"one two"}'),)),
                 Message("tool", WORDS, tool_call_id="c1", tool_name="f"),
             ]
-            found = [(await reply(link, each)).usage for each in (LONG, more)]
+            usages = [(await reply(link, each)).usage for each in (LONG, more)]
             await source.aclose()
-            return found
+            return usages
 
     first, second = run(test)
     assert second.prompt_tokens > 1.9 * first.prompt_tokens

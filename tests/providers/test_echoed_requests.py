@@ -27,15 +27,19 @@ def find_errors(body: Body) -> list[dict[str, Any]]:
         for kind in KINDS:
             at = ["body", "messages", index, f"ChatCompletionRequest{kind}Message"]
             if kind == "Assistant":
-                said = {
+                fields = {
                     "type": "string_type",
                     "loc": [*at, "content"],
                     "msg": "Input should be a valid string",
                 }
-                errors.append({**said, "input": None})
+                errors.append({**fields, "input": None})
                 continue
-            said = {"type": "literal_error", "loc": [*at, "role"], "msg": f"Input should be '{kind.lower()}'"}
-            errors.append({**said, "input": "assistant", "ctx": {"expected": f"'{kind.lower()}'"}})
+            fields = {
+                "type": "literal_error",
+                "loc": [*at, "role"],
+                "msg": f"Input should be '{kind.lower()}'",
+            }
+            errors.append({**fields, "input": "assistant", "ctx": {"expected": f"'{kind.lower()}'"}})
             if kind == "Tool":
                 missing = {"type": "missing", "loc": [*at, "tool_call_id"], "msg": "Field required"}
                 errors.append({**missing, "input": row})

@@ -216,13 +216,13 @@ async def test_a_break_after_the_answer_is_whole_takes_nothing_away():
         (Script([b'{"error":{"message":"no such model"}}'], content_type=JSON), Unavailable, "no such"),
         (Script([b"<html>"], status=502, content_type="text/html"), Unavailable, "an HTML page"),
         (Script([b'{"error":{"message":"bad key"}}'], status=401), AuthRejected, "bad key"),
-        (Script([b"event: error\ndata: {\"error\":\"boom\"}\n\n"]), Unavailable, "boom"),
+        (Script([b'event: error\ndata: {"error":"boom"}\n\n']), Unavailable, "boom"),
         (Script([sse(b'{"error":{"message":"context size 9"}}')]), ContextOverflow, "size 9"),
         (Script([sse(b'{"choices":[{"finish_reason":"content_filter"}]}')]), ModelRefused, "declined"),
         (Script([b"\xff\xfe\x00"], content_type=SSE), WireError, "instead of an event stream"),
         (Script([b"{}"], status=302, headers={"location": "http://elsewhere"}), BadRequest, "elsewhere"),
     ],
-)  # fmt: skip
+)
 def test_wrong_answers_are_typed(script, expected, words):
     error = failure_of(script)
     assert type(error) is expected
@@ -410,7 +410,7 @@ async def test_models_are_listed_and_a_wrong_list_is_said():
         ("llamacpp", ["<html>"], None, ["/props"]),
         ("llamacpp", ["[1]"], None, ["/props"]),
     ],
-)  # fmt: skip
+)
 async def test_the_window_of_a_local_server_is_asked(name, answers, tokens, paths):
     scripts = [Script([answer.encode()], content_type="application/json") for answer in answers]
     async with running(*scripts) as server:

@@ -41,7 +41,7 @@ def split_in_lines(events: list[bytes], rng: random.Random) -> bytes:
     lines = [
         event if event == b"[DONE]" else json.dumps(json.loads(event), indent=1).encode() for event in events
     ]
-    return b"".join(b"".join(b"data: " + row + b"\n" for row in one.split(b"\n")) + b"\n" for one in lines)
+    return b"".join(b"".join(b"data: " + row + b"\n" for row in line.split(b"\n")) + b"\n" for line in lines)
 
 
 def with_keep_alives(events: list[bytes], rng: random.Random) -> bytes:
@@ -140,8 +140,8 @@ def answer(*events: Any) -> Message:
 
 
 def test_of_several_choices_the_first_is_the_answer() -> None:
-    one, other, end = chat({"content": "yes"}), second({"content": "no"}), chat({}, finish_reason="stop")
-    both = chat({}) | {"choices": [other["choices"][0], one["choices"][0]]}
+    fields, other, end = chat({"content": "yes"}), second({"content": "no"}), chat({}, finish_reason="stop")
+    both = chat({}) | {"choices": [other["choices"][0], fields["choices"][0]]}
     assert answer(both, end, b"[DONE]").text == "yes"
 
 

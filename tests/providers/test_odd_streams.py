@@ -250,8 +250,8 @@ def test_arguments_nested_without_end_are_no_crash(depth: int):
     call = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "DEEP"}}
     event = json.dumps(chat({"tool_calls": [call]})).replace('"DEEP"', nested)
     events = (event.encode(), chat({}, finish_reason="stop"))
-    (made,) = answer("chat_completions", *events).tool_calls
-    assert made.name == "f" and len(made.arguments) < 1_000
+    (tool_call,) = answer("chat_completions", *events).tool_calls
+    assert tool_call.name == "f" and len(tool_call.arguments) < 1_000
 
 
 def test_a_call_that_is_sent_twice_is_one_call():

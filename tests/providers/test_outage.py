@@ -178,11 +178,11 @@ def test_another_key_is_used_without_a_wait_and_counts_as_no_try():
     machine = Machine()
     first, second = Key("A", "a"), Key("B", "b")
     outage = Outage(machine.backoff(0.0), KeyPool([first, second]))
-    said = "A was rejected; B is used now"
-    assert outage.note_failure(AuthRejected("no", hint="check"), first, 0.0) == [Retry(1, 0.0, said)]
+    text = "A was rejected; B is used now"
+    assert outage.note_failure(AuthRejected("no", hint="check"), first, 0.0) == [Retry(1, 0.0, text)]
     asyncio.run(outage.wait())
     assert outage.note_failure(Unavailable("down"), second, 0.0) == [Retry(1, 0.5, "down")]
-    assert outage.notices == [said] and machine.slept == []
+    assert outage.notices == [text] and machine.slept == []
 
 
 async def test_text_that_was_shown_is_void_and_the_wait_is_told():

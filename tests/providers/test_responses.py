@@ -50,8 +50,13 @@ def test_messages_become_items():
     )
     kinds = [item.get("type", item.get("role")) for item in sent["input"]]
     assert kinds == [
-        "user", "assistant", "function_call", "function_call", "function_call_output", "function_call_output",
-    ]  # fmt: skip
+        "user",
+        "assistant",
+        "function_call",
+        "function_call",
+        "function_call_output",
+        "function_call_output",
+    ]
     assert sent["input"][3]["arguments"] == "{}"
     assert sent["input"][4]["output"][1]["type"] == "input_image"
 

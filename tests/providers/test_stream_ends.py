@@ -12,10 +12,10 @@ WITHOUT_END = Script([sse(FIRST, LAST)])
 
 
 async def test_a_call_over_a_kept_connection_makes_no_task() -> None:
-    made: list[str] = []
+    texts: list[str] = []
 
     def noted(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> Any:
-        made.append(repr(work))
+        texts.append(repr(work))
         return asyncio.Task(work, loop=loop, **more)
 
     async with running(GOOD, GOOD, WITHOUT_END) as server:
@@ -28,7 +28,7 @@ async def test_a_call_over_a_kept_connection_makes_no_task() -> None:
             async for _ in link.stream(HI):
                 pass
             await asyncio.sleep(0)  # where the loop would begin to close what was left
-            assert made == []
+            assert texts == []
         asyncio.get_running_loop().set_task_factory(None)
         assert server.connections == 1
         await source.aclose()

@@ -83,10 +83,17 @@ def test_a_message_is_encoded_once_however_often_it_is_sent():
 
 def test_a_past_that_was_rewritten_is_sent_as_if_it_had_never_been_another():
     codec = ChatCompletions(ServerDialect())
-    one, two, three, four = (Message("user", str(number)) for number in range(4))
-    for rewritten in ([one, four], [four, two, three], [one, four, three, two], [one], [], [one, two, three]):
+    message, two, three, four = (Message("user", str(number)) for number in range(4))
+    for rewritten in (
+        [message, four],
+        [four, two, three],
+        [message, four, three, two],
+        [message],
+        [],
+        [message, two, three],
+    ):
         cache = shapes.cache(codec)
-        cache.body([one, two, three])
+        cache.body([message, two, three])
         for _ in range(2):
             assert cache.body(rewritten) == shapes.cache(codec).body(rewritten)
 

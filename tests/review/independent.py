@@ -42,10 +42,10 @@ class Vendor(ThreadingHTTPServer):
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
     """Give the assistant message for a request, by what stands in it."""
-    said = [row for row in body["messages"] if row["role"] == "user"]
+    rows = [row for row in body["messages"] if row["role"] == "user"]
     last = body["messages"][-1]
-    if not said[-1]["content"].startswith("Self-improvement review"):
-        return {"content": "Noted." if len(said) > 1 else "I ran make."}
+    if not rows[-1]["content"].startswith("Self-improvement review"):
+        return {"content": "Noted." if len(rows) > 1 else "I ran make."}
     if last["role"] == "tool":
         return {"content": "One fact saved."}
     arguments = {"action": "add", "content": FACT, "evidence": [QUOTE]}

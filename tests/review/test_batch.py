@@ -60,8 +60,8 @@ async def test_other_one_shots_share_4000_tokens_of_the_review(tmp_path: Path) -
         for size in (7_960, 8_000, 10):
             await one_shot(b, "How wide is it? ".ljust(size, "x"))
         await b.review()
-        told = b.server.requests[-1].json_body["messages"][-1]["content"]
-        others = re.findall("<conversation>\n(.*?)\n</conversation>", told, re.DOTALL)
+        content = b.server.requests[-1].json_body["messages"][-1]["content"]
+        others = re.findall("<conversation>\n(.*?)\n</conversation>", content, re.DOTALL)
         assert ["characters cut" in text for text in others] == [False, True]
 
 
@@ -75,8 +75,8 @@ async def test_of_another_one_shots_results_only_what_came_from_this_machine_is_
         for text in ("Where do I go from heron hill?", "How wide is it?", "And how deep?"):
             await one_shot(b, text)
         await b.review()
-        told = b.server.requests[-1].json_body["messages"][-1]["content"]
-        [_, other] = re.findall("<conversation>\n(.*?)\n</conversation>", told, re.DOTALL)
+        content = b.server.requests[-1].json_body["messages"][-1]["content"]
+        [_, other] = re.findall("<conversation>\n(.*?)\n</conversation>", content, re.DOTALL)
         assert "It is 12 m wide." in other and "go left" not in other
         assert other.count("[left out: it came from elsewhere]") == 1
 
@@ -114,8 +114,8 @@ async def test_a_one_shot_that_was_reviewed_and_goes_on_leaves_its_folders_count
         for counted in (0, 0, 0):
             await b.turn("How wide?")
             folder = f"folder:{b.session.log.session.workspace}"
-            found = b.app.database.read_now(lambda db, key=folder: reviews.get_counters(db, key))
-            assert found.turns == counted
+            counters = b.app.database.read_now(lambda db, key=folder: reviews.get_counters(db, key))
+            assert counters.turns == counted
 
 
 async def test_conversations_of_two_turns_are_reviewed_with_the_third_of_their_folder(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ async def test_one_shots_that_only_plain_reviews_looked_at_are_read_with_the_nex
 
 @pytest.mark.slow
 def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(tmp_path: Path) -> None:
-    said = "No, the tests run with ./check --fast in this project."
+    text = "No, the tests run with ./check --fast in this project."
     lesson = remember("Tests.", "the tests run with ./check --fast")
     looks = [does(use("read_file", path=f"{number}.txt")) for number in range(12)]
     script = [says("I ran pytest."), says("Understood."), does(lesson, use("todo")), *looks, says("Done.")]
@@ -200,7 +200,7 @@ def test_a_review_that_would_pass_its_share_is_stopped_and_keeps_what_it_saved(t
             (work / f"{number}.txt").write_text("\n".join(f"line {at} of {number}" for at in range(600)))
         async with bench(tmp_path / str(free), script, settings=settings) as b:
             await b.turn("Run the tests")
-            await b.turn(said)
+            await b.turn(text)
             await b.review()
             [listed] = b.listed()
             used = b.app.database.read_now(lambda db: sessions.get(db, b.session.id)).usage.total_tokens

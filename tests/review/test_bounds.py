@@ -44,10 +44,10 @@ def test_what_the_person_typed_early_outlasts_the_work_in_the_middle_of_a_long_d
 
 def test_long_results_are_cut_before_anything_else_and_only_as_far_as_needed() -> None:
     result = Message("tool", "r" * 3_900, tool_name="terminal", tool_call_id="c")
-    said = Message("user", "s" * 3_900)
-    whole = digest([said, result], 2_000)
+    message = Message("user", "s" * 3_900)
+    whole = digest([message, result], 2_000)
     assert "s" * 3_900 in whole and "r" * 3_900 in whole
-    less = digest([said, result], 1_700)
+    less = digest([message, result], 1_700)
     assert "s" * 3_900 in less and "r" * 1_200 in less and "r" * 1_300 not in less
     even = Message("user", "s" * 3_902)
     size = len(digest([even, result], 9_000)) - len("<conversation>\n\n</conversation>")

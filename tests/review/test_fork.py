@@ -34,8 +34,8 @@ def assert_shares_every_byte(parent: RecordedRequest, review: RecordedRequest) -
     assert review.body.startswith(shared)
     added = rows_of(review)[len(rows_of(parent)) :]
     assert [row.get("role", "assistant") for row in added] == ["assistant", "user"], added
-    told = added[1]["content"]
-    text = told if isinstance(told, str) else told[0]["text"]
+    content = added[1]["content"]
+    text = content if isinstance(content, str) else content[0]["text"]
     assert text.startswith(f"{TITLE}\n")
     assert parent.path == review.path
     for name in ("authorization", "x-api-key"):
@@ -109,8 +109,8 @@ async def test_the_view_is_the_same_whichever_process_reads_it(tmp_path: Path) -
             assert turns.find_last_turn(db, key) == 2
             return compactions.read_view(db, key, compactions.view_after(db, key, 2))
 
-        found = b.app.database.read_now(read)
-        assert [m.text for m in found] == [m.text for m in b.session.log.messages]
+        messages = b.app.database.read_now(read)
+        assert [m.text for m in messages] == [m.text for m in b.session.log.messages]
         early = b.app.database.read_now(
             lambda db: compactions.view_after(db, sessions.key_of(db, b.session.id), 1)
         )
@@ -175,8 +175,8 @@ def test_what_reads_is_decided_by_the_policy_and_what_learns_by_the_review(
     tool = Tool(ToolSpec(name, "", {}), "", frozenset(), run, tags=frozenset({tag}))
     gate = ReviewGate(Careful(), ("memory", "skill_manage", "read_file"))
     call = GateCall("s", ToolCall("c", name, "{}"), tool, {}, "/")
-    found = asyncio.run(gate.decide(call, lambda event: None))
-    assert found.verdict == verdict and found.reason.startswith(reason)
+    decision = asyncio.run(gate.decide(call, lambda event: None))
+    assert decision.verdict == verdict and decision.reason.startswith(reason)
 
 
 async def test_the_parent_is_not_touched(tmp_path: Path) -> None:
@@ -201,12 +201,12 @@ async def test_the_parent_is_not_touched(tmp_path: Path) -> None:
         await talk(b)
         before, listed = everything(b), list(b.session.log.messages)
         engine = b.app.services.contexts.host(b.session.context).runner.engine
-        told = [engine.last_prompt_tokens, engine.compression_count]
+        numbers = [engine.last_prompt_tokens, engine.compression_count]
         await b.review()
         after = everything(b)
         assert [row[:4] for row in after[0]] == [row[:4] for row in before[0]]
         assert after[1:] == before[1:]
-        assert [engine.last_prompt_tokens, engine.compression_count] == told
+        assert [engine.last_prompt_tokens, engine.compression_count] == numbers
         assert all(a is b for a, b in zip(b.session.log.messages, listed, strict=True))
         await b.turn("and now?")
         assert b.server.requests[-1].body.startswith(b.server.requests[1].body.rstrip(b"]}"))

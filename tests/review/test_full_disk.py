@@ -17,17 +17,17 @@ from whet_lab.practice.server import PracticeServer
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A home on a small disk of its own."""
-    place = tmp_path / "home"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    folder = tmp_path / "home"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, timeout=30).returncode:
         pytest.skip("no disk of its own can be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True, timeout=30)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True, timeout=30)
 
 
-def fill(place: Path) -> Path:
-    filler = place / "filler"
+def fill(path: Path) -> Path:
+    filler = path / "filler"
     with pytest.raises(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(b"\0" * 4096)

@@ -31,10 +31,10 @@ def case(batch: str, *more: tuple[str, bool]) -> SkillCase:
 
 
 def test_what_failed_scores_nothing_and_what_is_missing_less() -> None:
-    one = case("b1", ("kiln break b1", True))
-    assert score(["kiln warm BATCH", "kiln fire BATCH"], one) == 1.0
-    assert 0 < score(["kiln fire BATCH"], one) < 1
-    assert score(["kiln break BATCH", "kiln fire BATCH"], one) == 0.0
+    skill_case = case("b1", ("kiln break b1", True))
+    assert score(["kiln warm BATCH", "kiln fire BATCH"], skill_case) == 1.0
+    assert 0 < score(["kiln fire BATCH"], skill_case) < 1
+    assert score(["kiln break BATCH", "kiln fire BATCH"], skill_case) == 0.0
 
 
 def test_copying_a_whole_session_scores_little_in_another() -> None:
@@ -50,13 +50,13 @@ def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     prompts: list[str] = []
     cases = [case(f"b{number}") for number in range(4)]
-    found = improve(SKILL, cases, lambda prompt: prompts.append(prompt) or BETTER, 3)
-    assert found.steps == ("kiln warm BATCH", "kiln fire BATCH") and found.is_gain
-    assert 1 <= found.calls <= 3 and found.held_out == ("s-b1", "s-b3")
+    improvement = improve(SKILL, cases, lambda prompt: prompts.append(prompt) or BETTER, 3)
+    assert improvement.steps == ("kiln warm BATCH", "kiln fire BATCH") and improvement.is_gain
+    assert 1 <= improvement.calls <= 3 and improvement.held_out == ("s-b1", "s-b3")
     assert "```\n1. `kiln fire BATCH`\n```" in prompts[0]
-    assert "kiln warm b0" in prompts[0] and not any("b1" in one or "b3" in one for one in prompts)
-    text = replace_steps(SKILL, found.steps)
-    assert parse_steps(text) == list(found.steps)
+    assert "kiln warm b0" in prompts[0] and not any("b1" in prompt or "b3" in prompt for prompt in prompts)
+    text = replace_steps(SKILL, improvement.steps)
+    assert parse_steps(text) == list(improvement.steps)
     assert "2. `kiln fire BATCH` → “fired”" in text and "- Mind the door." in text
 
 
@@ -64,16 +64,20 @@ def test_two_cases_are_enough_and_what_is_perfect_is_not_asked_about() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     asked: list[str] = []
     cases = [case("b0"), case("b1")]
-    found = improve(SKILL, cases, lambda prompt: asked.append(prompt) or BETTER, 9)
-    assert found.is_gain and found.held_out == ("s-b1",) and found.calls == len(asked) == 1
-    again = improve(replace_steps(SKILL, found.steps), cases, lambda prompt: asked.append(prompt) or SKILL, 9)
-    assert again.steps == found.steps and not again.is_gain and len(asked) == 1
+    improvement = improve(SKILL, cases, lambda prompt: asked.append(prompt) or BETTER, 9)
+    assert improvement.is_gain and improvement.held_out == ("s-b1",) and improvement.calls == len(asked) == 1
+    again = improve(
+        replace_steps(SKILL, improvement.steps), cases, lambda prompt: asked.append(prompt) or SKILL, 9
+    )
+    assert again.steps == improvement.steps and not again.is_gain and len(asked) == 1
 
 
 def test_a_proposal_is_made_from_three_cases_at_most() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     prompts: list[str] = []
-    improve(SKILL, [case(f"b{number}") for number in range(9)], lambda one: prompts.append(one) or BETTER, 1)
+    improve(
+        SKILL, [case(f"b{number}") for number in range(9)], lambda text: prompts.append(text) or BETTER, 1
+    )
     assert len({f"Fire b{number}." for number in range(9) if f"Fire b{number}." in prompts[0]}) == 3
 
 
@@ -91,8 +95,8 @@ def test_a_step_that_only_a_held_out_case_shows_is_not_taken() -> None:
     pytest.importorskip("gepa", reason="whet-agent[improve] is not installed")
     cases = [case("b0"), case("b1", ("kiln polish b1", False)), case("b2"), case("b3")]
     more = BETTER.replace("BATCH`\n```", "BATCH`\n3. `kiln polish BATCH`\n```")
-    found = improve(SKILL, cases, lambda prompt: more, 2)
-    assert found.steps == ("kiln warm BATCH", "kiln fire BATCH") and found.is_gain
+    improvement = improve(SKILL, cases, lambda prompt: more, 2)
+    assert improvement.steps == ("kiln warm BATCH", "kiln fire BATCH") and improvement.is_gain
 
 
 def test_a_search_asks_no_more_often_than_it_may() -> None:
@@ -128,9 +132,9 @@ def test_the_command_keeps_a_gain_as_one_change_that_is_taken_back(
         await world.review(first, [create("fire-batch", "Fire.", "- fire it", "b1 fired")])
         line = "1. `kiln fire BATCH`"
         for batch in ("b2", "b3"):
-            said = f"Fire batch {batch}."
+            text = f"Fire batch {batch}."
             patch = SkillRequest(
-                "patch", "fire-batch", old_string=line, new_string=f"{line}\n- {said}", evidence=(said,)
+                "patch", "fire-batch", old_string=line, new_string=f"{line}\n- {text}", evidence=(text,)
             )
             [(outcome, state)] = await world.review(await world.session(fired(batch)), [patch])
             assert state == "active", outcome.text
@@ -146,10 +150,10 @@ def test_the_command_keeps_a_gain_as_one_change_that_is_taken_back(
             skills_improve, ["fire-batch", "--budget", "2", "--json"], obj=Home(world.folder)
         )
     assert done.exit_code == 0, done.output
-    told = json.loads(done.output)
-    assert told["kept"] and told["calls"] <= 2 and sum(one["held_out"] for one in told["cases"]) == 1
+    data = json.loads(done.output)
+    assert data["kept"] and data["calls"] <= 2 and sum(one["held_out"] for one in data["cases"]) == 1
     assert parse_steps(path.read_text()) == ["kiln warm BATCH", "kiln fire BATCH"]
-    row = asyncio.run(world.learning.get_change(told["change"]))
+    row = asyncio.run(world.learning.get_change(data["change"]))
     assert (row.kind, row.action, row.state) == ("skill", "edit", "active") and "held out" in row.reason
     asyncio.run(world.learning.undo(row.id, Origin("user")))
     assert path.read_text() == before

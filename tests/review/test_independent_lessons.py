@@ -80,7 +80,7 @@ esac
 
 def mind(lesson: Lesson) -> Any:
     """Give the model: it runs its commands one after the other, and points at its quote in a review."""
-    _, steps, quote, made, target, _ = lesson
+    _, steps, quote, text, target, _ = lesson
     steps = [step for step in steps if not step.startswith("SAID ")]
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def mind(lesson: Lesson) -> Any:
             return (
                 {"content": "Klaar."}
                 if done
-                else _call("memory", action="add", target=target, content=made, evidence=[quote])
+                else _call("memory", action="add", target=target, content=text, evidence=[quote])
             )
         at = sum(row["role"] == "assistant" for row in rows)
         step = steps[min(at, len(steps) - 1)]
@@ -101,8 +101,8 @@ def mind(lesson: Lesson) -> Any:
 
 
 def _call(name: str, **arguments: object) -> dict[str, Any]:
-    made = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
-    return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": made}]}
+    fields = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": fields}]}
 
 
 @pytest.mark.slow

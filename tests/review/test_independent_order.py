@@ -54,15 +54,15 @@ def mind(by_calls: bool) -> Any:
 
 
 def _remember(rows: list[dict[str, Any]], by_calls: bool) -> dict[str, Any]:
-    said = [row["content"].splitlines()[0] for row in rows if row["role"] == "tool"]
-    quotes = [line for line in said if ("cold" not in line) == by_calls]
+    lines = [row["content"].splitlines()[0] for row in rows if row["role"] == "tool"]
+    quotes = [line for line in lines if ("cold" not in line) == by_calls]
     content = "`./kiln warm BATCH` comes before `./kiln fire BATCH`."
     return _call("memory", action="add", target="memory", content=content, evidence=quotes)
 
 
 def _call(name: str, **arguments: object) -> dict[str, Any]:
-    made = {"name": name, "arguments": json.dumps(arguments)}
-    return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": made}]}
+    fields = {"name": name, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"index": 0, "id": f"c{name}", "type": "function", "function": fields}]}
 
 
 @pytest.mark.slow

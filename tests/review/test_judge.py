@@ -34,8 +34,8 @@ def reviewed(
     }
 
     def spent(connection: apsw.Connection) -> list[int]:
-        found = sessions.list_sessions(connection, 9, kinds=("review",))
-        return [one.usage.total_tokens for one in found]
+        session_rows = sessions.list_sessions(connection, 9, kinds=("review",))
+        return [session_row.usage.total_tokens for session_row in session_rows]
 
     async def main() -> tuple[str, str, list[int]]:
         async with bench(tmp_path, script, settings=settings) as b:
@@ -85,7 +85,7 @@ def test_without_a_plain_no_everything_is_as_without_a_judge(tmp_path: Path, ans
         assert len(judge.requests) == 1
     assert state == "active" and REST in memory
     logs = [line for path in tmp_path.rglob("whet.log") for line in path.read_text().splitlines()]
-    why_not = [said for line in logs if "judge gave no answer" in (said := json.loads(line)["message"])]
+    why_not = [message for line in logs if "judge gave no answer" in (message := json.loads(line)["message"])]
     assert len(why_not) == (answer.text == "") and not any(one.endswith(": ") for one in why_not)
 
 
@@ -105,7 +105,7 @@ def test_a_judge_whose_question_would_pass_the_days_budget_is_not_asked(tmp_path
             return judge.requests, used
 
     [request], used = asked(tmp_path / "free", 0)
-    characters = sum(len(one["content"]) for one in json.loads(request.body)["messages"])
+    characters = sum(len(message["content"]) for message in json.loads(request.body)["messages"])
     review = max(used)  # the judge's own use is the other one
     assert len(asked(tmp_path / "fits", review + int(characters / 2.5) + 1)[0]) == 1
     assert not asked(tmp_path / "passes", review + int(characters / 2.5) - 1)[0]

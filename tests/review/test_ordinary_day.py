@@ -72,8 +72,8 @@ async def test_each_look_of_a_day_reads_what_came_since_the_last_and_ends_when_i
 
 async def live_day(b: Bench, corrected: Collection[int]) -> None:
     for turn in range(TURNS):
-        said = CORRECTION if turn in corrected else "go on with the next file."
-        end = await b.turn(f"{said} Task {turn}: go on." if turn in corrected else f"Task {turn}: {said}")
+        text = CORRECTION if turn in corrected else "go on with the next file."
+        end = await b.turn(f"{text} Task {turn}: go on." if turn in corrected else f"Task {turn}: {text}")
         assert end.reason == "answered", end
         await b.review()
 

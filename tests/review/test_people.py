@@ -38,9 +38,9 @@ def strange(text: str, profile: str) -> list[str]:
 
 @pytest.mark.slow
 async def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
-    async def ask(b: Bench, profile: str, *said: str) -> None:
+    async def ask(b: Bench, profile: str, *texts: str) -> None:
         session = await b.app.new_session(whose=Principal(profile=profile))
-        for text in said:
+        for text in texts:
             await run_turn(session, session.user_message(text), b.events.append)
 
     async with bench(tmp_path, [], settings={"review.free_tokens": "5000000"}) as b:
@@ -60,7 +60,9 @@ async def test_each_ones_lessons_are_their_own(tmp_path: Path) -> None:
             body = b.server.requests[0].body.decode()
             assert f"./check --{word}" in body and "my-tests" in body
             learning = b.app.learning.service_of(profile)
-            labels = " ".join(one.item.label for one in await measure_effects(learning, ("memory", "skill")))
+            labels = " ".join(
+                effect.item.label for effect in await measure_effects(learning, ("memory", "skill"))
+            )
             view = await learning.skills.view("my-tests", "", Origin("foreground"))
             assert word in labels and word in view.text
             assert not strange(body + labels + view.text, profile)

@@ -48,7 +48,7 @@ def run(tmp_path: Path, command: str, settings: dict[str, str] | None = None) ->
         async with bench(tmp_path, script(command), settings=settings) as b:
             text = await learned(b)
             if "(checked " in text:
-                [row] = [one for one in b.rows() if one.kind == "memory"]
+                [row] = [ledger_row for ledger_row in b.rows() if ledger_row.kind == "memory"]
                 assert row.state == "active" and row.after in text
                 await b.app.learning.owner_service.undo(row.id, Origin("user"))
                 assert FACT not in b.memory()

@@ -128,10 +128,10 @@ async def test_counters_outlive_the_process_and_the_session_object(tmp_path: Pat
     async def one(session_id: str) -> tuple[str, list[tuple[str, ...]], int]:
         async with bench(tmp_path, script, session_id=session_id, settings=settings) as b:
             await b.turn("another thing")
-            found = b.app.database.read_now(
+            counters = b.app.database.read_now(
                 lambda db: reviews.get_counters(db, b.session.log.session.conversation_id)
             )
-            return b.session.id, [event.kinds for event in b.queued], found.turns
+            return b.session.id, [event.kinds for event in b.queued], counters.turns
 
     first = await one("")
     assert first[1:] == ([], 1)
@@ -184,8 +184,8 @@ async def test_what_a_correction_has_done_again_is_marked_as_the_turn_before(tmp
     async with bench(tmp_path, script) as b:
         await b.turn("Run the tests")
         await b.turn(SAID)
-        found = b.app.database.read_now(outcomes.list_turn_outcomes)
-        assert [sorted(one.signals) for one in found] == [["correction"], []]
+        turn_outcomes = b.app.database.read_now(outcomes.list_turn_outcomes)
+        assert [sorted(outcome.signals) for outcome in turn_outcomes] == [["correction"], []]
 
 
 @pytest.mark.parametrize(("free", "queued"), [(38_199, [1]), (38_200, [1, 1]), (76_400, [1, 1, 2])])

@@ -73,7 +73,7 @@ def test_only_what_keeps_a_later_edit_is_called_merged(workspace: Workspace, roo
     first = step(workspace, "sed -i 's/line 3$/LINE 3/' both; echo new > alone")
     (root / "both").write_text((root / "both").read_text().replace("line 25", "a later edit"))
     done = back(workspace, first)
-    assert {one.path: one.merged for one in done.changes} == {"both": True, "alone": False}
+    assert {change.path: change.merged for change in done.changes} == {"both": True, "alone": False}
     assert (root / "both").read_text() == lines.replace("line 25", "a later edit")
 
 
@@ -93,11 +93,11 @@ def test_a_file_that_became_a_link_before_it_was_read_is_left_out(workspace: Wor
     (root / "f").symlink_to("/etc/hostname")
     root_fd = open_root(workspace.root)
     try:
-        found = Contents(workspace.file, root_fd, time.time_ns(), 1_000).read("f", seen, 1_000, None)
+        known_state = Contents(workspace.file, root_fd, time.time_ns(), 1_000).read("f", seen, 1_000, None)
     finally:
         os.close(root_fd)
-    assert found is not None and found.state.kind == "left_out"
-    assert why_left_out(found.state).startswith("can't be read")
+    assert known_state is not None and known_state.state.kind == "left_out"
+    assert why_left_out(known_state.state).startswith("can't be read")
 
 
 def test_no_mode_is_set_through_a_link_that_takes_a_files_place(tmp_path: Path) -> None:

@@ -55,10 +55,13 @@ def test_what_is_too_large_is_named_and_left_alone(tmp_path: Path) -> None:
     first = step(workspace, "echo y >> large; echo y > small; head -c 3000 /dev/zero > new")
     assert "large (too large)" in describe_left_out(workspace.left_out())
     done = back(workspace, first)
-    assert {one.path: one.why for one in done.conflicts} == {"large": UNRECORDED_THEN, "new": UNRECORDED_NOW}
+    assert {conflict.path: conflict.why for conflict in done.conflicts} == {
+        "large": UNRECORDED_THEN,
+        "new": UNRECORDED_NOW,
+    }
     assert (root / "small").read_bytes() == b"x" and (root / "new").exists()
     again = back(workspace, first, force=True)
-    assert not (root / "new").exists() and [one.path for one in again.conflicts] == ["large"]
+    assert not (root / "new").exists() and [conflict.path for conflict in again.conflicts] == ["large"]
 
 
 def test_with_little_room_the_largest_files_are_left_out(tmp_path: Path) -> None:
@@ -67,7 +70,7 @@ def test_with_little_room_the_largest_files_are_left_out(tmp_path: Path) -> None
     for name, size in (("a-large", 900_000), ("b-small", 90_000), ("c", 1_000)):
         (root / name).write_bytes(os.urandom(size))
     begin_step(workspace, "s", 1, 1)
-    assert [one.path for one in workspace.left_out()] == ["a-large"]
+    assert [unrecorded.path for unrecorded in workspace.left_out()] == ["a-large"]
 
 
 @pytest.mark.slow
@@ -98,18 +101,18 @@ def test_a_workspace_with_too_many_files_is_refused(tmp_path: Path) -> None:
 def test_pipes_and_sockets_are_named_and_left_alone(workspace: Workspace, root: Path) -> None:
     os.mkfifo(root / "pipe")
     (root / "f").write_text("1")
-    with socket.socket(socket.AF_UNIX) as one:
+    with socket.socket(socket.AF_UNIX) as connection:
         here = Path.cwd()
         os.chdir(root)
         try:
-            one.bind("sock")
+            connection.bind("sock")
         finally:
             os.chdir(here)
         first = step(workspace, "echo 2 > f; mkfifo other")
         assert sorted(item.path for item in workspace.left_out()) == ["other", "pipe", "sock"]
         done = back(workspace, first)
     assert (root / "f").read_text() == "1" and (root / "pipe").exists()
-    assert [one.path for one in done.conflicts] == ["other"]
+    assert [conflict.path for conflict in done.conflicts] == ["other"]
 
 
 def test_whets_home_is_no_part_of_a_workspace_around_it(tmp_path: Path) -> None:
@@ -164,12 +167,12 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_later(workspace: Wor
     finally:
         stop.set()
         writer.join()
-    known = workspace.find_known("log")
-    assert known is not None and known.stamp is None
+    known_state = workspace.find_known("log")
+    assert known_state is not None and known_state.stamp is None
     with workspace.exclusive():
         workspace.scan()
-    known = workspace.find_known("log")
-    assert known is not None and known.state.size == path.stat().st_size
+    known_state = workspace.find_known("log")
+    assert known_state is not None and known_state.state.size == path.stat().st_size
 
 
 def test_large_files_are_stored_in_parts_and_told_apart_by_one(workspace: Workspace, root: Path) -> None:
@@ -184,7 +187,9 @@ def test_a_file_that_rests_is_not_read_again(workspace: Workspace, root: Path) -
     (root / "f").write_text("1")
     begin_step(workspace, "s", 1, 1)
     until_s = time.monotonic() + 60
-    while (known := workspace.find_known("f")) is None or known.stamp is None:  # it is too new to be sure of
+    while (
+        known_state := workspace.find_known("f")
+    ) is None or known_state.stamp is None:  # it is too new to be sure of
         assert time.monotonic() < until_s
         with workspace.exclusive():
             workspace.scan()
@@ -204,7 +209,10 @@ def test_another_session_at_the_same_time_is_a_conflict(workspace: Workspace, ro
     (root / "mine").write_text("mine")
     end_step(workspace, mine)
     done = back(workspace, mine)
-    assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE, "theirs": AT_ONCE}
+    assert {conflict.path: conflict.why for conflict in done.conflicts} == {
+        "both": AT_ONCE,
+        "theirs": AT_ONCE,
+    }
     assert not (root / "mine").exists() and (root / "theirs").exists()
 
 
@@ -217,12 +225,12 @@ def test_what_tools_of_another_session_edited_meanwhile_is_theirs(workspace: Wor
     end_step(workspace, mine)
     edited = {("other", 1, 1): {"d", "d/theirs", "both"}, ("other", 1, 2): {"d", "d/theirs"}}
     done = back(workspace, mine, edited=edited)
-    assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE}
+    assert {conflict.path: conflict.why for conflict in done.conflicts} == {"both": AT_ONCE}
     assert not (root / "mine").exists() and (root / "d" / "theirs").read_text() == "1\n2\n"
 
     first = workspace.file.read_now(lambda db: database.list_records(db, "other"))[0].id
     done = back(workspace, first, "other", edited=edited)
-    assert {one.path: one.why for one in done.conflicts} == {"both": AT_ONCE}
+    assert {conflict.path: conflict.why for conflict in done.conflicts} == {"both": AT_ONCE}
     assert not (root / "d").exists() and (root / "both").read_text() == "mine"
 
 
@@ -249,10 +257,10 @@ def test_git_commands_are_taken_back_with_their_repository(workspace: Workspace,
     first = step(workspace, f"{destroy}; {git} gc -q --prune=now; rm -rf in/.git")
     back(workspace, first)
     assert fingerprint(root) == before
-    said = subprocess.run(
+    process = subprocess.run(
         ["git", "log", "--format=%s"], cwd=workspace.root, capture_output=True, text=True, check=True
     )
-    assert said.stdout.split() == ["two", "one"]
+    assert process.stdout.split() == ["two", "one"]
 
 
 def test_no_link_leads_a_rewind_out_of_the_workspace(

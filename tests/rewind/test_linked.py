@@ -45,10 +45,10 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def size_of(workspace: Workspace, path: str) -> int:
-    known = workspace.find_known(path)
-    if known is None:
+    known_state = workspace.find_known(path)
+    if known_state is None:
         raise NotFound(path)
-    return known.state.size
+    return known_state.state.size
 
 
 def test_a_step_that_changes_nothing_lists_no_folder_of_linked_files(

@@ -79,7 +79,10 @@ def test_a_pipe_that_comes_or_goes_is_named_and_left(workspace: Workspace, root:
     first = step(workspace, "rm pipe file; echo b > pipe; mkfifo file; echo c > new")
     assert "file (a named pipe)" in describe_left_out(workspace.left_out())
     done = back(workspace, first)
-    assert {one.path: one.why for one in done.conflicts} == {"pipe": UNRECORDED_THEN, "file": UNRECORDED_NOW}
+    assert {conflict.path: conflict.why for conflict in done.conflicts} == {
+        "pipe": UNRECORDED_THEN,
+        "file": UNRECORDED_NOW,
+    }
     assert (root / "pipe").read_text() == "b\n" and not (root / "new").exists()
 
 
@@ -139,7 +142,7 @@ def test_somebody_who_writes_all_the_while_keeps_nothing_from_being_taken_back(
         stop.set()
         thread.join()
     assert (root / "mine").read_text() == "was mine\n"
-    assert "mine" not in {one.path for one in done.conflicts}
+    assert "mine" not in {conflict.path for conflict in done.conflicts}
     assert (root / "theirs").read_text().removesuffix("\n").isdecimal()
 
 

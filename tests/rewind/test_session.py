@@ -49,8 +49,8 @@ async def test_a_turn_of_shell_commands_is_taken_back_and_brought_again(tmp_path
 
         await r.rewinding.rewind(None, "both", force=False)
         assert fingerprint(work) == end
-        said = [message.text for message in r.session.log.messages if message.role == "user"]
-        assert said == ["first", "second"]
+        texts = [message.text for message in r.session.log.messages if message.role == "user"]
+        assert texts == ["first", "second"]
 
         await r.rewinding.rewind(Point(2), "files", force=False)
         assert fingerprint(work) == middle
@@ -198,7 +198,10 @@ async def test_what_the_person_changed_since_is_kept(tmp_path: Path) -> None:
         (work / "new-of-mine").write_text("mine\n")
 
         plan = await r.rewinding.preview(Point(1), "files", force=False)
-        assert {one.path: one.why for one in plan.files.conflicts} == {"same": SINCE, "own": SINCE}
+        assert {conflict.path: conflict.why for conflict in plan.files.conflicts} == {
+            "same": SINCE,
+            "own": SINCE,
+        }
         await r.rewinding.rewind(Point(1), "files", force=False)
         assert (work / "merged").read_text() == "one\ntwo\nthree\nFOUR of mine\n"
         assert (work / "same").read_text() == "one\nTWO of mine\nthree\nfour\n"
@@ -296,10 +299,10 @@ async def test_a_diff_shows_what_the_shell_changed(tmp_path: Path) -> None:
         (r.app.services.workspace / "f").write_text("one\n")
         (r.app.services.workspace / "f").chmod(0o644)
         await r.turn()
-        found = {one.path: one for one in await r.rewinding.diff(1)}
-        assert list(found) == ["bin", "d", "f", "l"]
-        assert found["f"].lines == ["--- a/f", "+++ b/f", "@@ -1 +1,2 @@", " one", "+two"]
-        assert (found["f"].added, found["f"].removed, found["f"].note) == (1, 0, "mode 644 → 700")
-        assert "binary" in found["bin"].note and found["bin"].lines == []
-        assert found["l"].note == "link to f" and found["d"].note == "folder"
+        fields = {diff.path: diff for diff in await r.rewinding.diff(1)}
+        assert list(fields) == ["bin", "d", "f", "l"]
+        assert fields["f"].lines == ["--- a/f", "+++ b/f", "@@ -1 +1,2 @@", " one", "+two"]
+        assert (fields["f"].added, fields["f"].removed, fields["f"].note) == (1, 0, "mode 644 → 700")
+        assert "binary" in fields["bin"].note and fields["bin"].lines == []
+        assert fields["l"].note == "link to f" and fields["d"].note == "folder"
         assert await r.rewinding.diff(2) == []

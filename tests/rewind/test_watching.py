@@ -22,17 +22,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's in
 
 
 def states(workspace: Workspace) -> dict[str, PathState]:
-    found: dict[str, PathState] = {}
+    path_states: dict[str, PathState] = {}
     stack = [""]
     while stack:
         folder = stack.pop()
         for path in workspace.paths_in(folder):
-            known = workspace.find_known(path)
-            assert known is not None
-            found[path] = known.state
-            if known.state.kind == "folder":
+            known_state = workspace.find_known(path)
+            assert known_state is not None
+            path_states[path] = known_state.state
+            if known_state.state.kind == "folder":
                 stack.append(path)
-    return found
+    return path_states
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -150,8 +150,8 @@ def test_a_write_by_a_name_outside_is_seen(workspace: Workspace, root: Path, tmp
         workspace.scan()
         (tmp_path / "outside").write_text("22")
         workspace.scan(short=True)
-    known = workspace.find_known("d/f")
-    assert known is not None and known.state.size == 2
+    known_state = workspace.find_known("d/f")
+    assert known_state is not None and known_state.state.size == 2
 
 
 def test_a_scan_that_failed_is_followed_by_a_whole_one(workspace: Workspace, root: Path) -> None:
@@ -166,5 +166,5 @@ def test_a_scan_that_failed_is_followed_by_a_whole_one(workspace: Workspace, roo
             workspace.scan(short=True)
         workspace.close()
         workspace.scan(short=True)
-        known = workspace.find_known("f")
-        assert known is not None and known.state.size == 2
+        known_state = workspace.find_known("f")
+        assert known_state is not None and known_state.state.size == 2

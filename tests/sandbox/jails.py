@@ -20,11 +20,11 @@ def made_jail(case: EngineCase, folder: Path) -> Generator[Jail]:
     workspace = folder / "ws"
     workspace.mkdir(exist_ok=True)
     scratch = Scratch()
-    made = Jail(
+    jail = Jail(
         JailPlan(case.engine(), default_policy(workspace, folder / "whet", os.environ), scratch, Path.home())
     )
-    yield made
-    made.close()
+    yield jail
+    jail.close()
     scratch.close()
 
 

@@ -123,9 +123,12 @@ def test_a_rename_over_a_ruled_file_names_the_rule(policy: SandboxPolicy) -> Non
 
 def test_failures_of_other_kinds_are_none_of_it(policy: SandboxPolicy) -> None:
     for line in (
-        "FAILED tests/test_x.py - assert 1 == 2", "cat: nothing.txt: No such file or directory",
-        "cat: ./locked.txt: Permission denied", "error: no such command: 'foo'", "",
-    ):  # fmt: skip
+        "FAILED tests/test_x.py - assert 1 == 2",
+        "cat: nothing.txt: No such file or directory",
+        "cat: ./locked.txt: Permission denied",
+        "error: no such command: 'foo'",
+        "",
+    ):
         assert explain(policy, "make", line, policy.workspace) is None, line
 
 

@@ -149,7 +149,7 @@ def _different(case: EngineCase, commands: Sequence[str], tmp_path: Path) -> lis
     try:
         inside = jail.environment(environment)
         for text in commands:
-            if not engine.own_network and any(one in text for one in _NEEDS_MOUNTS):
+            if not engine.own_network and any(mount in text for mount in _NEEDS_MOUNTS):
                 continue
             plain = subprocess.run(
                 ["bash", "-c", text],

@@ -14,10 +14,10 @@ from tests.sandbox.world import World
 
 def test_the_corpus_is_wide() -> None:
     every = attempts()
-    groups = Counter(one.group for one in every)
+    groups = Counter(attempt.group for attempt in every)
     assert len(every) >= 200
     assert len(groups) >= 15
-    assert len({one.name for one in every}) == len(every)
+    assert len({attempt.name for attempt in every}) == len(every)
 
 
 @pytest.mark.slow
@@ -35,7 +35,9 @@ def test_none_gets_out(case: EngineCase, tmp_path: Path) -> None:
 
 
 def test_the_harness_sees_what_gets_out(tmp_path: Path) -> None:
-    chosen = [one for one in attempts() if one.name in ("files-sh-0", "files-sh-25", "sockets-py-0")]
+    chosen = [
+        attempt for attempt in attempts() if attempt.name in ("files-sh-0", "files-sh-25", "sockets-py-0")
+    ]
     with World(tmp_path) as world:
         out = world.attack_unconfined(chosen)
     assert len(out) >= 3, out

@@ -40,8 +40,8 @@ def test_every_form_of_an_index_is_read(top: Path, version: str) -> None:
     if version == "3":
         git(top, "update-index", "--skip-worktree", "ffff")  # a longer entry
     assert list(gitlinks((top / ".git" / "index").read_bytes())) == ["lib/sm", "sub"]
-    found = [os.path.relpath(one, top) for one in NestedRepositories().repositories(str(top))]
-    assert sorted(found) == [".git/modules/lib/sm", "lib/sm/deep/.git", "sub/.git", "sub/deep/.git"]
+    texts = [os.path.relpath(text, top) for text in NestedRepositories().repositories(str(top))]
+    assert sorted(texts) == [".git/modules/lib/sm", "lib/sm/deep/.git", "sub/.git", "sub/deep/.git"]
 
 
 def test_a_folder_that_git_takes_for_a_repository_is_one(tmp_path: Path) -> None:

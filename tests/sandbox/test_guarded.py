@@ -35,8 +35,8 @@ def jail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jail]:
 def guarded(workspace: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(workspace)): path.read_bytes() if path.is_file() else b""
-        for place in (".git/hooks", ".git/config", ".vscode")
-        for path in (workspace / place, *(workspace / place).rglob("*"))
+        for text in (".git/hooks", ".git/config", ".vscode")
+        for path in (workspace / text, *(workspace / text).rglob("*"))
     }
 
 
@@ -94,8 +94,8 @@ def test_a_command_that_begins_with_what_another_made_does_not_bring_it_again(
     jail: Jail, name: str, first: str
 ) -> None:
     """The first makes it and waits, a second begins and waits; either may end first."""
-    place = jail.policy.workspace / name
-    before = place.read_bytes() if place.exists() else None
+    path = jail.policy.workspace / name
+    before = path.read_bytes() if path.exists() else None
     makes = spawned(jail, f"echo evil > {name}; touch made; until [ -e one ]; do sleep 0.02; done")
     while not (jail.policy.workspace / "made").exists() and makes.poll() is None:
         pass
@@ -106,7 +106,7 @@ def test_a_command_that_begins_with_what_another_made_does_not_bring_it_again(
     for process, sign in pairs if first == "shorter" else pairs[::-1]:
         (jail.policy.workspace / sign).touch()
         process.wait(20)
-    assert (place.read_bytes() if place.exists() else None) == before
+    assert (path.read_bytes() if path.exists() else None) == before
 
 
 LATER = """
@@ -116,10 +116,10 @@ until [ -e up ]; do sleep 0.02; done
 """
 
 
-def _content(place: Path) -> bytes | None:
+def _content(path: Path) -> bytes | None:
     """Return a file's bytes, or None if it does not exist: the guard may remove it at any moment."""
     try:
-        return place.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         return None
 
@@ -131,8 +131,8 @@ def test_what_a_command_left_running_changes_after_its_end_is_taken_back(
     jail: Jail, name: str, then: str
 ) -> None:
     workspace = jail.policy.workspace
-    place = workspace / name
-    before = _content(place)
+    path = workspace / name
+    before = _content(path)
     run(jail, LATER.replace("{}", name))
     (workspace / "go").touch()
     while not (workspace / "did").exists():
@@ -142,9 +142,9 @@ def test_what_a_command_left_running_changes_after_its_end_is_taken_back(
     elif then == "the end":
         jail.close()
     deadline = time.monotonic() + 20
-    while _content(place) != before and time.monotonic() < deadline:
+    while _content(path) != before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert _content(place) == before
+    assert _content(path) == before
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,11 @@ def test_links_that_come_and_go_lead_the_guard_nowhere(jail: Jail, tmp_path: Pat
     try:
         for _ in range(300):
             was = guard.record()
-            held = [one.data for shape in was.shapes.values() for one in (shape or {}).values()]
+            held = [
+                recorded_file.data
+                for shape in was.shapes.values()
+                for recorded_file in (shape or {}).values()
+            ]
             assert b"KEY" not in held
             guard.restore(was, ())
             guard.forget(was)
@@ -217,7 +221,7 @@ AS_A_REPOSITORY = {
     "a folder": (f"{_SUB}; printf '{{}}' > sub/config",),
     "a folder, later": (_SUB, "printf '{}' > sub/config"),
     "a link to a folder": ("git init -q sub; mv sub/.git g; printf '{}' > g/config; ln -s ../g sub/.git",),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -253,13 +257,13 @@ def test_a_submodules_files_are_said_to_lie_nowhere_else(jail: Jail, tmp_path: P
 
 @pytest.mark.slow
 def test_a_name_that_comes_and_goes_keeps_no_jail_from_starting(jail: Jail) -> None:
-    place, ended = jail.policy.workspace / ".zed", threading.Event()
+    folder, ended = jail.policy.workspace / ".zed", threading.Event()
 
     def flip() -> None:
         while not ended.is_set():
-            place.mkdir(exist_ok=True)
+            folder.mkdir(exist_ok=True)
             with contextlib.suppress(OSError):
-                place.rmdir()
+                folder.rmdir()
 
     thread = threading.Thread(target=flip)
     thread.start()

@@ -43,8 +43,8 @@ class Host:
         self.log: Path = folder / "log"
         self.tools: Path = folder / "tools"
         there = folder / "there-bin"
-        for made in (self.tools, there):
-            made.mkdir()
+        for tools in (self.tools, there):
+            tools.mkdir()
         given = {"there": there, "log": self.log}
         real = shutil.which("find")
         find = {"said": self._list, "word": "-printf", "before": f'{real} "$@";', "real": real}
@@ -183,8 +183,8 @@ def test_a_host_that_lies_changes_nothing_but_the_workspace(place: tuple[Host, J
     assert code in (0, 255) and "Traceback" not in output
     if ("fine", "f") in listed:
         assert (workspace / "fine").read_text() == "fine"
-    made = [path for path in workspace.rglob("*") if not path.is_symlink() and not path.is_dir()]
-    assert not [path for path in made if path.stat().st_mode & 0o6000 or not path.is_file()]
+    paths = [path for path in workspace.rglob("*") if not path.is_symlink() and not path.is_dir()]
+    assert not [path for path in paths if path.stat().st_mode & 0o6000 or not path.is_file()]
 
 
 def _no_list(host: Host) -> None:

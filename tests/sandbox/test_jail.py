@@ -27,10 +27,10 @@ from whet.sandbox.system_folders import default_policy
 
 def test_a_command_works_in_its_workspace(jail: Jail) -> None:
     assert run(jail, "echo one > f && chmod 755 f && touch -d 2001-02-03 f && cat f; exit 3") == (3, "one\n")
-    made = jail.policy.workspace / "f"
-    assert made.read_text() == "one\n"
-    assert made.stat().st_mode & 0o777 == 0o755
-    assert time.gmtime(made.stat().st_mtime).tm_year == 2001
+    folder = jail.policy.workspace / "f"
+    assert folder.read_text() == "one\n"
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert time.gmtime(folder.stat().st_mtime).tm_year == 2001
 
 
 def test_files_and_folders_move_and_get_second_names_across_folders(jail: Jail) -> None:
@@ -240,15 +240,15 @@ def test_mounts_that_fail_as_a_name_goes_away_are_tried_again(
     (tmp_path / "ws").mkdir()
     scratch, policy = Scratch(), default_policy(tmp_path / "ws", tmp_path / "whet", os.environ)
     stand_in = msgspec.structs.replace(engine, program=str(program))
-    made = Jail(JailPlan(stand_in, policy, scratch, Path.home()))
+    jail = Jail(JailPlan(stand_in, policy, scratch, Path.home()))
     try:
         if problem:
             with pytest.raises(ToolError, match=problem):
-                made.open()
+                jail.open()
         else:
-            assert run(made, "echo one") == (0, "one\n")
+            assert run(jail, "echo one") == (0, "one\n")
     finally:
-        made.close()
+        jail.close()
         scratch.close()
 
 
@@ -267,18 +267,18 @@ def test_a_home_as_the_workspace_shows_what_is_granted_in_hidden_folders_alone(
     policy = default_policy(home, home / ".whet", os.environ)
     # What lies in a hidden folder may be named once more, as an unreadable file of /etc is.
     absent = (*policy.absent, home / ".ssh" / "id_rsa")
-    made = Jail(
+    jail = Jail(
         JailPlan(case.engine(), msgspec.structs.replace(policy, absent=absent), scratch, home.resolve())
     )
     try:
-        assert run(made, f"cat {' '.join(kept)}")[1] == "".join(f"# {name}\n" for name in kept)
+        assert run(jail, f"cat {' '.join(kept)}")[1] == "".join(f"# {name}\n" for name in kept)
         for name in secret:
-            code, output = run(made, f"cat {name}")
+            code, output = run(jail, f"cat {name}")
             assert code != 0 and "#" not in output
-        assert run(made, "echo x > .config/more; echo x > .ssh/more; echo x >> notes")[0] == 0
+        assert run(jail, "echo x > .config/more; echo x > .ssh/more; echo x >> notes")[0] == 0
         assert not (home / ".config" / "more").exists() and not (home / ".ssh" / "more").exists()
     finally:
-        made.close()
+        jail.close()
         scratch.close()
 
 
@@ -289,12 +289,12 @@ def test_an_engine_that_ends_at_once_says_why(tmp_path: Path) -> None:
     workspace, scratch = tmp_path / "ws", Scratch()
     workspace.mkdir()
     policy = default_policy(workspace, tmp_path / "whet", os.environ)
-    made = Jail(JailPlan(Engine("bubblewrap", str(program)), policy, scratch, Path.home()))
+    jail = Jail(JailPlan(Engine("bubblewrap", str(program)), policy, scratch, Path.home()))
     try:
         with pytest.raises(ToolError, match="no such luck"):
-            made.open()
+            jail.open()
     finally:
-        made.close()
+        jail.close()
         scratch.close()
 
 
@@ -311,14 +311,14 @@ def test_a_command_that_stops_its_launcher_holds_nobody_up_and_is_not_run_again(
     ran = jail.policy.workspace / "ran"
     assert not ran.exists() or ran.read_text() == "x\n"
     jail.close()
-    assert all(str(jail.policy.workspace) not in one for one in everything_that_runs())
+    assert all(str(jail.policy.workspace) not in text for text in everything_that_runs())
 
 
 def everything_that_runs() -> list[str]:
     names: list[str] = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            names.append(place.read_text("utf-8", "replace"))
+            names.append(path.read_text("utf-8", "replace"))
     return names
 
 

@@ -17,11 +17,11 @@ _LINE = "no sandbox (x); commands run with all your rights, and Whet judges only
 
 
 def looked(home: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = EngineStatus(name, _LINE)  # type: ignore[arg-type]
-    monkeypatch.setitem(engine.statuses, None, found)
-    made = Confinement(ConfinementSettings("auto", home), os.environ)
-    made.status()
-    made.close()
+    engine_status = EngineStatus(name, _LINE)  # type: ignore[arg-type]
+    monkeypatch.setitem(engine.statuses, None, engine_status)
+    confinement = Confinement(ConfinementSettings("auto", home), os.environ)
+    confinement.status()
+    confinement.close()
 
 
 def test_off_is_said_without_a_look(tmp_path: Path) -> None:

@@ -49,10 +49,10 @@ def test_what_leads_to_a_repository_elsewhere_stays(jail: Jail, linked: bool) ->
 
 @pytest.mark.slow
 def test_a_new_repository_is_protected_from_its_next_command_on(jail: Jail) -> None:
-    code, said = run(
+    code, text = run(
         jail, "git init -q . && touch a && git add a && git -c user.name=a -c user.email=b commit -qm c"
     )
-    assert (code, said) == (0, "")
+    assert (code, text) == (0, "")
     run(jail, "git config core.fsmonitor evil; echo x > .git/hooks/post-commit")
     workspace = jail.policy.workspace
     assert "fsmonitor" not in (workspace / ".git/config").read_text()
@@ -75,7 +75,9 @@ def _replaced_by_a_person(workspace: Path) -> None:
 
 def _is_evil(workspace: Path) -> list[str]:
     files = (".git/config", ".vscode/tasks.json", ".git/hooks/pre-commit")
-    return [one for one in files if (workspace / one).exists() and "evil" in (workspace / one).read_text()]
+    return [
+        file for file in files if (workspace / file).exists() and "evil" in (workspace / file).read_text()
+    ]
 
 
 @pytest.mark.slow

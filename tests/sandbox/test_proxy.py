@@ -66,13 +66,13 @@ def test_a_named_host_of_a_private_network_is_reached() -> None:
 
 def own_addresses() -> list[str]:
     """Return the IPv4 addresses of this machine's interfaces."""
-    found: list[str] = []
+    texts: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # an interface without an address
                 answer = fcntl.ioctl(asked, 0x8915, struct.pack("256s", name.encode()))
-                found.append(socket.inet_ntoa(answer[20:24]))
-    return found
+                texts.append(socket.inet_ntoa(answer[20:24]))
+    return texts
 
 
 def _hello(name: str | None) -> bytes:

@@ -36,7 +36,7 @@ def parsed(text: str) -> list[list[object]]:
 def allows(rules: list[list[object]], operation: str, path: Path) -> bool:
     verdict = False
     for verb, *rest in rules:
-        operations = [one for one in rest if isinstance(one, str)]
+        operations = [text for text in rest if isinstance(text, str)]
         filters = [one for one in rest if isinstance(one, list)]
         if not any(one == "default" or operation.startswith(one.rstrip("*")) for one in operations):
             continue

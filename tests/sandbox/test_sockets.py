@@ -73,13 +73,13 @@ def test_a_socket_outside_is_out_of_reach_by_its_path(
 def test_a_socket_in_a_hidden_folder_of_the_workspace_is_out_of_reach(case: EngineCase) -> None:
     """Whet's own home in the workspace, with a service's socket in it."""
     with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
-        place = Path(folder) / "none"
-        place.mkdir()
+        path = Path(folder) / "none"
+        path.mkdir()
         with socket.socket(socket.AF_UNIX) as stream, socket.socket(socket.AF_UNIX, 2) as packets:
-            stream.bind(f"{place}/s")
+            stream.bind(f"{path}/s")
             stream.listen()
-            packets.bind(f"{place}/s.d")
-            printed = said(case, Path(folder), ["-c", _TRY, str(place / "s")])
+            packets.bind(f"{path}/s.d")
+            printed = said(case, Path(folder), ["-c", _TRY, str(path / "s")])
     assert "OUT" not in printed and len(printed.splitlines()) == 2, printed
 
 
@@ -130,7 +130,7 @@ def test_a_socket_in_a_folder_that_was_opened_for_reading_is_out_of_reach(
     assert "OUT" not in printed and len(printed.splitlines()) == 2, printed
 
 
-@pytest.mark.parametrize("case", [one for one in ENGINES if one.name != "Landlock"], ids=str)
+@pytest.mark.parametrize("case", [engine for engine in ENGINES if engine.name != "Landlock"], ids=str)
 def test_a_socket_that_was_opened_by_its_name_is_in_reach(
     case: EngineCase, tmp_path: Path, elsewhere: Path
 ) -> None:
@@ -141,7 +141,7 @@ def test_a_socket_that_was_opened_by_its_name_is_in_reach(
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ENGINES, ids=str)
 def test_pairs_of_sockets_lead_nowhere(case: EngineCase, tmp_path: Path) -> None:
-    pairs: list[Attempt] = [one for one in attempts() if "socketpair" in one.text]
+    pairs: list[Attempt] = [attempt for attempt in attempts() if "socketpair" in attempt.text]
     assert len(pairs) >= 5
     with World(tmp_path) as world:
         assert world.attack(case.engine(), pairs) == []
@@ -205,9 +205,9 @@ def test_a_socket_of_a_program_outside_in_the_workspace_is_out_of_reach(case: En
     with tempfile.TemporaryDirectory(prefix=".s-", dir=Path(__file__).parent) as folder:
         stream, packets = (socket.socket(socket.AF_UNIX, kind) for kind in (1, 2))
         with contextlib.chdir(folder), stream, packets:
-            place = folder if bound == "whole" else "."
-            stream.bind(f"{place}/s")
+            text = folder if bound == "whole" else "."
+            stream.bind(f"{text}/s")
             stream.listen()
-            packets.bind(f"{place}/s.d")
+            packets.bind(f"{text}/s.d")
             printed = said(case, Path(folder), ["-c", _TRY, f"{folder}/s"])
     assert "OUT" not in printed and len(printed.splitlines()) == 2, printed

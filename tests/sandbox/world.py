@@ -73,7 +73,11 @@ class World:
         (self.workspace / ".vscode").mkdir()
         (self.workspace / ".vscode" / "tasks.json").write_text("{}")
         (self.workspace / "a.txt").write_text("a\n")
-        for path in (self.outside / "secret", self.whet / "state.db", *(self.home / one for one in _SECRETS)):
+        for path in (
+            self.outside / "secret",
+            self.whet / "state.db",
+            *(self.home / secret for secret in _SECRETS),
+        ):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{MARK}SECRET {path.name}\n")
         (self.outside / "victim").write_text("a victim\n")
@@ -93,8 +97,8 @@ class World:
         signal.signal(signal.SIGUSR1, self._old)
         self._stop.set()
         self._thread.join()
-        for one in self._sockets:
-            one.close()
+        for connection in self._sockets:
+            connection.close()
         os.chmod(self.outside, 0o755)
         self.victim.kill()
         self.victim.wait()
@@ -114,14 +118,14 @@ class World:
         scratch = Scratch()
         jail = Jail(JailPlan(engine, policy, scratch, self.home))
         try:
-            place = self.workspace / "attempts.json"
-            place.write_text(json.dumps([one._asdict() for one in attempts]))
+            path = self.workspace / "attempts.json"
+            path.write_text(json.dumps([attempt._asdict() for attempt in attempts]))
             inside = jail.environment(command_environment(environment))
-            run = JailedCommand([sys.executable, "-c", _DRIVER, str(place)], inside, self.workspace)
-            code, said = jail.run(run, limit_s)
-            assert code == 0, said[-2000:]
-            outputs = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
-            assert len(outputs) == len(attempts), said[-2000:]
+            run = JailedCommand([sys.executable, "-c", _DRIVER, str(path)], inside, self.workspace)
+            code, text = jail.run(run, limit_s)
+            assert code == 0, text[-2000:]
+            outputs = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+            assert len(outputs) == len(attempts), text[-2000:]
             jail.run(JailedCommand(["true"], inside, self.workspace), 60)
         finally:
             jail.close()
@@ -131,10 +135,10 @@ class World:
     def attack_unconfined(self, attempts: Sequence[Attempt]) -> list[str]:
         """Run attempts with all rights, to see that they are noticed."""
         environment = {**os.environ, "HOME": str(self.home), **self._variables()}
-        place = self.workspace / "attempts.json"
-        place.write_text(json.dumps([one._asdict() for one in attempts]))
+        path = self.workspace / "attempts.json"
+        path.write_text(json.dumps([attempt._asdict() for attempt in attempts]))
         done = subprocess.run(
-            [sys.executable, "-c", _DRIVER, str(place)],
+            [sys.executable, "-c", _DRIVER, str(path)],
             env=environment,
             cwd=self.workspace,
             capture_output=True,
@@ -144,17 +148,19 @@ class World:
         return [*self._printed([json.loads(line) for line in done.stdout.splitlines()]), *self._done()]
 
     def _printed(self, outputs: Sequence[dict[str, str]]) -> list[str]:
-        return [f"{one['name']} printed {one['out'][:200]!r}" for one in outputs if MARK in one["out"]]
+        return [
+            f"{output['name']} printed {output['out'][:200]!r}" for output in outputs if MARK in output["out"]
+        ]
 
     def _done(self) -> list[str]:
-        found = list(self.heard)
+        texts = list(self.heard)
         after = self._look()
         for path in sorted({*self._before, *after}):
             if self._before.get(path) != after.get(path):
-                found.append(f"{path}: {self._before.get(path)} became {after.get(path)}")
+                texts.append(f"{path}: {self._before.get(path)} became {after.get(path)}")
         if self.victim.poll() is not None:
-            found.append("the victim is dead")
-        return found
+            texts.append("the victim is dead")
+        return texts
 
     def _variables(self) -> dict[str, str]:
         return {
@@ -175,9 +181,9 @@ class World:
 
     def _look(self) -> dict[str, tuple[object, ...]]:
         """Give every file outside and every protected name, as it is."""
-        found: dict[str, tuple[object, ...]] = {}
-        folders = [self.outside, self.home, *(self.workspace / one for one in (".git/hooks", ".vscode"))]
-        files = [self.workspace / one for one in (".git/config", ".envrc", ".claude", ".whet", ".idea")]
+        fields: dict[str, tuple[object, ...]] = {}
+        folders = [self.outside, self.home, *(self.workspace / text for text in (".git/hooks", ".vscode"))]
+        files = [self.workspace / text for text in (".git/config", ".envrc", ".claude", ".whet", ".idea")]
         for name in ("/etc/whet-escaped", "/usr/bin/whet-escaped", "/var/tmp/whet-escaped"):
             files.append(Path(name))
         for folder in folders:
@@ -188,12 +194,12 @@ class World:
                 data = path.read_bytes() if path.is_file() else b""
                 is_ours = path.is_relative_to(self.workspace)
                 times = () if path.is_dir() or is_ours else (state.st_mtime_ns,)
-                found[str(path)] = (oct(state.st_mode), state.st_uid, data, *times)
-        return found
+                fields[str(path)] = (oct(state.st_mode), state.st_uid, data, *times)
+        return fields
 
     def _listen(self) -> None:
         abstract = f"\0whet-world-{os.getpid()}"
-        made = [
+        values = [
             _bound(socket.AF_UNIX, socket.SOCK_STREAM, str(self.outside / "sock")),
             _bound(socket.AF_UNIX, socket.SOCK_DGRAM, str(self.outside / "sock.d")),
             _bound(socket.AF_UNIX, socket.SOCK_STREAM, abstract),
@@ -202,14 +208,14 @@ class World:
         tcp = _bound(socket.AF_INET, socket.SOCK_STREAM, ("0.0.0.0", 0))
         udp = _bound(socket.AF_INET, socket.SOCK_DGRAM, ("0.0.0.0", 0))
         self.port, self.udp = tcp.getsockname()[1], udp.getsockname()[1]
-        self._sockets = [*made, tcp, udp]
+        self._sockets = [*values, tcp, udp]
         self._thread = threading.Thread(target=self._hear)
         self._thread.start()
 
     def _hear(self) -> None:
         with selectors.DefaultSelector() as selector:
-            for one in self._sockets:
-                selector.register(one, selectors.EVENT_READ)
+            for connection in self._sockets:
+                selector.register(connection, selectors.EVENT_READ)
             while not self._stop.is_set():
                 for key, _ in selector.select(0.1):
                     assert isinstance(key.fileobj, socket.socket)
@@ -221,11 +227,11 @@ class World:
 
 
 def _bound(family: int, kind: int, address: str | tuple[str, int]) -> socket.socket:
-    made = socket.socket(family, kind)
-    made.bind(address)
+    connection = socket.socket(family, kind)
+    connection.bind(address)
     if kind == socket.SOCK_STREAM:
-        made.listen(16)
-    return made
+        connection.listen(16)
+    return connection
 
 
 def _shared_by_the_machine() -> dict[str, int]:
@@ -240,9 +246,9 @@ def _shared_by_the_machine() -> dict[str, int]:
 
 
 def _own_address() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         try:
-            one.connect(("192.0.2.1", 9))
+            connection.connect(("192.0.2.1", 9))
         except OSError:
             return "127.0.0.1"
-        return str(one.getsockname()[0])
+        return str(connection.getsockname()[0])

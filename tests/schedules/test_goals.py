@@ -19,8 +19,8 @@ _ECHO = "echo done > done.txt"
 
 
 def _chat(bench: Bench) -> int:
-    place = ChatPlace("telegram", "77")
-    return bench.database.write_now(lambda db: chats.get_or_create_chat(db, place)).id
+    chat_place = ChatPlace("telegram", "77")
+    return bench.database.write_now(lambda db: chats.get_or_create_chat(db, chat_place)).id
 
 
 def _sent(bench: Bench) -> list[str]:
@@ -42,8 +42,8 @@ def test_each_run_is_a_goal_until_one_is_achieved(bench, server):
     assert (run.result, run.note) == ("answered", "goal achieved")
     assert "did: done.txt" in run.text
     assert bench.next(made) == "", "it is reached: no further time comes"
-    found = bench.database.read_now(lambda db: [goal.state for goal in goals.list_goals(db)])
-    assert found[0] == "achieved" and len(found) == 2
+    states = bench.database.read_now(lambda db: [goal.state for goal in goals.list_goals(db)])
+    assert states[0] == "achieved" and len(states) == 2
 
 
 @pytest.mark.slow
@@ -54,8 +54,10 @@ def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench, server):
     job = run.job_id
 
     def as_a_kill_leaves_it(db: object) -> None:
-        db.execute("UPDATE jobs SET state = 'running', owner = 'gone', lease_until = ? WHERE id = ?",  # type: ignore[attr-defined]
-                   (iso(bench.clock.now()), job))  # fmt: skip
+        db.execute(
+            "UPDATE jobs SET state = 'running', owner = 'gone', lease_until = ? WHERE id = ?",  # type: ignore[attr-defined]
+            (iso(bench.clock.now()), job),
+        )
         db.execute("UPDATE schedule_runs SET result = '', finished = '' WHERE job = ?", (job,))  # type: ignore[attr-defined]
 
     bench.database.write_now(as_a_kill_leaves_it)
@@ -91,8 +93,8 @@ def test_what_comes_in_quiet_hours_is_sent_together_after_them(bench, server):
 )
 def test_quiet_hours_go_over_midnight(now, until):
     at = datetime.fromisoformat(now).replace(tzinfo=UTC)
-    found = quiet.find_end(quiet.parse_span("22:00-7:00"), "UTC", at)
-    assert (found.strftime("%Y-%m-%dT%H:%M") if found else "") == until
+    moment = quiet.find_end(quiet.parse_span("22:00-7:00"), "UTC", at)
+    assert (moment.strftime("%Y-%m-%dT%H:%M") if moment else "") == until
 
 
 def test_quiet_hours_that_are_none_are_refused():

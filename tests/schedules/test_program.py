@@ -50,26 +50,26 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program, server):
     empty = program.run("cron", "list")
     assert "no schedules yet" in empty.out
     assert parsed(program.run("cron", "list", "--json")) == {"schedules": []}
-    made = add(program, "0 9 * * 1-5", "--prompt", "Sum up what changed", "--to", "daily/{date}.md")
-    assert made["name"] == "sum-up-what-changed"
-    assert made["target"] == str(program.work / "daily" / "{date}.md")
+    fields = add(program, "0 9 * * 1-5", "--prompt", "Sum up what changed", "--to", "daily/{date}.md")
+    assert fields["name"] == "sum-up-what-changed"
+    assert fields["target"] == str(program.work / "daily" / "{date}.md")
     server.install([ScriptedReply("Nothing changed.")])
     ran = program.run("cron", "run", "sum-up-what-changed")
     assert (ran.code, ran.out) == (0, "Nothing changed.\n")
     assert [path.read_text() for path in (program.work / "daily").iterdir()] == ["Nothing changed.\n"]
     [row] = parsed(program.run("cron", "list", "--json"))["schedules"]
-    assert row["next"] == made["next"]
+    assert row["next"] == fields["next"]
     assert (row["last"]["result"], row["last"]["by_hand"]) == ("answered", True)
     assert "answered" in program.run("cron", "list").out
-    assert program.run("cron", "pause", made["name"]).code == 0
+    assert program.run("cron", "pause", fields["name"]).code == 0
     assert "paused" in program.run("cron", "list").out
-    assert program.run("cron", "resume", made["name"]).code == 0
-    shown = parsed(program.run("cron", "show", made["id"], "--json"))
+    assert program.run("cron", "resume", fields["name"]).code == 0
+    shown = parsed(program.run("cron", "show", fields["id"], "--json"))
     assert (shown["next"] != "", len(shown["runs"])) == (True, 1)
-    assert program.run("cron", "rm", made["name"]).code == 0
+    assert program.run("cron", "rm", fields["name"]).code == 0
     assert parsed(program.run("cron", "list", "--json")) == {"schedules": []}
     [session] = program.sessions()
-    assert (session["title"], session["source"]) == (made["name"], "cron")
+    assert (session["title"], session["source"]) == (fields["name"], "cron")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_workers_that_start_at_once_share_what_is_due(program, server):
     due_now(program)
     server.install([ScriptedReply("done")] * 8)
     done = together([program.start("worker", "--drain", "--json") for _ in range(3)])
-    ran = [one["name"] for result in done for one in parsed(result)["runs"]]
+    ran = [run["name"] for result in done for run in parsed(result)["runs"]]
     assert sorted(ran) == [f"task-{number}" for number in range(4)]
     assert server.count == 4
 

@@ -26,11 +26,11 @@ def schedule(expression: str = "", zone: str = "Europe/Berlin", single: str = ""
 
 def following(expression: str, start: str, count: int, zone: str = "Europe/Berlin") -> list[str]:
     """The next times in the zone's own clock."""
-    moment, found = at(start), list[str]()
+    moment, texts = at(start), list[str]()
     for _ in range(count):
         moment = timing.next_after(schedule(expression, zone), moment)
-        found.append(moment.astimezone(timing.find_zone(zone)).strftime("%d %H:%M %Z"))
-    return found
+        texts.append(moment.astimezone(timing.find_zone(zone)).strftime("%d %H:%M %Z"))
+    return texts
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,10 @@ def changed() -> dict[tuple[tuple[datetime, timedelta], ...], str]:
 
 
 def around(expression: str, name: str, moment: datetime, hours: int = 48) -> list[datetime]:
-    found, end = [moment - timedelta(hours=hours)], moment + timedelta(hours=hours)
-    while found[-1] < end:
-        found.append(timing.next_after(schedule(expression, name), found[-1]))
-    return found[1:-1]
+    values, end = [moment - timedelta(hours=hours)], moment + timedelta(hours=hours)
+    while values[-1] < end:
+        values.append(timing.next_after(schedule(expression, name), values[-1]))
+    return values[1:-1]
 
 
 @pytest.mark.slow

@@ -98,9 +98,9 @@ def test_what_needs_an_approval_is_denied_and_the_model_is_told_why(bench, serve
     [run] = bench.after()
     assert run.result == "answered"
     assert not (bench.work / "denied.txt").exists()
-    said = [row["content"] for row in server.requests[-1].json_body["messages"] if row["role"] == "tool"]
-    assert "it is fine" in said[0]
-    assert "nobody" in said[1].lower()
+    contents = [row["content"] for row in server.requests[-1].json_body["messages"] if row["role"] == "tool"]
+    assert "it is fine" in contents[0]
+    assert "nobody" in contents[1].lower()
 
 
 def test_a_session_can_be_named_and_toolsets_too(bench, server):
@@ -210,8 +210,8 @@ def test_an_answer_goes_to_a_conversation_of_the_gateway_once(bench, server):
     server.install([says("a " * 1_500), ScriptedReply(fault=Fault(status=500))])
     with pytest.raises(ConfigError):
         bench.database.read_now(lambda db: check_target(db, "telegram:7"))
-    place = chats.ChatPlace("telegram", "7", user="7")
-    chat = bench.database.write_now(lambda db: chats.get_or_create_chat(db, place))
+    chat_place = chats.ChatPlace("telegram", "7", user="7")
+    chat = bench.database.write_now(lambda db: chats.get_or_create_chat(db, chat_place))
     bench.database.read_now(lambda db: check_target(db, "telegram:7"))
     bench.add(target="telegram:7")
     bench.after()
@@ -228,8 +228,8 @@ def test_a_conversation_is_known_by_its_channels_own_name(bench, server):
     server.install([says("hello there")])
     assert is_chat("my-bot:-1007") and is_chat("webhook:a/b")
     assert not is_chat("/out/my-bot:7") and not is_chat("notify")
-    place = chats.ChatPlace("my-bot", "-1007", user="7")
-    bench.database.write_now(lambda db: chats.get_or_create_chat(db, place))
+    chat_place = chats.ChatPlace("my-bot", "-1007", user="7")
+    bench.database.write_now(lambda db: chats.get_or_create_chat(db, chat_place))
     bench.database.read_now(lambda db: check_target(db, "my-bot:-1007"))
     bench.add(target="my-bot:-1007")
     bench.after()

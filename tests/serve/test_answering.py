@@ -16,7 +16,7 @@ from whet.contract.messages import Usage
 from whet.serve.suspended_turn import ApiEvent
 from whet.serve.turn_responder import TurnResponder, failure_of
 from whet.serve.wire import ApiError
-from whet.web.line import WebConnection
+from whet.web.connection import WebConnection
 
 Emit = Callable[[ApiEvent], None]
 
@@ -78,8 +78,8 @@ class Client:
         response = TurnResponder(beat_s, head_wait_s).stream(work, Plain(), may_go_on)
         await response(self.scope, Request(self.scope).receive, self.send)
         head = {name: value.decode() for name, value in self.sent[0]["headers"]}
-        said = b"".join(message.get("body", b"") for message in self.sent).decode()
-        return self.sent[0]["status"], head.get(b"x-whet-session", ""), said
+        text = b"".join(message.get("body", b"") for message in self.sent).decode()
+        return self.sent[0]["status"], head.get(b"x-whet-session", ""), text
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -135,8 +135,8 @@ async def test_a_failure_is_a_status_before_the_first_piece_and_a_last_piece_aft
             await client.came.wait()
         raise StoreBusy("busy")
 
-    status, _, said = await client.listen(work)
-    assert (status, said) == (200, "a failed 409 busy") if is_begun else status == 409 and "busy" in said
+    status, _, text = await client.listen(work)
+    assert (status, text) == (200, "a failed 409 busy") if is_begun else status == 409 and "busy" in text
     other = Client()
 
     async def refusing(emit: Emit, name: Callable[[str], None]) -> TurnEnd:
@@ -145,9 +145,9 @@ async def test_a_failure_is_a_status_before_the_first_piece_and_a_last_piece_aft
             await other.came.wait()
         return ended("failed", error="it broke", hint="try later")
 
-    status, _, said = await other.listen(refusing)
+    status, _, text = await other.listen(refusing)
     told = "it broke (try later)"
-    assert (status, said) == (200, f"a failed 502 {told}") if is_begun else status == 502 and told in said
+    assert (status, text) == (200, f"a failed 502 {told}") if is_begun else status == 502 and told in text
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
@@ -165,11 +165,11 @@ async def test_a_token_that_is_revoked_meanwhile_ends_its_stream(is_begun: bool)
         looks.append(1)
         return len(looks) < 2
 
-    status, _, said = await Client().listen(work, beat_s=0.02, may_go_on=may_go_on)
+    status, _, text = await Client().listen(work, beat_s=0.02, may_go_on=may_go_on)
     if is_begun:
-        assert (status, said.replace("beat ", "")) == (200, "a failed 401 this token was revoked")
+        assert (status, text.replace("beat ", "")) == (200, "a failed 401 this token was revoked")
     else:
-        assert status == 401 and "this token was revoked" in said
+        assert status == 401 and "this token was revoked" in text
     assert stopped == ["turn"] and len(looks) == 2
 
 
@@ -189,8 +189,8 @@ async def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None
         client.came.clear()
         await client.came.wait()
     hush.set()
-    status, _, said = await listening
-    assert status == 200 and said.startswith("beat beat beat ") and said.endswith("end")
+    status, _, text = await listening
+    assert status == 200 and text.startswith("beat beat beat ") and text.endswith("end")
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,8 @@ async def test_a_stream_is_silent_until_its_head_is_due_and_then_beats() -> None
     ],
 )
 def test_what_a_turns_end_is_to_a_client(end: TurnEnd, told: tuple[int, str, str, str] | None) -> None:
-    found = failure_of(end)
-    assert (None if found is None else (found.status, found.message, found.code, found.param)) == told
-    assert not isinstance(found, ApiError) or isinstance(found, WhetError)
+    api_error = failure_of(end)
+    assert (
+        None if api_error is None else (api_error.status, api_error.message, api_error.code, api_error.param)
+    ) == told
+    assert not isinstance(api_error, ApiError) or isinstance(api_error, WhetError)

@@ -29,9 +29,9 @@ def test_events_say_what_is_asked_about_and_what_was_written(asking_api: Api) ->
     with asking_api.http() as owner:
         session_id = begin(owner)
         started = owner.post(f"/api/sessions/{session_id}/turns", json={"text": "go"}).json()
-        one = waiting(owner, set())
-        assert one["digest"] and one["opening"] == ""
-        assert owner.post(f"/api/approvals/{one['id']}", json={"answer": "once"}).status_code == 200
+        fields = waiting(owner, set())
+        assert fields["digest"] and fields["opening"] == ""
+        assert owner.post(f"/api/approvals/{fields['id']}", json={"answer": "once"}).status_code == 200
         events = until(owner, session_id, started["last_event_id"], "turn_end")
         (asked,) = [event for event in events if event["type"] == "approval_asked"]
         (done,) = [event for event in events if event["type"] == "tool_finished"]

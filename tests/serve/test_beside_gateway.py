@@ -40,11 +40,11 @@ def test_the_gateway_serves_them_too_and_ends_them_with_itself(tmp_path: Path) -
             text=True,
         )
         assert process.stdout is not None
-        said: list[str] = []
-        while not said or not said[-1].startswith("dashboard: http"):
-            said.append(within(process.stdout.readline, f"the gateway; it said {said}"))
-            assert said[-1], said
-        url = said[-1].split()[-1]
+        texts: list[str] = []
+        while not texts or not texts[-1].startswith("dashboard: http"):
+            texts.append(within(process.stdout.readline, f"the gateway; it said {texts}"))
+            assert texts[-1], texts
+        url = texts[-1].split()[-1]
         token = (home / "serve" / "owner.token").read_text().strip()
         with httpx2.Client(base_url=url, timeout=WAIT_S) as http:
             body = {"model": "whet", "messages": [{"role": "user", "content": "hi"}]}

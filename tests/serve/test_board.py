@@ -43,9 +43,9 @@ def person(board: Api) -> Iterator[httpx2.Client]:
 
 
 def csrf(client: httpx2.Client, path: str = "/") -> str:
-    found = re.search(r'name="csrf" value="([^"]+)"', client.get(path).text)
-    assert found is not None
-    return found[1]
+    match = re.search(r'name="csrf" value="([^"]+)"', client.get(path).text)
+    assert match is not None
+    return match[1]
 
 
 def remember(board: Api, text: str, state: str = "active") -> ledger.LedgerRow:
@@ -115,13 +115,13 @@ def test_a_session_is_found_read_replayed_and_its_text_stays_text(board: Api, pe
     body = {"model": "whet", "messages": [{"role": "user", "content": f"{HOSTILE} about quaggas"}]}
     with board.http() as http:
         session_id = http.post("/v1/chat/completions", json=body).headers["x-whet-session"]
-    found = person.get("/sessions", params={"q": "quaggas"}).text
-    assert f"/sessions/{session_id}?from=1#m1" in found and "<mark>quaggas</mark>" in found
+    text = person.get("/sessions", params={"q": "quaggas"}).text
+    assert f"/sessions/{session_id}?from=1#m1" in text and "<mark>quaggas</mark>" in text
     whole = person.get(f"/sessions/{session_id}").text
     assert whole.count('class="said ') == 4 and "notes.txt" in whole and "Turn 1" in whole
     replayed = person.get(f"/sessions/{session_id}?at=2").text
     assert replayed.count('class="said ') == 2 and f"/sessions/{session_id}?at=3" in replayed
-    for page in (found, whole, replayed, person.get("/").text, person.get("/costs").text):
+    for page in (text, whole, replayed, person.get("/").text, person.get("/costs").text):
         assert "<script>window" not in page and "<img src=x" not in page and "href='javascript" not in page
         assert "49" not in re.findall(r"\{\{.{0,9}\}\}", page) and "\u202e" not in page
     assert "&lt;script&gt;window.owned=1&lt;/script&gt;" in whole and "&lt;U+202E&gt;" in whole
@@ -177,17 +177,17 @@ def test_a_question_is_answered_on_the_page(board: Api, person: httpx2.Client) -
             assert any("approval_asked" in line for line in lines)
             page = person.get("/").text
             assert "echo y &gt; yes.txt" in page
-            found = re.search(r'action="(/questions/[^"]+)"', page)
-            assert found is not None
+            match = re.search(r'action="(/questions/[^"]+)"', page)
+            assert match is not None
             form = {"csrf": csrf(person), "answer": "once"}
-            answered = person.post(found[1], data=form, headers={"origin": board.url})
+            answered = person.post(match[1], data=form, headers={"origin": board.url})
             assert answered.status_code == 303
             assert any('"type":"turn_end"' in line for line in lines)
     assert (board.workspace / "yes.txt").exists()
     whole = person.get(f"/sessions/{session_id}").text
     assert re.search(r"<summary>did: .*1 command", whole)
     assert re.search(r"\$ echo y &gt; yes\.txt +\[exit 0\]", whole)
-    late = person.post(found[1], data=form, headers={"origin": board.url})
+    late = person.post(match[1], data=form, headers={"origin": board.url})
     assert late.status_code == 404 and "Nothing was decided" in late.text
 
 

@@ -26,10 +26,10 @@ def error(answer: httpx2.Response) -> tuple[int, Any, Any, str]:
 
 
 def test_every_call_says_how_it_answers_and_who_may_make_it(api: Api, http: httpx2.Client) -> None:
-    found = http.get("/openapi.json").json()["paths"]
+    paths = http.get("/openapi.json").json()["paths"]
     answers = {
         f"{method.upper()} {path}": [status for status in call["responses"] if status.startswith("2")]
-        for path, calls in found.items()
+        for path, calls in paths.items()
         for method, call in calls.items()
     }
     assert {call: said for call, said in answers.items() if said != ["200"]} == {
@@ -39,13 +39,13 @@ def test_every_call_says_how_it_answers_and_who_may_make_it(api: Api, http: http
         "POST /api/goals": ["202"],
     }
     with api.http(api.new_token("caller")) as guest, httpx2.Client(base_url=api.url) as nobody:
-        closed = [one for one in answers if one.startswith("GET") and "{" not in one]
-        codes = {one: nobody.get(one[4:]).status_code for one in closed}
+        closed = [answer for answer in answers if answer.startswith("GET") and "{" not in answer]
+        codes = {path: nobody.get(path[4:]).status_code for path in closed}
         free = ("GET /health", "GET /ready", "GET /metrics", "GET /openapi.json")
-        assert {one for one, code in codes.items() if code != 401} == {*free} & {*closed}
-        owners = {one for one in closed if guest.get(one[4:]).status_code == 403}
+        assert {text for text, code in codes.items() if code != 401} == {*free} & {*closed}
+        owners = {path for path in closed if guest.get(path[4:]).status_code == 403}
         assert owners == {"GET /api/approvals", "GET /api/learned"} | {
-            one for one in owners if "goals" in one
+            owner for owner in owners if "goals" in owner
         }
 
 
@@ -56,7 +56,7 @@ def test_sessions_are_listed_as_far_as_one_asks(api: Api, http: httpx2.Client) -
         api.app.database.write_now(lambda db, new=new, at=at: sessions.create(db, new, at))
 
     def listed(**more: Any) -> list[str]:
-        return [one["title"] for one in http.get("/api/sessions", params=more).json()["sessions"]]
+        return [session["title"] for session in http.get("/api/sessions", params=more).json()["sessions"]]
 
     assert len(listed(q="quokka")) == 50 and listed(q="quokka", limit=2) == ["quokka 50", "quokka 49"]
     assert listed(q="quokka", before="2020-01-01T00:01:00.000Z") == ["quokka 0"]
@@ -65,9 +65,9 @@ def test_sessions_are_listed_as_far_as_one_asks(api: Api, http: httpx2.Client) -
 
 
 def test_titles_are_cut_at_200_characters(http: httpx2.Client) -> None:
-    made = http.post("/api/sessions", json={"title": "t" * 201}).json()
-    assert made["title"] == "t" * 200
-    path = f"/api/sessions/{made['id']}"
+    body = http.post("/api/sessions", json={"title": "t" * 201}).json()
+    assert body["title"] == "t" * 200
+    path = f"/api/sessions/{body['id']}"
     assert http.request("PATCH", path, json={"title": "u" * 201}).json()["title"] == "u" * 200
     assert http.get(path).json()["title"] == "u" * 200
 
@@ -79,9 +79,9 @@ def test_messages_are_given_from_a_number_on(api: Api, http: httpx2.Client) -> N
     http.post("/v1/chat/completions", json=ASK, headers={"x-whet-session": session_id})
 
     def seqs(**more: int) -> list[int]:
-        found = http.get(f"/api/sessions/{session_id}/messages", params=more).json()
-        assert found["session_id"] == session_id
-        return [one["seq"] for one in found["messages"]]
+        body = http.get(f"/api/sessions/{session_id}/messages", params=more).json()
+        assert body["session_id"] == session_id
+        return [message["seq"] for message in body["messages"]]
 
     assert seqs() == [1, 2, 3, 4] and seqs(after=1) == [2, 3, 4] and seqs(after=1, limit=2) == [2, 3]
     assert seqs(after=4) == [] and seqs(after=0, limit=1) == [1]

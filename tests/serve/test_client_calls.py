@@ -30,11 +30,11 @@ def context(call_id: str = "c1", session_id: str = SESSION) -> ToolContext:
 
 
 def test_a_call_is_known_by_its_session_and_the_same_after_a_restart() -> None:
-    made = public_id(context())
-    assert made == public_id(context()) != public_id(context("c2"))
-    assert made.startswith(f"call_{SESSION}_") and len(made) == 5 + 16 + 1 + 12
-    assert session_of_call(made) == SESSION
-    for other in ("", "c1", made + "0", made.replace("call_", "Call_"), f"call_{'s' * 15}_{'0' * 12}"):
+    text = public_id(context())
+    assert text == public_id(context()) != public_id(context("c2"))
+    assert text.startswith(f"call_{SESSION}_") and len(text) == 5 + 16 + 1 + 12
+    assert session_of_call(text) == SESSION
+    for other in ("", "c1", text + "0", text.replace("call_", "Call_"), f"call_{'s' * 15}_{'0' * 12}"):
         assert session_of_call(other) == ""
 
 
@@ -63,16 +63,16 @@ async def test_calls_wait_for_their_results_and_those_without_one_are_told_so() 
     tools.on_call = asked.append
     assert tools.tools_for(SESSION) == ()
     tools.offer(SESSION, [SPEC])
-    (made,) = tools.tools_for(SESSION)
-    assert (made.spec, made.toolset, made.effects, made.parallel, made.repeatable) == (
+    (tool,) = tools.tools_for(SESSION)
+    assert (tool.spec, tool.toolset, tool.effects, tool.parallel, tool.repeatable) == (
         SPEC,
         "client",
         {"read"},
         True,
         True,
     )
-    assert made.timeout_s is None and made.tags == {"untrusted"}
-    running = [asyncio.create_task(made.run(context(name), {"q": 1})) for name in ("c1", "c2", "c3")]
+    assert tool.timeout_s is None and tool.tags == {"untrusted"}
+    running = [asyncio.create_task(tool.run(context(name), {"q": 1})) for name in ("c1", "c2", "c3")]
     while len(asked) < 3:
         await asyncio.sleep(0)
     waiting = tools.waiting_calls(SESSION)
@@ -89,21 +89,21 @@ async def test_calls_wait_for_their_results_and_those_without_one_are_told_so() 
     ]
     tools.withdraw(SESSION)
     with pytest.raises(ToolError, match="look belongs to a program that is not there now"):
-        await made.run(context(), {})
+        await tool.run(context(), {})
 
 
 async def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_withdrawn() -> None:
     tools = ClientTools()
     tools.offer(SESSION, [SPEC])
-    (made,) = tools.tools([SPEC])
+    (tool,) = tools.tools([SPEC])
     ids = [public_id(context(name)) for name in ("c1", "c2")]
     foreign = public_id(context("c1", "o" * 16))
-    given = [CallResult(one, one) for one in (*ids, foreign, "x")]
+    given = [CallResult(text, text) for text in (*ids, foreign, "x")]
     assert tools.deliver(SESSION, given) is False
-    assert await made.run(context("c1"), {}) == ToolOutput(ids[0], "")
+    assert await tool.run(context("c1"), {}) == ToolOutput(ids[0], "")
     tools.withdraw(SESSION)
     tools.offer(SESSION, [SPEC])
-    late = asyncio.create_task(made.run(context("c2"), {}))
+    late = asyncio.create_task(tool.run(context("c2"), {}))
     while not tools.waiting_calls(SESSION):
         await asyncio.sleep(0)
     late.cancel()
@@ -117,13 +117,13 @@ async def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_wi
 async def test_a_turn_whose_program_does_not_come_back_is_given_up() -> None:
     tools = ClientTools()
     tools.offer(SESSION, [SPEC])
-    (made,) = tools.tools([SPEC])
+    (tool,) = tools.tools([SPEC])
     held = SuspendedTurn(SESSION, tools, 0.01)
     tools.on_call = lambda session_id: held.note_waiting_call()
     missed: list[Event] = []
 
     async def work(emit: Any) -> TurnEnd:
-        await made.run(context(), {})
+        await tool.run(context(), {})
         raise AssertionError
 
     held.start(work)
@@ -139,8 +139,8 @@ ASKED, SAID = Utterance("user", "q"), Utterance("assistant", "a")
 
 
 def test_the_fingerprint_of_the_words_leaves_out_how_they_are_split_and_what_is_no_word() -> None:
-    known = fingerprint([ASKED], "a", has_all=False)
-    assert known.startswith("tip:") and len(known) == 44
+    text = fingerprint([ASKED], "a", has_all=False)
+    assert text.startswith("tip:") and len(text) == 44
     system, result = Utterance("system", "x"), Utterance("other", "", results=(CallResult("c1", "4"),))
     for same in (
         [ASKED, SAID],
@@ -149,7 +149,7 @@ def test_the_fingerprint_of_the_words_leaves_out_how_they_are_split_and_what_is_
         [Utterance("user", " q\n"), Utterance("assistant", "a ")],
         [ASKED, Utterance("assistant", ""), Utterance("user", ""), SAID],
     ):
-        assert fingerprint(same, has_all=False) == known
+        assert fingerprint(same, has_all=False) == text
     for other in (
         [Utterance("user", "q", (IMAGE,)), SAID],
         [SAID],
@@ -157,7 +157,7 @@ def test_the_fingerprint_of_the_words_leaves_out_how_they_are_split_and_what_is_
         [Utterance("assistant", "qa")],
         [ASKED, SAID, ASKED, SAID],
     ):
-        assert fingerprint(other, has_all=False) not in (known, "")
+        assert fingerprint(other, has_all=False) not in (text, "")
     split = [ASKED, Utterance("assistant", "a"), Utterance("assistant", "b")]
     assert fingerprint(split) == fingerprint([ASKED, Utterance("assistant", "ab")])
     assert fingerprint([]) == fingerprint([ASKED]) == fingerprint([Utterance("assistant", " ")]) == ""
@@ -181,7 +181,7 @@ def test_the_fingerprint_of_all_differs_by_instructions_calls_results_and_owner(
 
 def test_a_history_is_stored_with_each_answers_results_behind_it() -> None:
     second = ToolCall("c2", "look", "{}")
-    said = [
+    utterances = [
         Utterance("system", "x"),
         Utterance("user", "q", (IMAGE,)),
         Utterance("assistant", "", calls=(CALL, second)),
@@ -193,7 +193,7 @@ def test_a_history_is_stored_with_each_answers_results_behind_it() -> None:
         Utterance("user", "next"),
     ]
     none = "The program that this conversation comes from gave no result for this call."
-    found = [(to_dict(one.message), one.error_kind) for one in to_past_messages(said, 7)]
+    rows = [(to_dict(message.message), message.error_kind) for message in to_past_messages(utterances, 7)]
     wanted = [
         (Message("user", (TextPart("q"), IMAGE)), ""),
         (Message("assistant", "", (CALL, second)), ""),
@@ -204,4 +204,4 @@ def test_a_history_is_stored_with_each_answers_results_behind_it() -> None:
         (Message("tool", "bad", tool_call_id="c1", tool_name="look", is_error=True), "failed"),
         (Message("user", "next"), ""),
     ]
-    assert found == [(to_dict(message), kind) for message, kind in wanted]
+    assert rows == [(to_dict(message), kind) for message, kind in wanted]

@@ -87,7 +87,7 @@ def test_two_calls_of_one_step_are_handed_over_together(api: Api, client: openai
         said.append({"role": "tool", "tool_call_id": call.id, "content": f"for {call.id}"})
     done = complete(client, said, tools=[WEATHER])
     assert done.choices[0].message.content == "Done."
-    results = [one["content"] for one in sent(api) if one["role"] == "tool"]
+    results = [fields["content"] for fields in sent(api) if fields["role"] == "tool"]
     assert [call.id in text for call, text in zip(message.tool_calls, results, strict=True)] == [True, True]
 
 
@@ -106,7 +106,7 @@ def test_one_call_at_a_time_is_given_and_the_model_asked_once(api: Api, client: 
     done = complete(client, said, tools=[WEATHER], parallel_tool_calls=False)
     assert done.choices[0].message.content == "Done." and sorted(cities) == ["Oslo", "Rome"]
     assert count(api) == before + 1 and api.model.count == asked + 2
-    results = [one["content"] for one in sent(api) if one["role"] == "tool"]
+    results = [fields["content"] for fields in sent(api) if fields["role"] == "tool"]
     assert ["Rome" in results[0], "Oslo" in results[1]] == [True, True]
 
 
@@ -188,14 +188,14 @@ def test_anthropics_errors_are_in_its_shape(api: Api, claude: anthropic.Anthropi
 
 def test_six_turns_of_a_client_that_sends_everything_are_one_session(api: Api, client: openai.OpenAI) -> None:
     api.say(*(ScriptedReply(f"answer {number} \n") for number in range(6)))
-    before, said, found = count(api), list[Any](), set[str]()
+    before, said, texts = count(api), list[Any](), set[str]()
     for number in range(6):
         said.append({"role": "user", "content": f"question {number}"})
         raw = client.chat.completions.with_raw_response.create(model="whet", messages=said)
-        found.add(raw.headers["x-whet-session"])
+        texts.add(raw.headers["x-whet-session"])
         said.append({"role": "assistant", "content": (raw.parse().choices[0].message.content or "").strip()})
-    assert len(found) == 1 and count(api) == before + 1
-    row = row_of(api, found.pop())
+    assert len(texts) == 1 and count(api) == before + 1
+    row = row_of(api, texts.pop())
     assert (row.turns, row.messages) == (6, 12)
 
 
@@ -209,7 +209,7 @@ def test_a_history_from_elsewhere_comes_with_its_calls_and_results(api: Api, cli
     ]
     done = complete(client, said, tools=[WEATHER])
     assert done.choices[0].message.content == "Cold."
-    roles = [one["role"] for one in sent(api)]
+    roles = [fields["role"] for fields in sent(api)]
     assert roles == ["user", "assistant", "tool", "user"] and sent(api)[2]["content"] == "minus 4"
 
 
@@ -285,7 +285,9 @@ def test_anthropics_json_form_its_list_of_models_and_its_count(api: Api, claude:
         model="whet", max_tokens=9, messages=said, extra_body={"output_config": form}
     )
     assert done.content[0].text == '{"city": "Rome"}'
-    assert [(one.id, one.display_name) for one in client.models.list()] == [("whet", "whet")]
+    assert [(model_info.id, model_info.display_name) for model_info in client.models.list()] == [
+        ("whet", "whet")
+    ]
     large = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(500_000)).decode()
     source = {"type": "base64", "media_type": "image/png", "data": large}
     image: Any = [{"role": "user", "content": [{"type": "image", "source": source}]}]

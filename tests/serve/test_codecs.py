@@ -108,7 +108,7 @@ def test_a_chat_completion_in_chunks_and_whole() -> None:
         chunk({}, "tool_calls"),
     ]
     assert rows == [
-        *({**head, "choices": [one], "usage": None} for one in deltas),
+        *({**head, "choices": [delta], "usage": None} for delta in deltas),
         {**head, "choices": [], "usage": CHAT_USAGE},
     ]
     assert codec.answer == "One. More.\n\nTwo."
@@ -204,15 +204,15 @@ RESPONSE_USAGE = {
 
 def said_in_response(at: int, *pieces: str) -> list[tuple[str, dict[str, object]]]:
     """The events of one step's text."""
-    place = {"item_id": f"msg_7_{at}", "output_index": at, "content_index": 0}
+    fields = {"item_id": f"msg_7_{at}", "output_index": at, "content_index": 0}
     whole = text_of("".join(pieces))
     item = message(at, "completed", whole)
     return [
         ("output_item.added", {"output_index": at, "item": message(at, "in_progress")}),
-        ("content_part.added", {**place, "part": text_of("")}),
-        *(("output_text.delta", {**place, "delta": piece, "logprobs": []}) for piece in pieces),
-        ("output_text.done", {**place, "text": whole["text"], "logprobs": []}),
-        ("content_part.done", {**place, "part": whole}),
+        ("content_part.added", {**fields, "part": text_of("")}),
+        *(("output_text.delta", {**fields, "delta": piece, "logprobs": []}) for piece in pieces),
+        ("output_text.done", {**fields, "text": whole["text"], "logprobs": []}),
+        ("content_part.done", {**fields, "part": whole}),
         ("output_item.done", {"output_index": at, "item": item}),
     ]
 
@@ -224,7 +224,7 @@ def test_a_response_as_a_stream_and_whole() -> None:
     created = rows[0]["response"]["created_at"]
     call = {"id": "fc_7_2", "call_id": "c1", "type": "function_call", "name": "look"}
     done = {**call, "status": "completed", "arguments": '{"q":1}'}
-    place = {"output_index": 2, "item_id": "fc_7_2"}
+    fields = {"output_index": 2, "item_id": "fc_7_2"}
     items = [message(0, "completed", text_of("One. More.")), message(1, "completed", text_of("Two.")), done]
     whole = response("completed", created, output=items, usage=RESPONSE_USAGE)
     wanted = [
@@ -236,8 +236,8 @@ def test_a_response_as_a_stream_and_whole() -> None:
             "output_item.added",
             {"output_index": 2, "item": {**done, "status": "in_progress", "arguments": ""}},
         ),
-        ("function_call_arguments.delta", {**place, "delta": '{"q":1}'}),
-        ("function_call_arguments.done", {**place, "name": "look", "arguments": '{"q":1}'}),
+        ("function_call_arguments.delta", {**fields, "delta": '{"q":1}'}),
+        ("function_call_arguments.done", {**fields, "name": "look", "arguments": '{"q":1}'}),
         ("output_item.done", {"output_index": 2, "item": done}),
         ("completed", {"response": whole}),
     ]
@@ -306,11 +306,11 @@ def test_a_message_as_a_stream_and_whole() -> None:
             {"type": "content_block_stop", "index": at},
         ]
 
-    said = [{"type": "text_delta", "text": text} for text in ("One.", " More.", "Two.")]
+    fields = [{"type": "text_delta", "text": text} for text in ("One.", " More.", "Two.")]
     assert rows == [
         {"type": "message_start", "message": begun},
-        *block(0, {"type": "text", "text": ""}, *said[:2]),
-        *block(1, {"type": "text", "text": ""}, said[2]),
+        *block(0, {"type": "text", "text": ""}, *fields[:2]),
+        *block(1, {"type": "text", "text": ""}, fields[2]),
         *block(2, {**call, "input": {}}, {"type": "input_json_delta", "partial_json": '{"q":1}'}),
         {
             "type": "message_delta",

@@ -158,7 +158,7 @@ def test_nothing_is_lost_when_it_is_killed_in_the_middle_of_a_turn(tmp_path: Pat
         ).json()
         again.stop()
         assert answer["choices"][0]["message"]["content"] == "Both seen."
-        roles = [one["role"] for one in model.requests[-1].json_body["messages"]]
+        roles = [message["role"] for message in model.requests[-1].json_body["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "user"]
     assert (workspace / "log.txt").read_text() == "once\n"
 

@@ -109,10 +109,13 @@ def test_a_second_question_about_a_call_takes_the_place_of_the_first() -> None:
 
 @pytest.mark.parametrize(
     "codec",
-    [ChatCodec("a", "whet"), ResponsesCodec("r", ResponsesRequest("whet", "go")),
-     MessagesCodec("a", MessagesRequest("whet", []))],
+    [
+        ChatCodec("a", "whet"),
+        ResponsesCodec("r", ResponsesRequest("whet", "go")),
+        MessagesCodec("a", MessagesRequest("whet", [])),
+    ],
     ids=lambda codec: type(codec).__name__,
-)  # fmt: skip
+)
 def test_a_whole_answer_says_what_was_decided(codec: Any) -> None:
     assert b"https://c/r" in codec.event(ASKED)
     codec.event(ApprovalDecided("c", "allow", "service"))

@@ -33,8 +33,8 @@ def said(*texts: str) -> list[Utterance]:
 def test_only_this_is_new(
     client: tuple[str, ...], stored: tuple[str, ...], history: tuple[str, ...], new: str
 ) -> None:
-    found = find_new_content(said(*client), stored)
-    assert (tuple(one.text for one in found.history), found.text) == (history, new)
+    content = find_new_content(said(*client), stored)
+    assert (tuple(utterance.text for utterance in content.history), content.text) == (history, new)
 
 
 def test_stored_messages_are_known_without_the_instructions_that_stand_before_them() -> None:

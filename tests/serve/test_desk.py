@@ -27,10 +27,10 @@ SECRET = "sk-proj-" + "a1B2" * 8
 
 def eventually(look: Callable[[], Any]) -> Any:
     until = time.monotonic() + 60
-    while not (found := look()):
+    while not (text := look()):
         assert time.monotonic() < until
         time.sleep(0.02)
-    return found
+    return text
 
 
 def begin(person: httpx2.Client, text: str, **more: Any) -> str:
@@ -143,12 +143,12 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
     shown = ended(person, page, 2)
     assert shown.count('aria-label="Fork after turn') == 2
     form = {"csrf": csrf(person, page), "turn": "1"}
-    made = person.post(f"{page}/fork", data=form).headers["location"].removesuffix("#end")
-    assert made != page
-    shown = person.get(made).text
+    text = person.post(f"{page}/fork", data=form).headers["location"].removesuffix("#end")
+    assert text != page
+    shown = person.get(text).text
     assert "the first thing" in shown and "the second thing" not in shown
-    say(person, made, "another way")
-    assert "Three." in ended(person, made, 2)
+    say(person, text, "another way")
+    assert "Three." in ended(person, text, 2)
     assert "another way" not in person.get(page).text
     refused = person.post(f"{page}/fork", data={**form, "turn": "7"})
     assert refused.status_code == 400 and "there is no turn 7 that has ended" in refused.text
@@ -157,8 +157,8 @@ def test_a_session_is_forked_with_a_press(board: Api, person: httpx2.Client) -> 
 
 @pytest.mark.slow
 def test_a_session_begins_with_a_plan_and_not_where_there_is_none(board: Api, person: httpx2.Client) -> None:
-    made = PracticeCall("write_file", '{"path":"planned.txt","content":"x"}')
-    board.say(ScriptedReply(tool_calls=(made,)), ScriptedReply("1. Write it."))
+    practice_call = PracticeCall("write_file", '{"path":"planned.txt","content":"x"}')
+    board.say(ScriptedReply(tool_calls=(practice_call,)), ScriptedReply("1. Write it."))
     page = begin(person, "/plan make it so")
     shown = ended(person, page)
     assert "make it so" in shown and "/plan make" not in shown
@@ -174,23 +174,23 @@ def test_a_session_begins_with_a_plan_and_not_where_there_is_none(board: Api, pe
 
 @pytest.mark.slow
 def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person: httpx2.Client) -> None:
-    made = board.workspace / "taken-back.txt"
-    call = PracticeCall("write_file", json.dumps({"path": made.name, "content": "made\n"}))
+    path = board.workspace / "taken-back.txt"
+    call = PracticeCall("write_file", json.dumps({"path": path.name, "content": "made\n"}))
     board.say(ScriptedReply("One."), ScriptedReply(tool_calls=(call,)), ScriptedReply("Two."))
     page = begin(person, "say one")
     ended(person, page)
     say(person, page, "make a file")
-    asked = eventually(lambda: text if made.name in (text := _asked(person.get(page).text)) else "")
+    asked = eventually(lambda: text if path.name in (text := _asked(person.get(page).text)) else "")
     action, form = _form(asked, page)
     person.post(action, data={**form, "answer": "once"})
     ended(person, page, 2)
-    assert made.read_text() == "made\n"
+    assert path.read_text() == "made\n"
     form = {"csrf": csrf(person, page)}
     gone = person.post(f"{page}/rewind", data={**form, "turn": "2"})
     assert gone.status_code == 200 and "restored 1 path: taken-back.txt" in gone.text
-    assert not made.exists() and "· undone" in gone.text and 'value="0">Take that back' in gone.text
+    assert not path.exists() and "· undone" in gone.text and 'value="0">Take that back' in gone.text
     again = person.post(f"{page}/rewind", data={**form, "turn": "0"})
-    assert again.status_code == 200 and made.read_text() == "made\n" and "· undone" not in again.text
+    assert again.status_code == 200 and path.read_text() == "made\n" and "· undone" not in again.text
     refused = person.post(f"{page}/rewind", data={**form, "turn": "9"})
     assert refused.status_code == 409 and "there is no point 9" in refused.text
     assert person.post("/sessions/none/rewind", data=form).status_code == 404
@@ -198,27 +198,27 @@ def test_a_turn_is_taken_back_with_a_press_and_brought_again(board: Api, person:
 
 @pytest.mark.slow
 def test_a_rewind_asks_about_files_that_the_person_changed_since(board: Api, person: httpx2.Client) -> None:
-    made = board.workspace / "edited-since.txt"
-    call = PracticeCall("write_file", json.dumps({"path": made.name, "content": "made\n"}))
+    path = board.workspace / "edited-since.txt"
+    call = PracticeCall("write_file", json.dumps({"path": path.name, "content": "made\n"}))
     board.say(ScriptedReply(tool_calls=(call,)), ScriptedReply("Written."))
     page = begin(person, "make that file")
-    asked = eventually(lambda: text if made.name in (text := _asked(person.get(page).text)) else "")
+    asked = eventually(lambda: text if path.name in (text := _asked(person.get(page).text)) else "")
     action, form = _form(asked, page)
     person.post(action, data={**form, "answer": "once"})
     ended(person, page)
-    made.write_text("mine\n")
+    path.write_text("mine\n")
     form = {"csrf": csrf(person, page), "turn": "1"}
     shown = person.post(f"{page}/rewind", data=form).text
     assert "left as it is (changed since by someone else): edited-since.txt" in shown
-    assert "Nothing was done yet" in shown and "· undone" not in shown and made.read_text() == "mine\n"
+    assert "Nothing was done yet" in shown and "· undone" not in shown and path.read_text() == "mine\n"
     assert 'name="own_edits" value="replace"' in shown and "Take that back" not in shown
     kept = person.post(f"{page}/rewind", data={**form, "own_edits": "keep"}).text
-    assert "· undone" in kept and made.read_text() == "mine\n"
+    assert "· undone" in kept and path.read_text() == "mine\n"
     person.post(f"{page}/rewind", data={**form, "turn": "0"})
     gone = person.post(f"{page}/rewind", data={**form, "own_edits": "replace"}).text
-    assert "restored 1 path: edited-since.txt" in gone and not made.exists()
+    assert "restored 1 path: edited-since.txt" in gone and not path.exists()
     person.post(f"{page}/rewind", data={**form, "turn": "0"})
-    assert made.read_text() == "mine\n"
+    assert path.read_text() == "mine\n"
 
 
 @pytest.mark.slow
@@ -283,8 +283,8 @@ def test_no_form_is_taken_from_elsewhere_and_no_stream_given_away(board: Api, pe
 
 @pytest.mark.slow
 def test_text_comes_as_it_is_written_and_no_key_is_seen_growing(board: Api, person: httpx2.Client) -> None:
-    said = f"Line one 😀\nthe key is {SECRET} and\u202e more\n" + "word " * 40
-    board.say(ScriptedReply(said + "\nend", pieces=60, fault=Fault(stall_after=50)), ScriptedReply("Next."))
+    text = f"Line one 😀\nthe key is {SECRET} and\u202e more\n" + "word " * 40
+    board.say(ScriptedReply(text + "\nend", pieces=60, fault=Fault(stall_after=50)), ScriptedReply("Next."))
     page = begin(person, HOSTILE)
     follower = Following(person, page)
     try:
@@ -293,7 +293,7 @@ def test_text_comes_as_it_is_written_and_no_key_is_seen_growing(board: Api, pers
         so_far = follower.text()
         assert so_far.startswith("Line one 😀\nthe key is [REDACTED] and<U+202E> more\n")
         sent = "".join(data["text"] for kind, data in follower.events if kind == "text")
-        assert SECRET[:16] not in sent and len(sent) < 3 * len(said)  # what is known is not sent again
+        assert SECRET[:16] not in sent and len(sent) < 3 * len(text)  # what is known is not sent again
         plain = person.get(page).text  # without a script, a reload shows as much
         assert "word word" in plain and SECRET[:16] not in plain and 'data-running="1"' in plain
         assert "<script>window" not in plain and "<img src=x" not in plain
@@ -368,7 +368,7 @@ def test_a_session_that_another_program_goes_on_with_is_followed(board: Api, per
         # Beside the server's own turns: its feed says nothing, as with a program of its own.
         session_id = page.rpartition("/")[2]
         board.call(board.hosted.submit(session_id, "second", emit=lambda event: None))
-        eventually(lambda: [one for one in follower.events[before:] if one[0] == "stored"])
+        eventually(lambda: [event for event in follower.events[before:] if event[0] == "stored"])
         assert "From elsewhere." in ended(person, page, 2)
 
 

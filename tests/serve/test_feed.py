@@ -11,12 +11,12 @@ from whet.serve.feed import Feeds
 async def first_of(feeds: Feeds, session_id: str, last_id: str) -> str:
     """What a listener is sent at once."""
     gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    said = b""
+    data = b""
     async for piece in feeds.listen(session_id, last_id, gone, lambda: True):
-        said += piece
-        if b"data: " in said and b'"text"' in said:
+        data += piece
+        if b"data: " in data and b'"text"' in data:
             break
-    return said.decode()
+    return data.decode()
 
 
 async def test_a_feed_that_had_to_go_is_told_as_a_gap_and_never_taken_for_the_old_one() -> None:

@@ -43,10 +43,10 @@ def test_a_goal_is_handed_over_pursued_and_told(waiting: Api) -> None:
         number = answer.json()["id"]
         assert http.get(f"/api/goals/{number}").json() == {"id": number, "state": "waiting"}
         _work(waiting)
-        found = http.get(f"/api/goals/{number}").json()
-        assert found["state"] == "achieved" and found["goal"]["verify"] == "test -f reached.txt"
-        assert [one["path"] for one in found["receipt"]["files"]] == ["reached.txt"]
-        assert http.get("/api/goals").json()["goals"][0]["id"] == found["goal"]["id"]
+        body = http.get(f"/api/goals/{number}").json()
+        assert body["state"] == "achieved" and body["goal"]["verify"] == "test -f reached.txt"
+        assert [file["path"] for file in body["receipt"]["files"]] == ["reached.txt"]
+        assert http.get("/api/goals").json()["goals"][0]["id"] == body["goal"]["id"]
         assert http.post(f"/api/goals/{number}/stop").status_code == 404, "it has ended"
 
 

@@ -40,13 +40,13 @@ async def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[0] == "search_sessions" and names[-1] == "ask_agent"
         assert str((await client.list_resources()).resources[0].uri) == "whet://memory/memory"
-        told: list[str | None] = []
+        texts: list[str | None] = []
 
         async def progress(progress: float, total: float | None, message: str | None) -> None:
-            told.append(message)
+            texts.append(message)
 
         asked = await client.call_tool("ask_agent", {"message": "What?"}, progress_callback=progress)
-        assert asked.structured_content["text"] == "It says here." and told == ["read_file"]
+        assert asked.structured_content["text"] == "It says here." and texts == ["read_file"]
         assert "# memory" in text_of(await client.call_tool("read_memory", {}))
 
 

@@ -82,8 +82,8 @@ def test_items_of_the_newest_response_prove_whose_conversation_it_is(api: Api, h
 
 def test_what_two_conversations_share_finds_neither(api: Api, http: httpx2.Client) -> None:
     ann, bob = _person("chat"), _person("chat")
-    first, second = (_ask(api, http, one, "the same words", DONE) for one in (ann, bob))
-    third, fourth = (_ask(api, http, one, "and more", DONE) for one in (ann, bob))
+    first, second = (_ask(api, http, person, "the same words", DONE) for person in (ann, bob))
+    third, fourth = (_ask(api, http, person, "and more", DONE) for person in (ann, bob))
     assert len({first, second, third, fourth}) == 4
     alone = _person("chat")
     first = _ask(api, http, alone, "words of my own", DONE)
@@ -95,12 +95,12 @@ def test_instructions_of_another_program_are_not_continued(api: Api, http: httpx
     body: dict[str, Any] = {"model": "whet", "messages": [*mine, {"role": "user", "content": "instructed"}]}
     api.say(DONE, DONE)
     first = http.post(PATHS["chat"], json=body).headers["x-whet-session"]
-    said = [
+    messages = [
         *body["messages"][1:],
         {"role": "assistant", "content": "Done."},
         {"role": "user", "content": "on"},
     ]
-    second = http.post(PATHS["chat"], json={"model": "whet", "messages": said}).headers["x-whet-session"]
+    second = http.post(PATHS["chat"], json={"model": "whet", "messages": messages}).headers["x-whet-session"]
     assert second != first and "heron" not in str(sent(api))
 
 
@@ -172,13 +172,13 @@ WORDS = [
 
 
 @pytest.mark.parametrize(
-    ("text", "is_aside"), [*((one, True) for one in ASKS), *((one, False) for one in WORDS)]
+    ("text", "is_aside"), [*((ask, True) for ask in ASKS), *((word, False) for word in WORDS)]
 )
 def test_a_side_request_is_recognised_by_its_shape(text: str, is_aside: bool) -> None:
-    said = [Utterance("system", "You help."), Utterance("user", text)]
-    assert is_side_request(said, has_tools=False) is is_aside
-    assert is_side_request(said, has_tools=True) is False
-    assert is_side_request([*said, Utterance("assistant", "x")], has_tools=False) is False
+    utterances = [Utterance("system", "You help."), Utterance("user", text)]
+    assert is_side_request(utterances, has_tools=False) is is_aside
+    assert is_side_request(utterances, has_tools=True) is False
+    assert is_side_request([*utterances, Utterance("assistant", "x")], has_tools=False) is False
 
 
 def test_instructions_above_a_single_message_may_ask_for_a_title() -> None:
@@ -247,7 +247,7 @@ def test_other_instructions_and_a_changed_history_are_still_the_conversation(
         api.say(DONE)
         messages = [
             {"role": "system", "content": system},
-            *({"role": "user", "content": one} for one in texts),
+            *({"role": "user", "content": text} for text in texts),
         ]
         body = {"model": "whet", "messages": messages}
         return http.post(PATHS["chat"], json=body, headers=headers).headers["x-whet-session"]

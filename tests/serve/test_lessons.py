@@ -35,12 +35,12 @@ def test_a_program_hears_and_decides(api: Api) -> None:
         nothing = http.get("/api/learned").json()
         assert nothing["line"] == "" and nothing["inbox"] == [] and nothing["refusals"] == []
         rows = leave(api)
-        found = http.get("/api/learned").json()
-        assert (found["learned"], found["refused"], found["waiting"]) == (1, 1, 1)
-        assert found["line"].startswith("since you left: learned 1, refused 1, waiting for you 1")
-        (refused,) = found["refusals"]
+        body = http.get("/api/learned").json()
+        assert (body["learned"], body["refused"], body["waiting"]) == (1, 1, 1)
+        assert body["line"].startswith("since you left: learned 1, refused 1, waiting for you 1")
+        (refused,) = body["refusals"]
         assert refused["reason"] == reviewed.WHY and refused["text"] == reviewed.REFUSED
-        assert refused["quotes"] == [reviewed.REFUSED] and found["inbox"][0]["text"] == reviewed.WAITS
+        assert refused["quotes"] == [reviewed.REFUSED] and body["inbox"][0]["text"] == reviewed.WAITS
         assert http.get("/api/learned?seen=1").json()["learned"] == 1
         assert http.get("/api/learned").json()["line"] == "", "it was said that it was seen"
         accepted = http.post(f"/api/learned/{refused['id']}", json={"answer": "accept"})

@@ -14,8 +14,8 @@ from tests.serve.conftest import Api
 from whet.serve.board.app import Logins, OwnerAccounts
 from whet.serve.board.live import DashboardStream
 from whet.serve.site import Site, SiteTimings
+from whet.web.connection import WebConnection
 from whet.web.guard import make_site_address
-from whet.web.line import WebConnection
 from whet.web.sessions import Sessions
 from whet_lab.practice.server import PracticeServer
 
@@ -25,9 +25,9 @@ _BEAT_S = 0.05
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("live"), model)
-        yield made
-        made.close()
+        api = Api(tmp_path_factory.mktemp("live"), model)
+        yield api
+        api.close()
 
 
 def test_news_that_comes_while_a_piece_is_on_its_way_is_told_next(board: Api) -> None:

@@ -79,8 +79,8 @@ def test_a_turns_events_come_with_ids_and_go_on_from_any_of_them(api: Api, http:
     # An id of an earlier process says that something may be missing, and gives what there is.
     assert until(http, session_id, "0abc-7", "turn_end")[0] == {"type": "gap"}
     messages = http.get(f"/api/sessions/{session_id}/messages").json()["messages"]
-    assert [one["role"] for one in messages] == ["user", "assistant", "tool", "assistant"]
-    assert [one["seq"] for one in messages] == [1, 2, 3, 4]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert [message["seq"] for message in messages] == [1, 2, 3, 4]
 
 
 def test_a_turn_goes_on_with_no_listener_and_is_steered_and_cancelled(api: Api, http: httpx2.Client) -> None:
@@ -213,10 +213,10 @@ def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx
 
 def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:
     learning = api.app.learning.owner_service
-    told = api.call(
+    outcome = api.call(
         learning.submit(MemoryRequest("add", "user", "The owner is called Ottilie."), Origin("user"))
     )
-    assert told.ok
+    assert outcome.ok
     seen: dict[str, str] = {}
     for role in ("chat", "guest"):
         api.say(ScriptedReply("Hello."))
@@ -248,8 +248,8 @@ def test_a_stream_ends_when_its_token_is_revoked(api: Api) -> None:
             with lost.stream("POST", "/v1/chat/completions", json=body, headers=header) as turn_answer:
                 api.model.wait_for_stall()
                 api.revoke("lost")
-                said = turn_answer.read().decode()
-            assert '"code":"invalid_api_key"' in said
+                text = turn_answer.read().decode()
+            assert '"code":"invalid_api_key"' in text
             list(lines)  # it ends
     assert api.app.database.read_now(lambda db: rows.list_user_texts(db, session_id)) == ["hi"]
     assert not api.hosted.is_running(session_id)
@@ -270,7 +270,7 @@ def test_a_client_that_goes_away_in_mid_stream_stops_the_turn(api: Api, http: ht
             )  # a late piece may come first
             assert next(ends)["reason"] == "cancelled"
     messages = http.get(f"/api/sessions/{session_id}/messages").json()["messages"]
-    assert [one["role"] for one in messages] == ["user", "assistant"]  # what was shown is kept
+    assert [message["role"] for message in messages] == ["user", "assistant"]  # what was shown is kept
     spent = http.get(f"/api/sessions/{session_id}").json()["usage"]
     assert spent["prompt_tokens"] > 1_000 and spent["completion_tokens"] > 0
     api.model.release()
@@ -333,5 +333,5 @@ def test_accepted_messages_are_on_disk_until_a_turn_has_stored_them(api: Api, ht
     until(http, session_id, started.json()["last_event_id"], "turn_end")
     while http.get(path).json()["running"] or http.get(f"{path}/messages").json()["waiting"]:
         pass
-    texts = [one["content"] for one in http.get(f"{path}/messages").json()["messages"]]
+    texts = [message["content"] for message in http.get(f"{path}/messages").json()["messages"]]
     assert sum("and hurry" in text for text in texts) == sum("then this" in text for text in texts) == 1

@@ -138,8 +138,8 @@ def test_paths_of_both_protocols_refuse_in_their_clients_shape(api: Api) -> None
     with api.http() as http:
         for path in ("/v1/models/claude-9", "/v1/files"):
             assert "type" not in http.get(path).json()
-            told = http.get(path, headers={"anthropic-version": "2023-06-01"}).json()
-            assert told["type"] == "error" and told["error"]["type"] == "not_found_error"
+            body = http.get(path, headers={"anthropic-version": "2023-06-01"}).json()
+            assert body["type"] == "error" and body["error"]["type"] == "not_found_error"
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_documents_of_text_and_images_of_an_assistant_reach_no_model_as_what_it_
         }
         refused = http.post("/v1/messages", json=chat(messages=[{"role": "user", "content": [pdf]}]))
         assert refused.status_code == 400 and "is not a PDF" in refused.json()["error"]["message"]
-        said = [USER, {"role": "assistant", "content": [picture]}, {"role": "user", "content": "and now?"}]
-        assert http.post("/v1/chat/completions", json=chat(messages=said)).status_code == 200
-        assert [one["content"] for one in sent(api) if one["role"] == "assistant"] == ["[images]"]
+        users = [USER, {"role": "assistant", "content": [picture]}, {"role": "user", "content": "and now?"}]
+        assert http.post("/v1/chat/completions", json=chat(messages=users)).status_code == 200
+        assert [fields["content"] for fields in sent(api) if fields["role"] == "assistant"] == ["[images]"]
 
 
 def test_a_clients_tool_that_is_named_as_one_of_ours_is_its_own(api: Api) -> None:
@@ -222,10 +222,10 @@ def test_results_for_a_part_of_the_calls_go_on_and_say_which_got_none(api: Api) 
         first = http.post("/v1/chat/completions", json=chat(tools=[WEATHER]))
         message = first.json()["choices"][0]["message"]
         result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "21 degrees"}
-        said = [USER, message, result]
-        second = http.post("/v1/chat/completions", json=chat(messages=said, tools=[WEATHER]))
+        users = [USER, message, result]
+        second = http.post("/v1/chat/completions", json=chat(messages=users, tools=[WEATHER]))
     assert second.json()["choices"][0]["message"]["content"] == "Half."
-    results = [one["content"] for one in sent(api) if one["role"] == "tool"]
+    results = [fields["content"] for fields in sent(api) if fields["role"] == "tool"]
     assert "21 degrees" in results[0] and "no result" in results[1]
     assert count(api) == before + 1 and row_of(api, second.headers["x-whet-session"]).turns == 1
 
@@ -250,8 +250,8 @@ def test_a_client_that_leaves_before_its_call_leaves_a_session_that_goes_on(api:
         more = {**body, "stream": False, "messages": [{"role": "user", "content": "go on"}], "input": "go on"}
         answer = http.post(path, json=more, headers=named)
         assert answer.status_code == 200 and "Sunny." in answer.text, answer.text
-    said = api.app.database.read_now(lambda db: api_rows.list_user_texts(db, session_id))
-    assert [one.rpartition("\n")[2] for one in said] == ["hi", "go on"]
+    texts = api.app.database.read_now(lambda db: api_rows.list_user_texts(db, session_id))
+    assert [text.rpartition("\n")[2] for text in texts] == ["hi", "go on"]
 
 
 def test_a_request_that_names_the_session_waits_for_the_one_that_began_it(api: Api) -> None:

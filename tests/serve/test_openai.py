@@ -38,7 +38,7 @@ def sent(api: Api, number: int = -1) -> list[dict[str, Any]]:
 
 def texts(api: Api, number: int = -1) -> list[tuple[str, str]]:
     """Role and first line of what the model was sent."""
-    return [(one["role"], str(one["content"]).partition("\n")[0]) for one in sent(api, number)]
+    return [(field["role"], str(field["content"]).partition("\n")[0]) for field in sent(api, number)]
 
 
 def ask(client: openai.OpenAI, *said: str, **more: Any) -> Any:
@@ -100,13 +100,13 @@ def test_tools_run_here_and_the_client_sees_text_only(api: Api, client: openai.O
 def test_a_clients_tools_are_no_matter_where_it_wants_no_calls(api: Api, client: openai.OpenAI) -> None:
     api.say(ScriptedReply("Fine."), ScriptedReply("Fine."))
     function: Any = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-    said = client.chat.completions.create(
+    completion = client.chat.completions.create(
         model="whet",
         messages=[{"role": "user", "content": "hi"}],
         tools=[{"type": "function", "function": function}],
         tool_choice="none",
     )
-    assert said.choices[0].message.content == "Fine."
+    assert completion.choices[0].message.content == "Fine."
     answered = client.responses.create(
         model="whet",
         input="hi",
@@ -234,14 +234,14 @@ def test_a_failing_model_is_told_once_and_not_tried_by_the_client(api: Api, clie
 @pytest.fixture
 def hasty(tmp_path: Path, shared_model: PracticeServer) -> Iterator[Callable[[float], Api]]:
     """Start an API whose streams beat every millisecond, less than any request to a model takes."""
-    made: list[Api] = []
+    apis: list[Api] = []
 
     def start(head_wait_s: float) -> Api:
-        made.append(Api(tmp_path, shared_model, beat_s=0.001, head_wait_s=head_wait_s))
-        return made[0]
+        apis.append(Api(tmp_path, shared_model, beat_s=0.001, head_wait_s=head_wait_s))
+        return apis[0]
 
     yield start
-    made[0].close()
+    apis[0].close()
 
 
 def ask_stalled(
@@ -325,14 +325,14 @@ def open_webui(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 def test_open_webui_talks_in_one_session_a_chat_and_its_chores_stay_out_of_it(api: Api) -> None:
     api.say(ScriptedReply("Hello Ada."), ScriptedReply('{"title": "Greeting"}'), ScriptedReply("Fine."))
     headers = {"X-OpenWebUI-Chat-Id": "6a1c-88", "X-OpenWebUI-User-Name": "Ada", "accept": "*/*"}
-    said = [{"role": "user", "content": "hi"}]
+    fields = [{"role": "user", "content": "hi"}]
     with api.http() as http:
         models = http.get("/v1/models", headers=headers).json()
         assert models["data"][0]["id"] == "whet"
         first = http.post(
             "/v1/chat/completions",
             headers=headers,
-            json=open_webui(said, stream_options={"include_usage": True}),
+            json=open_webui(fields, stream_options={"include_usage": True}),
         )
         assert first.headers["content-type"] == "text/event-stream" and first.text.endswith(
             "data: [DONE]\n\n"
@@ -340,14 +340,17 @@ def test_open_webui_talks_in_one_session_a_chat_and_its_chores_stay_out_of_it(ap
         chore = [{"role": "user", "content": "### Task:\nGenerate a concise title\n<chat_history>..."}]
         body = {**open_webui(chore, max_completion_tokens=1000), "stream": False}
         title = http.post("/v1/chat/completions", headers=headers, json=body)
-        said += [{"role": "assistant", "content": "Hello Ada."}, {"role": "user", "content": "how are you?"}]
-        second = http.post("/v1/chat/completions", headers=headers, json=open_webui(said))
+        fields += [
+            {"role": "assistant", "content": "Hello Ada."},
+            {"role": "user", "content": "how are you?"},
+        ]
+        second = http.post("/v1/chat/completions", headers=headers, json=open_webui(fields))
     session_id = first.headers["x-whet-session"]
     assert second.headers["x-whet-session"] == session_id != title.headers["x-whet-session"]
     assert title.json()["choices"][0]["message"]["content"] == '{"title": "Greeting"}'
     aside = row_of(api, title.headers["x-whet-session"])
     assert aside.private and aside.kind == "child" and aside.usage.completion_tokens
     with api.http() as http:
-        listed = [one["id"] for one in http.get("/api/sessions").json()["sessions"]]
+        listed = [session["id"] for session in http.get("/api/sessions").json()["sessions"]]
     assert session_id in listed and aside.id not in listed
     assert [line for _, line in texts(api)] == ["hi", "Hello Ada.", "how are you?"]

@@ -44,20 +44,20 @@ on two lines
 
 
 def test_markdown_becomes_blocks_and_no_text_is_lost() -> None:
-    found = split_blocks(MARKDOWN)
-    kinds = [one.kind for one in found]
+    blocks = split_blocks(MARKDOWN)
+    kinds = [block.kind for block in blocks]
     assert kinds == ["heading", "text", "item", "item", "quote", "code", "table", "rule", "text"]
-    assert found[1].runs == (
+    assert blocks[1].runs == (
         TextRun("Some "),
         TextRun("code", "code"),
         TextRun(" and "),
         TextRun("bold", "strong"),
         TextRun("\non two lines"),
     )
-    assert [(one.mark, one.level) for one in found[2:4]] == [("•", 0), ("1.", 1)]
-    assert found[5].text == "<b>not markup</b>" and found[5].mark == "py"
-    assert found[6].rows[1][1] == (TextRun("2", "code"),)
-    assert found[8].runs == (TextRun("[a link](javascript:alert(1)) <i>x</i>"),)
+    assert [(block.mark, block.level) for block in blocks[2:4]] == [("•", 0), ("1.", 1)]
+    assert blocks[5].text == "<b>not markup</b>" and blocks[5].mark == "py"
+    assert blocks[6].rows[1][1] == (TextRun("2", "code"),)
+    assert blocks[8].runs == (TextRun("[a link](javascript:alert(1)) <i>x</i>"),)
 
 
 def test_any_text_is_cut_into_blocks_in_time_and_keeps_its_letters() -> None:
@@ -65,10 +65,10 @@ def test_any_text_is_cut_into_blocks_in_time_and_keeps_its_letters() -> None:
     for _ in range(300):
         text = "".join(rng.choice("`*#->|\n 1.~ab:_") for _ in range(rng.randrange(120)))
         made = "".join(
-            one.text
-            + "".join(run.text for run in one.runs)
-            + "".join(run.text for row in one.rows for cell in row for run in cell)
-            for one in split_blocks(text)
+            block.text
+            + "".join(run.text for run in block.runs)
+            + "".join(run.text for row in block.rows for cell in row for run in cell)
+            for block in split_blocks(text)
         )
         letters = [c for c in text if c in "ab"]
         assert [c for c in made if c in "ab"] == letters or "```" in text or "~~~" in text

@@ -30,13 +30,13 @@ from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolPro
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.origin import Origin
 from whet.question import Row
-from whet.serve.board import page_messages, past
+from whet.serve.board import history_pages, page_messages
 from whet.serve.board.frame import Frame
+from whet.serve.board.history_pages import HistoryPages, ShownSpan
 from whet.serve.board.home import HomePages, sum_spending
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live_turn import LiveTurns
 from whet.serve.board.page_messages import PageCall
-from whet.serve.board.past import HistoryPages, ShownSpan
 from whet.serve.board.session_chat import Follower, compose_message, count_units, read_form_text
 from whet.serve.site import Site, SiteTimings
 from whet.serve.wire import ApiError
@@ -191,7 +191,7 @@ async def test_a_session_is_shown_from_anywhere_with_what_is_older_and_newer(fra
     ],
 )
 def test_which_messages_are_asked_for(query: str, last: int, span: ShownSpan) -> None:
-    assert past.read_span(asked(query).query_params, last) == span
+    assert history_pages.read_span(asked(query).query_params, last) == span
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_a_call_is_read_by_what_it_is_about_and_what_it_writes(arguments: str, c
 
 def test_a_subject_that_is_longer_than_its_line_stands_with_the_arguments() -> None:
     for size, whole in ((160, ""), (161, f"command: {'x' * 161}")):
-        found = page_messages.build_page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
-        assert found.arguments == whole and len(found.about) == 160
+        page_call = page_messages.build_page_call(ToolCall("c", "t", json.dumps({"command": "x" * size})))
+        assert page_call.arguments == whole and len(page_call.about) == 160
 
 
 def entry(seq: int, turn: int, message: Message) -> ReplayEntry:
@@ -240,7 +240,7 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
     calls = (ToolCall("c1", "look", "{}"), ToolCall("c2", "look", "{}"))
     picture = (TextPart("see"), ImagePart("image/png", "aGk="), ImagePart("image/png", "aGk="))
     turn = ReplayedTurn(1, "", "", "answered", "", 1, Usage(), is_undone=False)
-    made = page_messages.build_page_messages(
+    messages = page_messages.build_page_messages(
         [
             entry(1, 1, Message("user", picture)),
             entry(2, 1, Message("assistant", "I **look**.", calls)),
@@ -252,20 +252,25 @@ def test_messages_are_shown_with_their_turns_images_and_the_calls_that_they_answ
         {1: turn},
         {1: cast("Any", "did")},
     )
-    assert [one.text for one in made] == ["see", "I **look**.", "found", "lost", "Done.", "next"]
-    assert [len(one.images) + 10 * len(one.blocks) for one in made] == [2, 10, 0, 0, 10, 0]
-    assert [one.starts_turn for one in made] == [turn, None, None, None, None, None]
-    assert [one.did for one in made] == [None, None, None, None, "did", None]
+    assert [message.text for message in messages] == ["see", "I **look**.", "found", "lost", "Done.", "next"]
+    assert [len(message.images) + 10 * len(message.blocks) for message in messages] == [2, 10, 0, 0, 10, 0]
+    assert [message.starts_turn for message in messages] == [turn, None, None, None, None, None]
+    assert [message.did for message in messages] == [None, None, None, None, "did", None]
     look = PageCall("look", "", "")
-    assert [one.answers for one in made] == [None, None, look, None, None, None]
-    assert made[1].calls == [look], "the one that has no result yet"
+    assert [message.answers for message in messages] == [None, None, look, None, None, None]
+    assert messages[1].calls == [look], "the one that has no result yet"
 
 
 def test_what_was_found_is_marked_in_its_snippet() -> None:
     text = f"a {search.MARK_OPEN}b\u202e{search.MARK_CLOSE} c {search.MARK_OPEN}d{search.MARK_CLOSE}"
-    assert past.split_snippet(text) == [(False, "a "), (True, "b<U+202E>"), (False, " c "), (True, "d")]
-    assert past.split_snippet("plain") == [(False, "plain")]
-    assert past.split_snippet(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
+    assert history_pages.split_snippet(text) == [
+        (False, "a "),
+        (True, "b<U+202E>"),
+        (False, " c "),
+        (True, "d"),
+    ]
+    assert history_pages.split_snippet("plain") == [(False, "plain")]
+    assert history_pages.split_snippet(f"{search.MARK_OPEN}b{search.MARK_CLOSE}") == [(True, "b")]
 
 
 def spending(label: str, usd: float = 0.0, prompt: int = 100) -> Spending:

@@ -24,9 +24,9 @@ pytestmark = pytest.mark.unconfined
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     with PracticeServer() as model:
-        made = Api(tmp_path_factory.mktemp("page"), model, mode="auto", web=True)
-        yield made
-        made.close()
+        api = Api(tmp_path_factory.mktemp("page"), model, mode="auto", web=True)
+        yield api
+        api.close()
 
 
 def send(person: httpx2.Client, path: str, **fields: str) -> httpx2.Response:

@@ -26,12 +26,12 @@ def test_a_plan_is_begun_changed_and_approved(api: Api, http: httpx2.Client) -> 
     results = [event for _, event in turn(http, session_id, "plan it") if event["type"] == "tool_finished"]
     assert len(results) == 2 and "plan" in json.dumps(results[1]), "it only reads"
     shown = http.get(plan).json()
-    assert shown["planning"] and [(one["text"], one["status"]) for one in shown["steps"]] == [
+    assert shown["planning"] and [(step["text"], step["status"]) for step in shown["steps"]] == [
         ("look", "in_progress"),
         ("write", "pending"),
     ]
     changed = http.post(plan, json={"steps": ["1. look twice", "- write", " "]}).json()
-    assert [one["text"] for one in changed["steps"]] == ["look twice", "write"] and changed["planning"]
+    assert [step["text"] for step in changed["steps"]] == ["look twice", "write"] and changed["planning"]
     assert http.post(plan, json={"steps": ["", " "]}).status_code == 400
     approved = http.post(plan, json={"approve": True}).json()
     assert not approved["planning"] and approved["text"].startswith("The plan is approved. Carry it out.")

@@ -81,8 +81,8 @@ def test_markdown_is_cut_into_blocks(markdown: str, made: list[ProseBlock]) -> N
 
 def test_a_row_has_twelve_cells_at_most_and_a_very_long_answer_is_one_text() -> None:
     row = "|".join(map(str, range(13)))
-    (made,) = split_blocks(f"{row}\n-|-")
-    assert [len(cells) for cells in made.rows] == [12]
+    (block,) = split_blocks(f"{row}\n-|-")
+    assert [len(cells) for cells in block.rows] == [12]
     lines = "a\n\n" * 20_000
     assert split_blocks(lines + "b") == [ProseBlock("text", (TextRun(lines + "b"),))]
     assert len(split_blocks(lines)) == 20_000

@@ -132,8 +132,8 @@ def test_the_form_and_the_tools_of_a_response() -> None:
 # Chat completions.
 
 
-def in_chat(*said: ChatMessage, **more: Any) -> tuple[Utterance, ...]:
-    return chat.read_messages(ChatRequest("whet", [*said], **more))
+def in_chat(*chat_messages: ChatMessage, **more: Any) -> tuple[Utterance, ...]:
+    return chat.read_messages(ChatRequest("whet", [*chat_messages], **more))
 
 
 def test_the_messages_of_a_chat_are_read() -> None:
@@ -248,7 +248,7 @@ def test_the_tools_of_a_chat_and_what_is_wanted_of_their_calls() -> None:
 
     any_call = "Call at least one of the tools of this program before you answer."
     named = "Call the tool look before you answer; answer with that call."
-    for choice, said in (
+    for choice, text in (
         (None, ""),
         ("auto", ""),
         ("none", ""),
@@ -261,7 +261,7 @@ def test_the_tools_of_a_chat_and_what_is_wanted_of_their_calls() -> None:
             "Of the tools of this program call no other than look, write.",
         ),
     ):
-        assert chat.choice_instruction(choice, [SPEC, other]) == said
+        assert chat.choice_instruction(choice, [SPEC, other]) == text
     for choice, problem in (
         ("required", "there is nothing in tools to be called"),
         ("sometimes", "tool_choice is none, auto, required or a tool"),
@@ -407,20 +407,20 @@ def test_a_size_is_estimated_of_words_images_calls_results_and_tools() -> None:
 
 
 def test_instructions_are_those_of_the_system_and_a_history_names_its_calls() -> None:
-    said = [
+    utterances = [
         Utterance("system", " a "),
         Utterance("user", "x"),
         Utterance("system", " "),
         Utterance("system", "b"),
     ]
-    assert content.instructions_of(said) == "a\n\nb" and content.digest_of("") == ""
+    assert content.instructions_of(utterances) == "a\n\nb" and content.digest_of("") == ""
     asked = Utterance("assistant", "", calls=(CALL,))
     result = Utterance("other", "", results=(CallResult("c1", "4"),))
     begun = content.find_new_content([Utterance("user", "q"), asked, result], (), is_begun=False)
     assert begun.history == (Utterance("user", "q"), asked, result) and begun.text == ""
     assert begun.results == (CallResult("c1", "4"),)
-    known = content.find_new_content([Utterance("user", "q"), asked, result], (), is_begun=True)
-    assert (known.history, known.text, known.results) == ((), "", (CallResult("c1", "4"),))
+    new_content = content.find_new_content([Utterance("user", "q"), asked, result], (), is_begun=True)
+    assert (new_content.history, new_content.text, new_content.results) == ((), "", (CallResult("c1", "4"),))
     stray = [Utterance("user", "q"), asked, Utterance("other", "", results=(CallResult("c9", "4"),))]
     told = ("a result belongs to no call of this conversation", "messages", "no_such_call")
     assert refused(lambda: content.find_new_content(stray, ())) == told

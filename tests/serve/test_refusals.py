@@ -22,9 +22,14 @@ from whet.serve.wire import ApiError, as_api_error, refusal
     ],
 )
 def test_an_error_of_ours_becomes_an_answer(error: WhetError, status: int, code: str, again: bool) -> None:
-    found = as_api_error(error)
-    assert (found.status, found.message, found.code, found.again) == (status, "m", code, again)
-    assert as_api_error(found) is found
+    api_error = as_api_error(error)
+    assert (api_error.status, api_error.message, api_error.code, api_error.again) == (
+        status,
+        "m",
+        code,
+        again,
+    )
+    assert as_api_error(api_error) is api_error
     assert as_api_error(ConfigError("m", hint="h")).message == "m (h)"
 
 

@@ -13,8 +13,8 @@ from tests.serve.test_page_values import VISIT, Told, frame, model, talked
 from whet.rewind.planning import Change, Conflict
 from whet.rewind.rewinding import Outcome
 from whet.rewind.taking_back import RewindResult
+from whet.serve.board.history_pages import HistoryPages
 from whet.serve.board.live_turn import LiveTurns
-from whet.serve.board.past import HistoryPages
 from whet.serve.board.session_chat import SessionChat, format_outcome
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError
@@ -67,9 +67,9 @@ async def test_a_session_that_is_no_chat_takes_nothing(frame: Told, name: str) -
     review = sessions.NewSession("r1", parent_session_id="s1", kind="review")
     frame.services.database.write_now(lambda db: sessions.create(db, review, "2026-11-21T09:00:00.000Z"))
     answer = await getattr(desk(frame), name)(posted({"text": "x", "turn": "1"}, "r1"), VISIT)
-    status, said = told(answer)
+    status, text = told(answer)
     assert status == 400
-    assert said in ("A review takes no messages.", "a review has no plan of a person's")
+    assert text in ("A review takes no messages.", "a review has no plan of a person's")
 
 
 async def test_nothing_is_taken_back_while_a_turn_runs_or_was_begun(frame: Told) -> None:

@@ -43,16 +43,16 @@ def _message(role: str, text: str) -> dict[str, Any]:
 
 
 def _begun(question: str) -> list[dict[str, Any]]:
-    place = "<environment_context>\n  <cwd>/srv/work</cwd>\n</environment_context>"
-    return [_message("developer", "You are precise."), _message("user", place), _message("user", question)]
+    text = "<environment_context>\n  <cwd>/srv/work</cwd>\n</environment_context>"
+    return [_message("developer", "You are precise."), _message("user", text), _message("user", question)]
 
 
-def _ask(api: Api, said: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+def _ask(api: Api, fields: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
     """Send a request; the stream's events, and the session."""
     body = {
         "model": "whet",
         "stream": True,
-        "input": said,
+        "input": fields,
         "tools": TOOLS,
         "tool_choice": "auto",
         "parallel_tool_calls": True,
@@ -72,7 +72,7 @@ def _ask(api: Api, said: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], st
 
 
 def _items(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one["item"] for one in events if one["type"] == "response.output_item.done"]
+    return [event["item"] for event in events if event["type"] == "response.output_item.done"]
 
 
 @pytest.mark.parametrize(
@@ -106,35 +106,35 @@ def test_a_coding_agents_tools_are_called_in_their_own_shapes(
 ) -> None:
     call = PracticeCall(seen, arguments, "c1")
     api.say(ScriptedReply("I do.", tool_calls=(call,)), ScriptedReply("Done."), ScriptedReply("Fine."))
-    said = _begun(f"use {seen}")
-    events, session = _ask(api, said)
-    told, made = _items(events)
+    fields = _begun(f"use {seen}")
+    events, session = _ask(api, fields)
+    field, made = _items(events)
     assert {key: made.get(key) for key in shown} == shown
     assert ("namespace" in made) is ("namespace" in shown)
     text = shown.get("input") or shown["arguments"]
-    assert [one["delta"] for one in events if one["type"] == f"{streamed}.delta"] == [text]
-    assert [one["type"] for one in events].count(f"{streamed}.done") == 1
-    said += [told, made, {"type": result, "call_id": made["call_id"], "output": "it worked"}]
-    events, again = _ask(api, said)
+    assert [event["delta"] for event in events if event["type"] == f"{streamed}.delta"] == [text]
+    assert [event["type"] for event in events].count(f"{streamed}.done") == 1
+    fields += [field, made, {"type": result, "call_id": made["call_id"], "output": "it worked"}]
+    events, again = _ask(api, fields)
     assert again == session and _items(events)[0]["content"][0]["text"] == "Done."
     assert "it worked" in str(sent(api)[-1]["content"])
-    said += [*_items(events), _message("user", "and now?")]
-    assert _ask(api, said)[1] == session
+    fields += [*_items(events), _message("user", "and now?")]
+    assert _ask(api, fields)[1] == session
     assert row_of(api, session).turns == 2
 
 
 def test_a_history_from_elsewhere_keeps_the_names_that_the_model_sees(api: Api) -> None:
     api.say(ScriptedReply("Go on."))
-    said = _begun("before")
-    said.append(
+    fields = _begun("before")
+    fields.append(
         {"type": "function_call", "namespace": "agents", "name": "close", "call_id": "x1", "arguments": "{}"}
     )
-    said.append({"type": "function_call_output", "call_id": "x1", "output": "closed"})
-    said.append({"type": "custom_tool_call", "name": "apply_patch", "call_id": "x2", "input": "BEGIN END"})
-    said.append({"type": "custom_tool_call_output", "call_id": "x2", "output": "patched"})
-    _ask(api, [*said, _message("assistant", "Both done."), _message("user", "go on")])
+    fields.append({"type": "function_call_output", "call_id": "x1", "output": "closed"})
+    fields.append({"type": "custom_tool_call", "name": "apply_patch", "call_id": "x2", "input": "BEGIN END"})
+    fields.append({"type": "custom_tool_call_output", "call_id": "x2", "output": "patched"})
+    _ask(api, [*fields, _message("assistant", "Both done."), _message("user", "go on")])
     calls = [call["function"] for one in sent(api) for call in one.get("tool_calls") or ()]
-    assert [(one["name"], json.loads(one["arguments"])) for one in calls] == [
+    assert [(call["name"], json.loads(call["arguments"])) for call in calls] == [
         ("agents__close", {}),
         ("apply_patch", {"input": "BEGIN END"}),
     ]

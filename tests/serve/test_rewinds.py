@@ -31,14 +31,14 @@ def begun(api: Api, http: httpx2.Client, request: pytest.FixtureRequest) -> tupl
 
 def test_a_turn_is_listed_taken_back_and_brought_again(http: httpx2.Client, begun: tuple[str, Path]) -> None:
     session_id, file = begun
-    place = f"/api/sessions/{session_id}"
-    points = http.get(f"{place}/rewind").json()
+    text = f"/api/sessions/{session_id}"
+    points = http.get(f"{text}/rewind").json()
     assert [(one["turn"], one["step"], one["kind"], one["paths"]) for one in points["steps"]] == [
         (1, 1, "step", 1),
         (1, 2, "step", 1),
     ]
     assert points["finished"] is False and points["left_out"] == []
-    (changed,) = http.get(f"{place}/diff", params={"turn": 1}).json()["files"]
+    (changed,) = http.get(f"{text}/diff", params={"turn": 1}).json()["files"]
     assert (changed["path"], changed["what"], changed["added"], changed["removed"]) == (
         file.name,
         "changed",
@@ -46,24 +46,24 @@ def test_a_turn_is_listed_taken_back_and_brought_again(http: httpx2.Client, begu
         1,
     )
     assert "\n-two\n+TWO\n" in changed["diff"] and "mode 644 → 600" in changed["note"]
-    assert http.get(f"{place}/diff").json()["files"] == [changed]
-    assert http.get(f"{place}/diff", params={"turn": 7}).json() == {"files": []}
+    assert http.get(f"{text}/diff").json()["files"] == [changed]
+    assert http.get(f"{text}/diff", params={"turn": 7}).json() == {"files": []}
 
-    plan = http.post(f"{place}/rewind", json={"to": "1", "dry_run": True}).json()
+    plan = http.post(f"{text}/rewind", json={"to": "1", "dry_run": True}).json()
     assert plan["dry_run"] and plan["conversation"] and "TWO" in file.read_text()
-    step = http.post(f"{place}/rewind", json={"to": "1.2", "parts": "files"}).json()
+    step = http.post(f"{text}/rewind", json={"to": "1.2", "parts": "files"}).json()
     assert step["restored"] == [{"path": file.name, "merged": False, "exists": True}]
     assert file.stat().st_mode & 0o777 == 0o644 and "TWO" in file.read_text()
-    assert http.post(f"{place}/rewind", json={"to": "undo"}).status_code == 200
+    assert http.post(f"{text}/rewind", json={"to": "undo"}).status_code == 200
     assert file.stat().st_mode & 0o777 == 0o600
 
-    done = http.post(f"{place}/rewind", json={"to": "1"}).json()
+    done = http.post(f"{text}/rewind", json={"to": "1"}).json()
     assert done["said"] == "change it" and done["conversation"] and not done["conflicts"]
     assert file.read_text() == "one\ntwo\nthree\n" and file.stat().st_mode & 0o777 == 0o644
-    undone = http.post(f"{place}/rewind", json={"to": "undo"}).json()
+    undone = http.post(f"{text}/rewind", json={"to": "undo"}).json()
     assert undone["restored"] and "TWO" in file.read_text()
-    messages = http.get(f"{place}/messages").json()["messages"]
-    assert [one["content"] for one in messages if one["role"] == "user"] == ["change it"]
+    messages = http.get(f"{text}/messages").json()["messages"]
+    assert [message["content"] for message in messages if message["role"] == "user"] == ["change it"]
 
 
 def test_a_persons_edits_are_asked_kept_or_replaced(http: httpx2.Client, begun: tuple[str, Path]) -> None:
@@ -74,15 +74,17 @@ def test_a_persons_edits_are_asked_kept_or_replaced(http: httpx2.Client, begun: 
     assert asked.status_code == 409 and asked.json()["error"]["code"] == "own_edits"
     assert file.name in asked.json()["error"]["message"] and asked.headers["x-should-retry"] == "false"
     assert file.read_text() == "one\nMINE\nthree\n"
-    assert [one["kind"] for one in http.get(rewind).json()["steps"]] == ["step", "step"]
+    assert [step["kind"] for step in http.get(rewind).json()["steps"]] == ["step", "step"]
 
     plan = http.post(rewind, json={"to": "1", "parts": "files", "dry_run": True}).json()
-    assert [(one["path"], one["can_force"]) for one in plan["conflicts"]] == [(file.name, True)]
+    assert [(conflict["path"], conflict["can_force"]) for conflict in plan["conflicts"]] == [
+        (file.name, True)
+    ]
     kept = http.post(rewind, json={"to": "1", "parts": "files", "own_edits": "keep"}).json()
     assert kept["conflicts"] and file.read_text() == "one\nMINE\nthree\n"
 
     replaced = http.post(rewind, json={"to": "1", "parts": "files", "own_edits": "replace"}).json()
-    assert [one["path"] for one in replaced["restored"]] == [file.name]
+    assert [path["path"] for path in replaced["restored"]] == [file.name]
     assert file.read_text() == "one\ntwo\nthree\n"
     http.post(rewind, json={"to": "undo"})
     assert file.read_text() == "one\nMINE\nthree\n"

@@ -118,8 +118,8 @@ def test_a_share_is_written_with_its_range_and_a_text_cut_with_hidden_characters
 def test_a_difference_is_shown_with_two_lines_around_and_what_is_left_out_between() -> None:
     before = "\n".join(f"line {number}" for number in range(20))
     after = before.replace("line 3\n", "line 3 changed\n").replace("line 18", "line 18\u202e")
-    found = [(one.kind, one.mark, one.text) for one in shown.diff(before, after)]
-    assert found == [
+    rows = [(diff_line.kind, diff_line.mark, diff_line.text) for diff_line in shown.diff(before, after)]
+    assert rows == [
         ("same", "", "line 1"),
         ("same", "", "line 2"),
         ("removed", "−", "line 3"),
@@ -136,8 +136,8 @@ def test_a_difference_is_shown_with_two_lines_around_and_what_is_left_out_betwee
 
 
 def test_a_long_difference_is_cut_with_the_number_of_lines_left_out() -> None:
-    found = shown.diff("", "\n".join("x" * 400))
-    assert len(found) == 400 and found[-1].kind == "added"
+    diff_lines = shown.diff("", "\n".join("x" * 400))
+    assert len(diff_lines) == 400 and diff_lines[-1].kind == "added"
     longer = shown.diff("", "\n".join("x" * 403))
     assert len(longer) == 401 and longer[-1].text == "3 more lines" and longer[-1].kind == "gap"
 
@@ -187,8 +187,8 @@ def test_bars_stand_on_each_other_and_on_the_ground() -> None:
     )
     assert (chart.title, chart.width, chart.height, chart.left, chart.bottom) == ("T", 720, 200, 60, 172)
     assert chart.series == (("a", "A"), ("b", "B")) and chart.line == "" and chart.dots == ()
-    told = charts.draw_bars("T", ["x"], [("a", "A", [1])], str, tooltips=["other"])
-    assert [spot.title for spot in told.spots] == ["other"] and told.columns[0].text == "x"
+    bars = charts.draw_bars("T", ["x"], [("a", "A", [1])], str, tooltips=["other"])
+    assert [spot.title for spot in bars.spots] == ["other"] and bars.columns[0].text == "x"
 
 
 def test_a_line_leaves_out_days_that_have_no_value() -> None:

@@ -78,9 +78,9 @@ from whet.shell.fetches import (
 def test_what_a_command_fetches_is_told_from_its_words(
     command: str, reaches: bool, packages: list[str] | None, places: list[str], left: list[str]
 ) -> None:
-    found = find_fetched_packages(command)
+    fetched_packages = find_fetched_packages(command)
     assert reaches_out(command) is reaches
-    assert (None if found is None else sorted(found)) == packages
+    assert (None if fetched_packages is None else sorted(fetched_packages)) == packages
     assert find_fetch_sources(command) == places
     assert find_left_names(command) == left
 

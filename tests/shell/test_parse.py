@@ -169,22 +169,31 @@ def place(folders: Folders) -> str:
 @each(("text", "parts"), READ)
 def test_a_text_is_read_as_the_shell_would_run_it(text: str, parts: list[str]) -> None:
     script = parse(text, ("/p",), "/home/u")
-    found: list[str] = []
-    for one in script.invocations:
-        words = [*(f"{name}={shown(word)}" for name, word in one.assignments), *map(shown, one.words)]
-        line = " ".join(words) + place(one.folders)
-        for what, others in (("from", one.piped_from), ("with", one.inner)):
+    texts: list[str] = []
+    for invocation in script.invocations:
+        words = [
+            *(f"{name}={shown(word)}" for name, word in invocation.assignments),
+            *map(shown, invocation.words),
+        ]
+        line = " ".join(words) + place(invocation.folders)
+        for what, others in (("from", invocation.piped_from), ("with", invocation.inner)):
             line += f" {what} {','.join(other.words[0].text for other in others)}" if others else ""
-        found.append(line + (f" given {shown(one.stdin)!r}" if one.stdin is not None else ""))
-    found += [f"{one.operator} {shown(one.target)}{place(one.folders)}" for one in script.redirects]
-    found += [f"set {name}={shown(word)}" for name, word in script.assignments]
-    found += [f"doubt {doubt}" for doubt in script.doubts]
-    found += ["forks"] * script.forks
-    assert [*found, *([] if script.is_plain else ["rare"])] == parts
+        texts.append(line + (f" given {shown(invocation.stdin)!r}" if invocation.stdin is not None else ""))
+    texts += [
+        f"{redirect.operator} {shown(redirect.target)}{place(redirect.folders)}"
+        for redirect in script.redirects
+    ]
+    texts += [f"set {name}={shown(word)}" for name, word in script.assignments]
+    texts += [f"doubt {doubt}" for doubt in script.doubts]
+    texts += ["forks"] * script.forks
+    assert [*texts, *([] if script.is_plain else ["rare"])] == parts
 
 
 def test_the_first_command_is_given_the_input() -> None:
-    assert [one.stdin and one.stdin.text for one in parse("a; b", ("/p",), "/h", "x").invocations] == [
+    assert [
+        invocation.stdin and invocation.stdin.text
+        for invocation in parse("a; b", ("/p",), "/h", "x").invocations
+    ] == [
         "x",
         "x",
     ]
@@ -206,7 +215,10 @@ def test_what_is_too_deep_or_too_much_is_doubted() -> None:
 def test_where_a_command_and_its_strings_stand_is_known() -> None:
     text = "a 'b c' > d && e <<E\nx\nE\n"
     script = parse(text, (), "/h")
-    assert [text[one.start : one.end] for one in script.invocations] == ["a 'b c' > d", "e <<E\nx\nE"]
+    assert [text[invocation.start : invocation.end] for invocation in script.invocations] == [
+        "a 'b c' > d",
+        "e <<E\nx\nE",
+    ]
     assert [(text[start:end], is_document) for start, end, is_document in script.strings] == [
         ("'b c'", False),
         ("x\nE", True),

@@ -41,11 +41,11 @@ def _shown(value: object) -> object:
 
 def test_every_kind_is_one_of_some_program_and_every_pattern_compiles() -> None:
     known = facts.read_programs().values()
-    assert set().union(*(one.kinds for one in known)) == set(get_args(Kind))
-    for one in known:
-        reading = (one.reads_if.line,) if one.reads_if else ()
-        code = (one.code.flags, one.code.hanging) if one.code else ()
-        for pattern in (one.spared, one.launch, *one.told, *reading, *code):
+    assert set().union(*(program_facts.kinds for program_facts in known)) == set(get_args(Kind))
+    for program_facts in known:
+        reading = (program_facts.reads_if.line,) if program_facts.reads_if else ()
+        code = (program_facts.code.flags, program_facts.code.hanging) if program_facts.code else ()
+        for pattern in (program_facts.spared, program_facts.launch, *program_facts.told, *reading, *code):
             re.compile(pattern or "")
     for verb in facts.read_git_verbs().values():
         for pattern in (verb.shows_if, *verb.told, verb.reads_if.line if verb.reads_if else ""):
@@ -53,10 +53,10 @@ def test_every_kind_is_one_of_some_program_and_every_pattern_compiles() -> None:
 
 
 def test_every_verb_that_is_dangerous_says_why() -> None:
-    for name, one in facts.read_programs().items():
-        judged_by_verbs = bool(one.verbs) or one.alone or one.spared is not None
-        assert judged_by_verbs == bool(one.why), name
-    assert all(one.why for one in facts.read_git_verbs().values() if one.risky is not None)
+    for name, program_facts in facts.read_programs().items():
+        judged_by_verbs = bool(program_facts.verbs) or program_facts.alone or program_facts.spared is not None
+        assert judged_by_verbs == bool(program_facts.why), name
+    assert all(verb.why for verb in facts.read_git_verbs().values() if verb.risky is not None)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,14 @@ def test_texts_are_taken_apart() -> None:
     table = """
 "a b" = { is = "reads network", verbs = "up, state rm,\\n down", reads_if = { without = "-oC --out --in" } }
 """
-    found = programs(table.replace("'", '"'))
-    assert found["a"] is found["b"]
-    assert found["a"].kinds == {"reads", "network"} and found["a"].verbs == ("up", "state rm", "down")
-    reading = found["a"].reads_if
+    program_facts = programs(table.replace("'", '"'))
+    assert program_facts["a"] is program_facts["b"]
+    assert program_facts["a"].kinds == {"reads", "network"} and program_facts["a"].verbs == (
+        "up",
+        "state rm",
+        "down",
+    )
+    reading = program_facts["a"].reads_if
     assert reading and (reading.without.short, reading.without.long) == ("oC", ("out", "in"))
     assert reading.verbs is None and reading.only is None and not reading.bare
     assert programs('"umask" = { reads_if = { only = "" } }')["umask"].reads_if.only == frozenset()  # type: ignore[union-attr]

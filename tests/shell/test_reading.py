@@ -185,5 +185,5 @@ def test_reading_a_command_loads_only_the_compiled_part_of_the_grammars_package(
         "assert not parse._parser().parse(b'true').root_node.has_error\n"
         "print(*({'importlib.resources', 'tempfile', 'shutil'} & set(sys.modules)))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert (found.stdout, found.stderr) == ("\n", "")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (process.stdout, process.stderr) == ("\n", "")

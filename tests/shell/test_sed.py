@@ -41,7 +41,7 @@ def whet_says(script: str) -> str:
     commands = parse_sed(script)
     if commands is None:
         return "broken"
-    touches = any(one.name in "rRwW" or one.runs for one in commands)
+    touches = any(command.name in "rRwW" or command.runs for command in commands)
     return "touching" if touches else "plain"
 
 
@@ -119,10 +119,10 @@ def test_the_script_is_told_from_options_and_files(words: str, script: str) -> N
 
 
 def test_a_script_that_is_partly_unknown_is_read_by_its_parts() -> None:
-    found = parse_sed_call([unknown("$X;e id")])
-    assert found.dynamic and found.commands == (SedCommand("e", "id"),)
+    script = parse_sed_call([unknown("$X;e id")])
+    assert script.dynamic and script.commands == (SedCommand("e", "id"),)
     assert parse_sed_call([literal("$X;e id")]).commands is None
-    found = parse_sed_call([unknown("$OPTIONS"), literal("1e id"), literal("f")])
-    assert found.text == "$OPTIONS\n1e id" and found.commands == (SedCommand("e", "id"),)
+    script = parse_sed_call([unknown("$OPTIONS"), literal("1e id"), literal("f")])
+    assert script.text == "$OPTIONS\n1e id" and script.commands == (SedCommand("e", "id"),)
     assert parse_sed_call([literal("-i"), literal(""), literal("p"), literal("f")]).text == "p"
     assert parse_sed_call([literal(""), literal("f")]).commands == ()

@@ -86,7 +86,11 @@ COOKED = [
 
 def cooked(text: str) -> list[Word]:
     script = parse(f"p {text}", ("/p",), "/home/u")
-    words = next(one.words[1:] for one in script.invocations if one.words and one.words[0].text == "p")
+    words = next(
+        invocation.words[1:]
+        for invocation in script.invocations
+        if invocation.words and invocation.words[0].text == "p"
+    )
     return [msgspec.structs.replace(word, marked="") for word in words]
 
 

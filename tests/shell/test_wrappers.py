@@ -234,26 +234,26 @@ def inside(command: str) -> WrappedCommand | None:
     return unwrap(parse(command, ("/p",), "/home/u").invocations[-1].words)
 
 
-def shown(found: WrappedCommand) -> str:
+def shown(command: WrappedCommand) -> str:
     def line(words: list[Word]) -> str:
         return " ".join(("?" if word.dynamic else "") + word.text for word in words)
 
     ways = ("vanishes", "fed", "elsewhere", "in_container")
     parts = {
-        "": "; ".join(map(line, found.commands)),
-        "maybe ": "; ".join(map(line, found.maybe)),
-        "text ": "; ".join(line([word]) for word in found.texts),
-        "with ": " ".join(f"{name}={line([word])}" for name, word in found.assigns),
-        "doubt ": "; ".join(found.doubts),
-        "is ": " ".join(way for way in ways if getattr(found, way)),
+        "": "; ".join(map(line, command.commands)),
+        "maybe ": "; ".join(map(line, command.maybe)),
+        "text ": "; ".join(line([word]) for word in command.texts),
+        "with ": " ".join(f"{name}={line([word])}" for name, word in command.assigns),
+        "doubt ": "; ".join(command.doubts),
+        "is ": " ".join(way for way in ways if getattr(command, way)),
     }
     return " | ".join(what + text for what, text in parts.items() if text)
 
 
 @each(("command", "runs"), RUNS)
 def test_what_a_wrapper_runs_is_known(command: str, runs: str) -> None:
-    found = inside(command)
-    assert found is not None and shown(found) == runs
+    wrapped_command = inside(command)
+    assert wrapped_command is not None and shown(wrapped_command) == runs
 
 
 def test_other_commands_run_nothing_inside() -> None:

@@ -59,7 +59,7 @@ def test_a_session_is_stored_whole_and_once(db, clock):
     assert db.read_now(lambda c: bulk.is_known(c, "hermes", "f1"))
     assert not db.read_now(lambda c: bulk.is_known(c, "codex", "f1"))
     log = stored(db, clock)
-    assert [fields(m) for m in log.messages] == [fields(said.message) for said in SAID]
+    assert [fields(m) for m in log.messages] == [fields(message.message) for message in SAID]
     row = log.session
     assert (row.turns, row.messages, row.tool_calls, row.usage) == (2, 6, 2, USAGE + USAGE)
     assert (row.started, row.ended, row.end_reason) == (
@@ -68,8 +68,11 @@ def test_a_session_is_stored_whole_and_once(db, clock):
         "done",
     )
     assert row.last_active == row.ended
-    calls = rows(db, "SELECT seq, position, turn, step, call_id, started, finished, error_kind, exit_code"
-                 " FROM tool_calls ORDER BY seq")  # fmt: skip
+    calls = rows(
+        db,
+        "SELECT seq, position, turn, step, call_id, started, finished, error_kind, exit_code"
+        " FROM tool_calls ORDER BY seq",
+    )
     assert calls == [
         (3, 0, 1, 1, "call_0", MS + 1000, MS + 3000, "", None),
         (4, 1, 1, 1, "call_1", MS + 1000, MS + 3000, "exit", 2),

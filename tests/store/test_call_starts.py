@@ -37,8 +37,8 @@ async def test_a_start_between_the_reading_and_the_claim_of_a_take_over_is_seen(
         first.execute("COMMIT")
         taken = await taking
     assert taken is not None
-    (found,) = theirs.open_calls(taken)
-    assert found.started and not call.started
+    (open_call,) = theirs.open_calls(taken)
+    assert open_call.started and not call.started
 
 
 @ONLY_SQLITE

@@ -41,16 +41,18 @@ def test_calls_come_with_their_results_and_the_persons_words(db, clock):
     log = asyncio.run(worked(db, clock))
     asyncio.run(talk(db, clock, "other", "hello"))
     found = read(db, log)
-    names = [one.name if isinstance(one, StoredCall) else one.text for one in found]
+    names = [
+        stored_call.name if isinstance(stored_call, StoredCall) else stored_call.text for stored_call in found
+    ]
     assert names == ["do it", "a", "b", "again", "c"]
-    made = {one.name: one for one in found if isinstance(one, StoredCall)}
-    assert made["b"].result == "two" and made["c"].exit_code == 3 and made["c"].error_kind == "exit"
-    long = made["a"]
+    fields = {stored_call.name: stored_call for stored_call in found if isinstance(stored_call, StoredCall)}
+    assert fields["b"].result == "two" and fields["c"].exit_code == 3 and fields["c"].error_kind == "exit"
+    long = fields["a"]
     assert long.result is not None and len(long.result) == 8_001, "its middle is left out"
     assert db.read_now(lambda c: calls.read_result_text(c, log.live.key, long.seq)) == "x" * 20_000
     assert db.read_now(lambda c: calls.read_result_text(c, log.live.key, 999)) == ""
     later = read(db, log, 2)
-    assert [one.name if isinstance(one, StoredCall) else one.text for one in later] == ["again", "c"]
+    assert [text.name if isinstance(text, StoredCall) else text.text for text in later] == ["again", "c"]
 
 
 async def test_a_call_without_a_result_comes_at_its_steps_end(db, clock):
@@ -66,7 +68,7 @@ def test_an_answer_with_nothing_beside_its_text_has_no_calls(db, clock):
     """As those have that were brought in from elsewhere."""
     log = asyncio.run(talk(db, clock, "s1", "do it"))
     db.write_now(lambda c: c.execute("UPDATE messages SET extra = NULL WHERE role = 1"))
-    assert [one.text for one in read(db, log) if isinstance(one, UserWords)] == ["do it"]
+    assert [words.text for words in read(db, log) if isinstance(words, UserWords)] == ["do it"]
 
 
 def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
@@ -74,10 +76,14 @@ def test_outcomes_are_kept_up_to_a_turn_and_read_in_order(db, clock):
     hidden = asyncio.run(worked(db, clock, "hidden", private=True))
     key = log.live.key
     assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == [log.session.id, hidden.session.id]
-    seqs = {one.name: one.seq for one in read(db, log) if isinstance(one, StoredCall)}
+    seqs = {
+        stored_call.name: stored_call.seq
+        for stored_call in read(db, log)
+        if isinstance(stored_call, StoredCall)
+    }
     outcomes = [(seqs["a"], "good", ""), (seqs["b"], "undone", "taken back"), (seqs["c"], "bad", "exit 3")]
-    for one in (log, hidden):
-        db.write_now(lambda c, k=one.live.key: calls.store_outcomes(c, k, 2, outcomes))
+    for transcript in (log, hidden):
+        db.write_now(lambda c, k=transcript.live.key: calls.store_outcomes(c, k, 2, outcomes))
     state = db.read_now(lambda c: calls.read_judging_state(c, log.session.id))
     assert (state.key, state.judged_turn, state.last_turn) == (key, 2, 2)
     assert db.read_now(lambda c: calls.list_unjudged_sessions(c)) == []
@@ -111,12 +117,14 @@ async def test_only_sessions_that_ended_well_are_learned_from(db, clock):
     await (await new_log(db, clock, "open")).begin_turn(user("still at it"))
     failed = await new_log(db, clock, "failed")
     await failed.end_turn(await failed.begin_turn(user("x")), "failed", "no model")
-    assert [one.id for one in db.read_now(lambda c: calls.find_finished_sessions(c))] == ["good"]
+    assert [session.id for session in db.read_now(lambda c: calls.find_finished_sessions(c))] == ["good"]
     assert db.read_now(lambda c: calls.find_finished_sessions(c, workspace="/elsewhere")) == []
-    [one] = db.read_now(lambda c: calls.find_finished_sessions(c, source="cli", workspace="/w", limit=1))
-    assert (one.workspace, one.source) == ("/w", "cli")
-    assert db.read_now(lambda c: calls.read_tools_json(c, one.key)) in ("[]", "")
-    assert db.read_now(lambda c: calls.list_tool_names(c, one.key)) == frozenset()
+    [mined_session] = db.read_now(
+        lambda c: calls.find_finished_sessions(c, source="cli", workspace="/w", limit=1)
+    )
+    assert (mined_session.workspace, mined_session.source) == ("/w", "cli")
+    assert db.read_now(lambda c: calls.read_tools_json(c, mined_session.key)) in ("[]", "")
+    assert db.read_now(lambda c: calls.list_tool_names(c, mined_session.key)) == frozenset()
     assert db.read_now(calls.read_latest_tools_json) == "[]"
 
 

@@ -58,10 +58,10 @@ def claim(connection, key, session_id, holder, now):
 
 
 def test_one_holder_has_a_session_until_it_gives_it_free_or_is_gone(db, clock):
-    one, two, now = Holder("one"), Holder("two"), clock.now()
-    on(db, claim, 1, "s", one, now)
-    on(db, claim, 1, "s", one, now)
-    on(db, claims.refuse_if_held, 1, "s", one)
+    holder, two, now = Holder("one"), Holder("two"), clock.now()
+    on(db, claim, 1, "s", holder, now)
+    on(db, claim, 1, "s", holder, now)
+    on(db, claims.refuse_if_held, 1, "s", holder)
     on(db, claims.refuse_if_held, 2, "beside it", two)
     for refused in (
         lambda: on(db, claim, 1, "s", two, now),
@@ -72,16 +72,16 @@ def test_one_holder_has_a_session_until_it_gives_it_free_or_is_gone(db, clock):
         with pytest.raises(StoreBusy):
             refused()
     clock.advance(9)
-    on(db, claims.renew, 1, one, clock.now())
+    on(db, claims.renew, 1, holder, clock.now())
     assert held(db) == ("one", "" if db.is_team else iso(clock.now())), "a team's keeper renews it"
-    on(db, claims.release, 1, one)
+    on(db, claims.release, 1, holder)
     assert held(db) is None
-    on(db, claim, 1, "s", one, now)
-    claims.drop_holder(one)
+    on(db, claim, 1, "s", holder, now)
+    claims.drop_holder(holder)
     assert claims.live_tokens().count("one") == 0 and "two" in claims.live_tokens()
     on(db, claim, 1, "s", two, now)
     with pytest.raises(StoreBusy, match="taken over this session"):
-        on(db, claims.release, 1, one)
+        on(db, claims.release, 1, holder)
 
 
 @ONLY_SQLITE

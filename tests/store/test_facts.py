@@ -27,8 +27,10 @@ def test_the_folder_is_that_of_the_last_call_that_moved_whatever_is_known(db: St
     def left(seq: int, text: str) -> None:
         db.write_now(lambda connection: connection.execute(_CALL, (key, seq, f"c{seq}", text)))
 
-    def folder(known: ShellFolder, through: int) -> ShellFolder:
-        return db.read_now(lambda connection: facts.select_shell_folder(connection, key, known, through)())
+    def folder(shell_folder: ShellFolder, through: int) -> ShellFolder:
+        return db.read_now(
+            lambda connection: facts.select_shell_folder(connection, key, shell_folder, through)()
+        )
 
     nowhere = folder(ShellFolder(), 0)
     assert nowhere == ShellFolder("", 0, 0)
@@ -66,8 +68,8 @@ def _turn(db: StateDatabase, *did: CallEffects | None, turn: int = 1, error: str
             for id_ in ("other", "s"):
                 sessions.create(connection, sessions.NewSession(id=id_), "2026")
         key = sessions.key_of(connection, "s")
-        for seq, one in enumerate(did, 10 * turn):
-            text = "" if one is None else msgspec.json.encode(one).decode()
+        for seq, effects in enumerate(did, 10 * turn):
+            text = "" if effects is None else msgspec.json.encode(effects).decode()
             connection.execute(
                 "INSERT INTO tool_calls (session, seq, position, turn, step, call_id, name, error_kind,"
                 " exit_code, facts) VALUES (?, ?, 0, ?, 1, ?, 'terminal', ?, 0, ?)",
@@ -97,8 +99,8 @@ def test_the_last_tests_of_a_turn_count_until_a_call_changes_files(
     db: StateDatabase, did: list[CallEffects | None], last: int | None
 ) -> None:
     key = _turn(db, *did)
-    found = db.read_now(lambda c: facts.find_last_tests(c, key, 1))
-    assert (found and found.seq) == last
+    fact_row = db.read_now(lambda c: facts.find_last_tests(c, key, 1))
+    assert (fact_row and fact_row.seq) == last
 
 
 @pytest.mark.parametrize(
@@ -119,8 +121,8 @@ def test_the_last_tests_of_a_turn_count_until_a_call_changes_files(
 )
 def test_a_receipt_says_how_tests_stand(db: StateDatabase, did: list[CallEffects | None], state: str) -> None:
     key = _turn(db, *did)
-    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
-    assert made is not None and made.state == state
+    receipt = db.read_now(lambda c: facts.build_receipt(c, key, 1))
+    assert receipt is not None and receipt.state == state
 
 
 def test_edits_of_a_turn_without_tests_are_stale_where_an_earlier_turn_ran_some(db: StateDatabase) -> None:
@@ -128,26 +130,28 @@ def test_edits_of_a_turn_without_tests_are_stale_where_an_earlier_turn_ran_some(
     _turn(db, _EDITED, turn=2)
     _turn(db, _SAID, turn=3)
     _turn(db, None, turn=4)
-    made = [db.read_now(lambda c, turn=turn: facts.build_receipt(c, key, turn)) for turn in (1, 2, 3, 4, 5)]
-    assert [one and one.state for one in made] == ["fresh", "stale", "none", None, None]
+    receipts = [
+        db.read_now(lambda c, turn=turn: facts.build_receipt(c, key, turn)) for turn in (1, 2, 3, 4, 5)
+    ]
+    assert [receipt and receipt.state for receipt in receipts] == ["fresh", "stale", "none", None, None]
 
 
 def test_edits_before_the_first_tests_of_a_session_were_never_tested(db: StateDatabase) -> None:
     key = _turn(db, _EDITED)
     _turn(db, _RAN, turn=2)
-    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
-    assert made is not None and made.state == "never"
+    receipt = db.read_now(lambda c: facts.build_receipt(c, key, 1))
+    assert receipt is not None and receipt.state == "never"
 
 
 def test_a_receipt_sums_the_lines_of_a_file_and_names_what_ran_and_what_was_sent(db: StateDatabase) -> None:
     more = CallEffects(edits=(FileLines("a.py", 5, 3), FileLines("n.py", 1, 0)), marked=("It works.",))
     key = _turn(db, _EDITED, more, _SAID, _RAN, CallEffects(sent="to bob", unmarked="no model"))
-    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
-    assert made is not None
-    assert made.files == (FileLines("a.py", 7, 4), FileLines("n.py", 1, 0))
-    assert made.commands == (CommandRun("ls", 0), CommandRun("pytest", 0, "", _TESTS))
-    assert made.sent == (SentOut("terminal", "to bob", True),) and made.tests == _TESTS
-    assert (made.marked, made.unmarked) == (("It works.",), "no model")
+    receipt = db.read_now(lambda c: facts.build_receipt(c, key, 1))
+    assert receipt is not None
+    assert receipt.files == (FileLines("a.py", 7, 4), FileLines("n.py", 1, 0))
+    assert receipt.commands == (CommandRun("ls", 0), CommandRun("pytest", 0, "", _TESTS))
+    assert receipt.sent == (SentOut("terminal", "to bob", True),) and receipt.tests == _TESTS
+    assert (receipt.marked, receipt.unmarked) == (("It works.",), "no model")
 
 
 @pytest.mark.parametrize(
@@ -157,9 +161,9 @@ def test_a_command_that_was_stopped_says_how_and_one_that_failed_its_exit_code(
     db: StateDatabase, error: str, how: str, ok: bool
 ) -> None:
     key = _turn(db, CallEffects(command="make", sent="a file"), error=error)
-    made = db.read_now(lambda c: facts.build_receipt(c, key, 1))
-    assert made is not None
-    assert (made.commands[0].how, made.sent[0].ok) == (how, ok)
+    receipt = db.read_now(lambda c: facts.build_receipt(c, key, 1))
+    assert receipt is not None
+    assert (receipt.commands[0].how, receipt.sent[0].ok) == (how, ok)
 
 
 def _effects(db: StateDatabase, key: int) -> list[CallEffects]:

@@ -18,8 +18,8 @@ from whet.store.transcript import Transcript
 
 
 def tree(db: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:
-    found = db.read_now(lambda it: forks.list_family(it, session_id))
-    return [(one.row.id, one.depth, one.origin, one.turn) for one in found]
+    family = db.read_now(lambda it: forks.list_family(it, session_id))
+    return [(tree_row.row.id, tree_row.depth, tree_row.origin, tree_row.turn) for tree_row in family]
 
 
 def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
@@ -36,13 +36,16 @@ def test_forks_stand_below_where_they_began(db: StateDatabase) -> None:
 
     db.write_now(begin)
     listed = db.read_now(lambda it: forks.order_as_trees(it, sessions.list_sessions(it, 9)))
-    assert [(one.row.id, one.depth) for one in listed] == [
-        ("other", 0), ("last", 1), ("old", 0), ("b", 1), ("a", 1), ("aa", 2)
-    ]  # fmt: skip
+    assert [(tree_row.row.id, tree_row.depth) for tree_row in listed] == [
+        ("other", 0),
+        ("last", 1),
+        ("old", 0),
+        ("b", 1),
+        ("a", 1),
+        ("aa", 2),
+    ]
     assert tree(db, "aa") == tree(db, "b")
-    assert tree(db, "b") == [
-        ("old", 0, "", 0), ("a", 1, "old", 1), ("aa", 2, "a", 1), ("b", 1, "old", 1)
-    ]  # fmt: skip
+    assert tree(db, "b") == [("old", 0, "", 0), ("a", 1, "old", 1), ("aa", 2, "a", 1), ("b", 1, "old", 1)]
     db.write_now(lambda it: sessions.set_archive_time(it, "a", at.format(9)))
     assert tree(db, "b") == [("old", 0, "", 0), ("b", 1, "old", 1), ("aa", 0, "a", 1)]
 

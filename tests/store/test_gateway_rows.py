@@ -24,8 +24,8 @@ def test_a_place_is_one_conversation(db):
     assert group.id != first.id and on(db, chats.get_chat, group.id).place == GROUP
     on(db, chats.set_session, first.id, "s1")
     on(db, chats.set_draft, first.id, "m5")
-    found = on(db, chats.find_chat_of_session, "s1")
-    assert (found.id, found.draft, found.session_id) == (first.id, "m5", "s1")
+    record = on(db, chats.find_chat_of_session, "s1")
+    assert (record.id, record.draft, record.session_id) == (first.id, "m5", "s1")
     assert on(db, chats.find_chat_of_session, "s2") is None
     assert on(db, chats.find_platform_chat, "telegram", "-5").id == group.id
     assert on(db, chats.find_platform_chat, "slack", "-5") is None
@@ -35,22 +35,22 @@ def test_a_place_is_one_conversation(db):
 
 
 def test_an_update_is_received_once_and_crossed_off_with_its_turn(db):
-    one = on(db, chats.add_update, HOME, "u1", '{"ref": "r1"}', 1)
-    assert one == 1 and on(db, chats.add_update, HOME, "u1", "{}", 1) is None
+    update = on(db, chats.add_update, HOME, "u1", '{"ref": "r1"}', 1)
+    assert update == 1 and on(db, chats.add_update, HOME, "u1", "{}", 1) is None
     assert on(db, chats.is_received, "telegram", "u1") and not on(db, chats.is_received, "slack", "u1")
     two = on(db, chats.add_update, HOME, "u2", '{"ref": "r2"}', 2)
     three = on(db, chats.add_update, HOME, "u3", '{"ref": "r3"}', 3)
     chat = on(db, chats.get_or_create_chat, HOME).id
-    assert [row.id for row in on(db, chats.list_waiting, chat)] == [one, two, three]
-    assert [row.id for row in on(db, chats.list_waiting, chat, 1)] == [one]
+    assert [row.id for row in on(db, chats.list_waiting, chat)] == [update, two, three]
+    assert [row.id for row in on(db, chats.list_waiting, chat, 1)] == [update]
     assert on(db, chats.list_open_chats, ["telegram"]) == [(chat, False)]
     assert on(db, chats.list_open_chats, []) == []
     assert not on(db, chats.finish_taken_updates, chat)
-    on(db, chats.set_update_state, one, "begun")
+    on(db, chats.set_update_state, update, "begun")
     assert on(db, chats.list_open_chats, ["telegram"]) == [(chat, True)] and on(
         db, chats.has_begun_turn, chat
     )
-    assert not on(db, chats.is_waiting, one) and on(db, chats.is_waiting, two)
+    assert not on(db, chats.is_waiting, update) and on(db, chats.is_waiting, two)
     assert not on(db, chat_changes.replace_waiting_update, chat, "r1", "{}"), "a turn has it"
     assert on(db, chat_changes.replace_waiting_update, chat, "r2", '{"ref": "r2", "text": "new"}')
     assert "new" in on(db, chats.list_waiting, chat)[0].body

@@ -19,12 +19,12 @@ def goal(id_: str, session: str, begun: str, **fields) -> GoalRow:
 
 
 def test_a_goal_is_kept_whole_and_found_by_the_beginning_of_its_id(db):
-    one, two = goal("ab1", "s1", "1", said="so", stalled=3, mark="m"), goal("ab2", "s2", "2", note="n")
-    for row in (one, two):
+    goal_row, two = goal("ab1", "s1", "1", said="so", stalled=3, mark="m"), goal("ab2", "s2", "2", note="n")
+    for row in (goal_row, two):
         on(db, goals.add, row)
     with pytest.raises(StoreBusy):
         on(db, goals.add, goal("ab3", "s1", "3"))
-    assert on(db, goals.get, "ab1") == one and on(db, goals.get, "ab2") == two == on(db, goals.get, "")
+    assert on(db, goals.get, "ab1") == goal_row and on(db, goals.get, "ab2") == two == on(db, goals.get, "")
     on(db, goals.add, goal("ab", "s3", "3"))
     on(db, goals.add, goal("ab4", "s4", "4"))
     on(db, goals.add, goal("xyz", "s5", "0"))
@@ -35,7 +35,7 @@ def test_a_goal_is_kept_whole_and_found_by_the_beginning_of_its_id(db):
             on(db, goals.get, unclear)
     assert [row.id for row in on(db, goals.list_goals)] == ["ab4", "ab", "ab2", "ab1", "xyz"]
     assert [row.id for row in on(db, goals.list_goals, 1)] == ["ab4"]
-    assert on(db, goals.find_last_goal, "s1") == one and on(db, goals.find_last_goal, "s9") is None
+    assert on(db, goals.find_last_goal, "s1") == goal_row and on(db, goals.find_last_goal, "s9") is None
     assert on(db, goals.end_goal, "ab1", "achieved", "done", "9")
     on(db, goals.add, goal("ac", "s1", "4"))
     assert on(db, goals.find_last_goal, "s1").id == "ac", "the last one"
@@ -96,10 +96,10 @@ def test_a_calls_sums_are_those_of_the_session_it_works_for(db, clock):
     on(db, schedules.begin_run, job, Firing("sch", "2026"), "t")
     on(db, schedules.set_run_session, job.id, "root")
     on(db, goals.add, goal("g", "root", "1"))
-    found = on(db, wallet.list_scopes, "h", "D")
-    assert found == [*plain[:2], ("helper", "h1"), plain[2], ("schedule", "D sch"), ("goal", "g")]
+    scopes = on(db, wallet.list_scopes, "h", "D")
+    assert scopes == [*plain[:2], ("helper", "h1"), plain[2], ("schedule", "D sch"), ("goal", "g")]
     assert on(db, wallet.list_scopes, "root", "D") == [*plain, ("schedule", "D sch"), ("goal", "g")]
-    caps = [on(db, wallet.read_own_cap, scope) for scope in found]
+    caps = [on(db, wallet.read_own_cap, scope) for scope in scopes]
     assert caps == [None, None, Cap(0.5, setting="budget_usd"), None, None, Cap(1.5, setting="--budget")]
     assert on(db, wallet.read_own_cap, ("goal", "none")) == Cap(setting="--budget")
 

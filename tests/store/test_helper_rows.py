@@ -21,7 +21,7 @@ def row(call: str, parent: str = "s1", **wish) -> HelperRow:
 
 
 def added(db, *rows: HelperRow) -> list[HelperRow]:
-    return [db.write_now(lambda c, one=one: helper_rows.add(c, one)) for one in rows]
+    return [db.write_now(lambda c, helper_row=one: helper_rows.add(c, helper_row)) for one in rows]
 
 
 def read(db, helper: HelperRow) -> HelperRow:
@@ -29,10 +29,15 @@ def read(db, helper: HelperRow) -> HelperRow:
 
 
 def test_a_call_has_one_helper_and_a_parent_numbers_its_own(db, clock):
-    one, two, again, other = added(db, row("a"), row("b"), row("a"), row("a", "s2"))
-    assert [one.name, two.name, again.name, other.name] == ["helper-1", "helper-2", "helper-1", "helper-1"]
-    assert again == one and read(db, two) == two
-    assert db.read_now(lambda c: helper_rows.list_helpers(c, "s1")) == [one, two]
+    helper_row, two, again, other = added(db, row("a"), row("b"), row("a"), row("a", "s2"))
+    assert [helper_row.name, two.name, again.name, other.name] == [
+        "helper-1",
+        "helper-2",
+        "helper-1",
+        "helper-1",
+    ]
+    assert again == helper_row and read(db, two) == two
+    assert db.read_now(lambda c: helper_rows.list_helpers(c, "s1")) == [helper_row, two]
     assert db.read_now(lambda c: helper_rows.find_by_session(c, "s1.b")) == two
     assert db.read_now(lambda c: helper_rows.find_by_call(c, "s2", "b")) is None
     with pytest.raises(NotFound):
@@ -40,60 +45,67 @@ def test_a_call_has_one_helper_and_a_parent_numbers_its_own(db, clock):
 
 
 def test_a_living_process_keeps_its_helper(db, clock):
-    [one] = added(db, row("a"))
+    [helper_row] = added(db, row("a"))
     mine, other = claims.owner_name("mine"), claims.owner_name("other")
-    assert db.write_now(lambda c: helper_rows.take(c, one.id, mine))
+    assert db.write_now(lambda c: helper_rows.take(c, helper_row.id, mine))
     assert not db.read_now(lambda c: claims.is_gone(c, mine)), "it counts as living"
-    assert db.write_now(lambda c: helper_rows.take(c, one.id, mine)), "its own it may take again"
-    assert not db.write_now(lambda c: helper_rows.take(c, one.id, other))
-    db.write_now(lambda c: helper_rows.release(c, one.id, other))
-    assert read(db, one).owner == mine
-    db.write_now(lambda c: helper_rows.release(c, one.id, mine))
-    assert db.write_now(lambda c: helper_rows.take(c, one.id, other)) and read(db, one).owner == other
+    assert db.write_now(lambda c: helper_rows.take(c, helper_row.id, mine)), "its own it may take again"
+    assert not db.write_now(lambda c: helper_rows.take(c, helper_row.id, other))
+    db.write_now(lambda c: helper_rows.release(c, helper_row.id, other))
+    assert read(db, helper_row).owner == mine
+    db.write_now(lambda c: helper_rows.release(c, helper_row.id, mine))
+    assert (
+        db.write_now(lambda c: helper_rows.take(c, helper_row.id, other))
+        and read(db, helper_row).owner == other
+    )
 
 
 @ONLY_SQLITE
 def test_the_helper_of_a_process_that_died_is_taken_over(db, clock):
-    [one] = added(db, row("a"))
-    db.write_now(lambda c: helper_rows.set_owner(c, one.id, DEAD))
-    assert db.write_now(lambda c: helper_rows.take(c, one.id, claims.owner_name("mine")))
+    [helper_row] = added(db, row("a"))
+    db.write_now(lambda c: helper_rows.set_owner(c, helper_row.id, DEAD))
+    assert db.write_now(lambda c: helper_rows.take(c, helper_row.id, claims.owner_name("mine")))
 
 
 def test_a_helper_ends_once_and_by_its_owner(db, clock):
-    [one] = added(db, row("a"))
+    [helper_row] = added(db, row("a"))
     mine = claims.owner_name("mine")
-    db.write_now(lambda c: helper_rows.set_owner(c, one.id, mine))
-    ended = msgspec.structs.replace(one, reason="answered", answer="42", ended="t1")
+    db.write_now(lambda c: helper_rows.set_owner(c, helper_row.id, mine))
+    ended = msgspec.structs.replace(helper_row, reason="answered", answer="42", ended="t1")
     assert not db.write_now(lambda c: helper_rows.end_helper(c, ended, claims.owner_name("other")))
     assert db.write_now(lambda c: helper_rows.end_helper(c, ended, mine))
     assert not db.write_now(lambda c: helper_rows.end_helper(c, msgspec.structs.replace(ended, answer="43")))
-    assert read(db, one) == msgspec.structs.replace(ended, state="ended")
-    db.write_now(lambda c: helper_rows.set_owner(c, one.id, mine))
-    assert read(db, one).owner == "" and not db.write_now(lambda c: helper_rows.take(c, one.id, mine))
+    assert read(db, helper_row) == msgspec.structs.replace(ended, state="ended")
+    db.write_now(lambda c: helper_rows.set_owner(c, helper_row.id, mine))
+    assert read(db, helper_row).owner == "" and not db.write_now(
+        lambda c: helper_rows.take(c, helper_row.id, mine)
+    )
 
 
 def test_results_are_delivered_once_oldest_first(db, clock):
-    one, two, _ = added(db, row("a"), row("b"), row("c"))
+    helper_row, two, _ = added(db, row("a"), row("b"), row("c"))
     assert db.read_now(lambda c: helper_rows.find_next_result(c, "s1")) is None
-    for helper, at in ((two, "t1"), (one, "t2")):
+    for helper, at in ((two, "t1"), (helper_row, "t2")):
         db.write_now(
             lambda c, h=helper, at=at: helper_rows.end_helper(c, msgspec.structs.replace(h, ended=at))
         )
-    for helper in (two, one):
+    for helper in (two, helper_row):
         found = db.read_now(lambda c: helper_rows.find_next_result(c, "s1"))
         assert found is not None and found.id == helper.id
         db.write_now(lambda c, h=helper: helper_rows.deliver(c, h.id, "t3"))
     assert db.read_now(lambda c: helper_rows.find_next_result(c, "s1")) is None
     with pytest.raises(StoreBusy):
-        db.write_now(lambda c: helper_rows.deliver(c, one.id, "t4"))
-    assert read(db, one).delivered == "t3"
+        db.write_now(lambda c: helper_rows.deliver(c, helper_row.id, "t4"))
+    assert read(db, helper_row).delivered == "t3"
 
 
 async def test_what_people_see_of_helpers(db, clock):
-    one, two, three = added(db, row("a"), row("b", worktree=True, background=True), row("c", worktree=True))
+    helper_row, two, three = added(
+        db, row("a"), row("b", worktree=True, background=True), row("c", worktree=True)
+    )
     await new_log(db, clock, "s1.a")
     await talk(db, clock, "s1.b", "x")
-    db.write_now(lambda c: helper_rows.set_owner(c, one.id, claims.owner_name("mine")))
+    db.write_now(lambda c: helper_rows.set_owner(c, helper_row.id, claims.owner_name("mine")))
     tree = WorkingTree("/t", "/r", "c0")
     db.write_now(lambda c: helper_rows.store_tree(c, two.id, tree))
     db.write_now(lambda c: helper_rows.end_helper(c, msgspec.structs.replace(two, reason="answered")))

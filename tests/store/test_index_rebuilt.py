@@ -124,8 +124,8 @@ def test_three_hundred_messages_are_indexed_at_once_the_newest_sessions_first(tm
     put(db, "new", *(f"word{number}" for number in range(100)))
     assert db.read_now(index.has_new) and db.read_now(index.has_backlog)
     assert db.write_now(index.index_new)
-    found = indexed(db)
-    assert (found["new"], found["old"], len(found)) == (100, 60, 72)
+    numbers = indexed(db)
+    assert (numbers["new"], numbers["old"], len(numbers)) == (100, 60, 72)
     assert db.write_now(index.index_new) and indexed(db)["old"] == 360
     assert db.read_now(index.has_new)
     assert not db.write_now(index.index_new) and indexed(db)["old"] == 500

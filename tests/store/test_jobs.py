@@ -110,10 +110,10 @@ def test_one_job_of_a_subject_at_a_time(db, clock):
 
 def test_a_waiting_job_can_be_rewritten_until_it_is_taken(db, clock):
     put(db, clock, subject="talk")
-    found = db.read_now(lambda c: jobs.find_waiting(c, "review", "talk"))
-    assert db.write_now(lambda c: jobs.rewrite(c, found, '{"more":1}', found.run_after))
+    job = db.read_now(lambda c: jobs.find_waiting(c, "review", "talk"))
+    assert db.write_now(lambda c: jobs.rewrite(c, job, '{"more":1}', job.run_after))
     assert take(db, clock).payload == '{"more":1}'
-    assert not db.write_now(lambda c: jobs.rewrite(c, found, "{}", found.run_after))
+    assert not db.write_now(lambda c: jobs.rewrite(c, job, "{}", job.run_after))
     assert db.read_now(lambda c: jobs.find_waiting(c, "review", "talk")) is None
 
 

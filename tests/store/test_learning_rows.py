@@ -23,8 +23,8 @@ def new(**more):
         "parent_session_id": "",
     }
     origin |= {name: more.pop(name) for name in list(more) if name in Origin.__struct_fields__}
-    made: dict[str, Any] = {"kind": "memory", "item": "user", "action": "add", "state": "active", **more}
-    return NewRow(origin=Origin(**origin), **made)
+    fields: dict[str, Any] = {"kind": "memory", "item": "user", "action": "add", "state": "active", **more}
+    return NewRow(origin=Origin(**origin), **fields)
 
 
 def test_a_change_is_kept_whole_and_found(db):
@@ -90,15 +90,18 @@ def test_files_follow_what_they_should_hold(db):
     wanted = FileState("skills/a.md", key, "")
     assert on(db, learned.get_file_state, "", "skills/a.md") == wanted
     assert on(db, learned.list_file_states, "", "skills/") == [wanted]
-    assert [one.path for one in on(db, learned.list_file_states, "")] == ["b.md", "skills/a.md"]
-    assert {one.path for one in on(db, learned.list_pending_files, "")} == {"b.md", "skills/a.md"}
+    assert [file_state.path for file_state in on(db, learned.list_file_states, "")] == ["b.md", "skills/a.md"]
+    assert {file_state.path for file_state in on(db, learned.list_pending_files, "")} == {
+        "b.md",
+        "skills/a.md",
+    }
     on(db, learned.set_written_hash, "", "b.md", "other")
     on(db, learned.set_written_hash, "", "b.md", key)
     assert on(db, learned.list_pending_files, "") == [wanted]
     on(db, learned.set_expected_hash, "", "b.md", "")
     assert on(db, learned.get_file_state, "", "b.md") == FileState("b.md", "", key)
     on(db, learned.set_written_hash, "", "b.md", "")
-    assert [one.path for one in on(db, learned.list_file_states, "")] == ["skills/a.md"]
+    assert [file_state.path for file_state in on(db, learned.list_file_states, "")] == ["skills/a.md"]
     assert on(db, learned.list_file_states, "ann") == [FileState("b.md", "k1", "")]
 
 
@@ -114,11 +117,11 @@ def test_a_skill_without_a_mark_is_a_persons(db):
 
 
 def test_each_load_of_a_skill_leaves_a_receipt(db):
-    made = [Use(f"s{n}", "t", "c", name, "SKILL.md", "h", "view") for n, name in enumerate(("a", "b", "a"))]
-    for use in made:
+    uses = [Use(f"s{n}", "t", "c", name, "SKILL.md", "h", "view") for n, name in enumerate(("a", "b", "a"))]
+    for use in uses:
         on(db, learned.add_use, "", use, "now")
-    on(db, learned.add_use, "ann", made[0], "now")
-    stored = [msgspec.structs.replace(use, at="now") for use in made]
+    on(db, learned.add_use, "ann", uses[0], "now")
+    stored = [msgspec.structs.replace(use, at="now") for use in uses]
     assert on(db, learned.list_uses)[1:] == stored[::-1] and len(on(db, learned.list_uses, limit=1)) == 1
     assert on(db, learned.list_uses, name="b") == [stored[1]]
     assert on(db, learned.count_uses, "") == {"a": 2, "b": 1} and on(db, learned.count_uses, "ann") == {

@@ -75,18 +75,18 @@ async def test_a_crash_after_a_compaction_keeps_the_turns_sums(db, clock):
 async def test_what_is_read_again_stays_the_same_objects(db, clock):
     log, turn = await begin_session(db, clock, "do it")
     await log.append_reply(turn, asking("a", "b"), USAGE, "m")
-    said = list(log.messages)
+    messages = list(log.messages)
     first, second = log.open_calls(turn)
     done = await finish(log, turn, second, "two")
-    assert log.live.messages_by_seq() == {1: said[0], 2: said[1], 4: done}
+    assert log.live.messages_by_seq() == {1: messages[0], 2: messages[1], 4: done}
     await log.writer.reload()
     assert log.live.step is not None and log.live.step.results[1] is done
-    assert [one is two for one, two in zip(log.messages, said, strict=False)] == [True, True]
+    assert [message is two for message, two in zip(log.messages, messages, strict=False)] == [True, True]
     await finish(log, turn, first, "one")
     await compactions.record(log, turn, [user("short"), log.live.messages[-1]], "e", 9, 1)
     kept = list(log.messages)
     await log.writer.reload()
-    assert [one is two for one, two in zip(log.messages, kept, strict=True)] == [True, True]
+    assert [message is two for message, two in zip(log.messages, kept, strict=True)] == [True, True]
     log.live.epoch -= 1
     await log.writer.reload()
     assert log.messages[0].text == "short" and log.messages[0] is not kept[0], (
@@ -143,17 +143,17 @@ async def test_a_turn_that_is_left_open_is_free_for_others_at_once(db, clock):
 async def test_results_are_folded_in_the_order_of_their_calls(db, clock):
     log, turn = await begin_session(db, clock, "go")
     await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
-    one, two, three = log.open_calls(turn)
-    found: list[list[int]] = []
-    for call in (three, one, two):
+    open_call, two, three = log.open_calls(turn)
+    numbers: list[list[int]] = []
+    for call in (three, open_call, two):
         await finish(log, turn, call, call.call.name)
         log.live.fold_results()
-        found.append(list(log.live.seqs))
+        numbers.append(list(log.live.seqs))
     before = list(map(id, log.messages))
     log.live.fold_results()
-    assert list(map(id, log.messages)) == before and log.live.seqs == found[-1]
+    assert list(map(id, log.messages)) == before and log.live.seqs == numbers[-1]
     await log.end_turn(turn, "answered", "")
-    assert (found, [message.text for message in log.messages]) == (
+    assert (numbers, [message.text for message in log.messages]) == (
         [[1, 2, 5], [1, 2, 3, 5], [1, 2, 3, 4, 5]],
         ["go", "", "a", "b", "c"],
     )
@@ -164,9 +164,9 @@ async def test_a_session_has_moved_on_with_one_message_one_turn_or_one_step_back
     await log.begin_turn(user("three"))
     epoch, turn, next_seq = log.live.version
 
-    def moved(*known: int) -> bool:
-        assert len(known) == 3
-        return db.read_now(lambda c: turns.select_is_newer(c, log.live.key, known)())
+    def moved(*numbers: int) -> bool:
+        assert len(numbers) == 3
+        return db.read_now(lambda c: turns.select_is_newer(c, log.live.key, numbers)())
 
     assert not moved(epoch, turn, next_seq)
     for behind in (1, 2):

@@ -54,13 +54,15 @@ def test_a_time_beyond_the_years_1_to_9999_is_named_by_the_nearest_day():
     [
         (Message("user", "hi"), "hi"),
         (Message("assistant", "so", (ToolCall("1", "put", '{"a": "b"}'),)), 'so\nput {"a": "b"}'),
-        (Message("assistant", "", (ToolCall("1", "put", r'{"a\n": ["b\"", 3, {"c": null}]}'),)),
-         '\nput a\n\nb"\n3\nc\nNone'),
+        (
+            Message("assistant", "", (ToolCall("1", "put", r'{"a\n": ["b\"", 3, {"c": null}]}'),)),
+            '\nput a\n\nb"\n3\nc\nNone',
+        ),
         (Message("assistant", "", (ToolCall("1", "put", r"{\broken"),)), "\nput {\\broken"),
         (Message("tool", "done", tool_call_id="1", tool_name="put"), "done"),
         (Message("assistant", "said", reasoning="thought"), "said"),
     ],
-)  # fmt: skip
+)
 def test_what_can_be_found_of_a_message(message: Message, text: str):
     role, _, content, extra = rows.pack(message, 0)
     assert index.plain_text(role, content, extra) == text
@@ -157,6 +159,6 @@ def test_the_chats_in_which_a_skill_was_opened_are_counted_once_each(db):
     use("s1", "other.md")
     use("s2", name="b")
     use("s2", hash_="h2")
-    found = on(db, outcomes.count_loading_sessions, "")
-    assert found == {("a", "h"): 2, ("b", "h"): 1, ("a", "h2"): 1}
+    numbers = on(db, outcomes.count_loading_sessions, "")
+    assert numbers == {("a", "h"): 2, ("b", "h"): 1, ("a", "h2"): 1}
     assert on(db, outcomes.count_loading_sessions, "ann") == {}

@@ -30,9 +30,9 @@ async def test_signals_of_a_turn(db, clock) -> None:
     await log.undo_last_turn()
     await db.write(lambda c: outcomes.record_signal(c, "s1", "good", "now", turn=3))
     await db.write(lambda c: outcomes.record_signal(c, "s1", "correction", "now", turn=1))
-    found = await db.read(lambda c: outcomes.list_turn_outcomes(c))
-    assert [sorted(turn.signals) for turn in found] == [["correction"], [], ["good"], ["undo"]]
-    assert [turn.had_trouble for turn in found] == [True, False, False, True]
+    turn_outcomes = await db.read(lambda c: outcomes.list_turn_outcomes(c))
+    assert [sorted(turn.signals) for turn in turn_outcomes] == [["correction"], [], ["good"], ["undo"]]
+    assert [turn.had_trouble for turn in turn_outcomes] == [True, False, False, True]
 
 
 async def test_a_retry_is_no_undo_and_good_takes_bad_back(db, clock) -> None:
@@ -55,8 +55,8 @@ async def test_failed_calls_are_counted_but_denied_ones_are_not(db, clock) -> No
         await log.store_call_result(turn, call, result(call), output=output, duration_s=0.1)
     await log.append_reply(turn, answer("done"), USAGE, "m")
     await log.end_turn(turn, "failed", "it broke")
-    (found,) = await db.read(lambda c: outcomes.list_turn_outcomes(c))
-    assert (found.calls, found.failed_calls, found.signals) == (3, 1, {"failed"})
+    (outcome,) = await db.read(lambda c: outcomes.list_turn_outcomes(c))
+    assert (outcome.calls, outcome.failed_calls, outcome.signals) == (3, 1, {"failed"})
     assert await db.read(lambda c: outcomes.count_session_calls(c, "s1")) == (3, 1)
 
 

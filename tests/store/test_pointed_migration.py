@@ -47,8 +47,8 @@ def test_an_old_ledger_keeps_its_meaning(tmp_path: Path) -> None:
     database.write_now(lambda db: ledger.insert_row(db, new, "2026-01-02T00:00:00.000Z"))
     lost = NewRow("memory", "memory", "add", "refused", Origin("review", tool_call_id="e"), reason="because")
     database.write_now(lambda db: ledger.insert_row(db, lost, "2026-01-02T00:00:00.000Z"))
-    told = database.write_now(lesson_counts.take_unread)
-    assert told.line == "since you left: learned 1, refused 1 (whet review inbox)"
-    assert [one.reason for one in database.read_now(lesson_counts.list_refusals)] == ["because"]
+    unread = database.write_now(lesson_counts.take_unread)
+    assert unread.line == "since you left: learned 1, refused 1 (whet review inbox)"
+    assert [ledger_row.reason for ledger_row in database.read_now(lesson_counts.list_refusals)] == ["because"]
     assert database.write_now(lesson_counts.take_unread).line == "", "it is told once"
     database.close()

@@ -21,10 +21,10 @@ def hundred(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StateDatabase]
     """Two sessions of two hundred messages: each second one says alpha, one in fifty foo_bar or bar_baz."""
     db = StateDatabase.open(tmp_path_factory.mktemp("postings") / "state.db", FixedClock())
     for name in ("first", "second"):
-        said = ["alpha" if number % 2 == 0 else "other" for number in range(1, 201)]
-        said[9] = said[59] = "foo_bar.baz alpha"
-        said[109], said[159] = "foo_bar alpha", "bar_baz alpha"
-        put(db, name, *said)
+        texts = ["alpha" if number % 2 == 0 else "other" for number in range(1, 201)]
+        texts[9] = texts[59] = "foo_bar.baz alpha"
+        texts[109], texts[159] = "foo_bar alpha", "bar_baz alpha"
+        put(db, name, *texts)
     while db.write_now(index.index_new):
         pass
     yield db

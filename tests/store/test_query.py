@@ -101,8 +101,8 @@ def test_what_is_said_is_indexed_with_the_pairs_of_its_identifiers(said: str, in
     ],
 )
 def test_the_match_is_found_as_a_person_would_see_it(text: str, wanted: list[str], shown: str | None) -> None:
-    found = query.find_match(text, wanted)
-    assert (None if found is None else text[slice(*found)]) == shown
+    match = query.find_match(text, wanted)
+    assert (None if match is None else text[slice(*match)]) == shown
 
 
 def test_a_word_is_found_at_its_beginning_before_the_inside_of_another() -> None:

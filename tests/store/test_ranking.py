@@ -21,9 +21,11 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 def put(db: StateDatabase, session_id: str, *texts: str, at: str = "2026-11-01", **fields: Any) -> None:
     at_ms = int(datetime.fromisoformat(f"{at}T10:00:00+00:00").timestamp() * 1000)
-    said = [bulk.PastMessage(Message("user", text), at_ms) for text in texts]
+    messages = [bulk.PastMessage(Message("user", text), at_ms) for text in texts]
     about = sessions.NewSession(session_id, **fields)
-    db.write_now(lambda c: bulk.store_session(c, "test", bulk.PastSession(about, said, at_ms), "2026-11-22"))
+    db.write_now(
+        lambda c: bulk.store_session(c, "test", bulk.PastSession(about, messages, at_ms), "2026-11-22")
+    )
 
 
 def found(db: StateDatabase, query: str, limit: int = 20, **scope: Any) -> list[str]:

@@ -104,11 +104,11 @@ def test_a_story_is_read_again(db, clock):
         (3, "answered", True),
         (4, "", False),
     ]
-    told = [
+    rows = [
         (span.kind, span.name, second(span.begun_ms), second(span.ended_ms), span.seq, span.error_kind)
         for span in one.spans
     ]
-    assert told == [
+    assert rows == [
         ("model", "model", 0, 2, 2, ""),
         ("wait", "a", 2, 3, 3, ""),
         ("tool", "a", 3, 7, 3, ""),

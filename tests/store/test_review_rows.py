@@ -208,11 +208,11 @@ async def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
     async def call(log, turn, name: str, seconds: float, **effects):
         asked = Message("assistant", "", (ToolCall(name, "terminal", f'{{"command": "{name}"}}'),))
         await log.append_reply(turn, asked, USAGE, "m")
-        [one] = log.open_calls(turn)
-        await log.store_call_start(turn, one, "rule")
+        [open_call] = log.open_calls(turn)
+        await log.store_call_start(turn, open_call, "rule")
         clock.advance(seconds)
         output = ToolOutput("ok", facts=facts(command=name, **effects))
-        await log.store_call_result(turn, one, result(one), output=output, duration_s=seconds)
+        await log.store_call_result(turn, open_call, result(open_call), output=output, duration_s=seconds)
         log.live.fold_results()
         clock.advance(1)
 
@@ -223,13 +223,13 @@ async def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
     await call(log, turn, "poll", 1, over="p2")
     await call(log, turn, "stop", 1, over="p1")
     await log.append_reply(turn, asking("ask"), USAGE, "m")
-    [one] = log.open_calls(turn)
-    await log.store_call_start(turn, one, "rule")
+    [open_call] = log.open_calls(turn)
+    await log.store_call_start(turn, open_call, "rule")
     clock.advance(5)
 
     def running(second: float) -> list[str]:
-        found = db.read_now(lambda c: list(calls.find_running_calls(c, begun + round(second * 1000))))
-        return [one.effects.command or one.name for one in found]
+        past_calls = db.read_now(lambda c: list(calls.find_running_calls(c, begun + round(second * 1000))))
+        return [past_call.effects.command or past_call.name for past_call in past_calls]
 
     # make 0-10, server 11-12 and its process, poll 13-14, stop 15-16, ask from 17 on
     assert [running(second) for second in (0, 10.02, 10.021, 10.979, 10.98)] == [
@@ -254,8 +254,8 @@ async def test_calls_that_ran_at_a_time_or_left_a_process_behind(db, clock):
     ]
 
     key = on(db, sessions.key_of, "s1")
-    [made] = db.read_now(lambda c: list(calls.find_calls_naming(c, "/w", "server")))
-    assert made == calls.PastCall(
+    [past_call] = db.read_now(lambda c: list(calls.find_calls_naming(c, "/w", "server")))
+    assert past_call == calls.PastCall(
         key, 5, "terminal", '{"command": "server"}', CallEffects(command="server", runs_on="p1")
     )
     assert db.read_now(lambda c: list(calls.find_calls_naming(c, "/v", "server"))) == []
@@ -273,14 +273,14 @@ async def test_the_calls_of_a_tool_that_worked_are_read_again(db, clock):
     log = await new_log(db, clock)
     for text, kinds in (("one", ("", "failed", "")), ("two", ("",))):
         turn = await log.begin_turn(user(text))
-        made = tuple(
+        tool_calls = tuple(
             ToolCall(f"c{number}", "b" if number == 2 else "a", f'{{"command": "{text}{number}"}}')
             for number in range(len(kinds))
         )
-        await log.append_reply(turn, Message("assistant", "", made), USAGE, "m")
-        for code, (one, kind) in enumerate(zip(log.open_calls(turn), kinds, strict=True)):
+        await log.append_reply(turn, Message("assistant", "", tool_calls), USAGE, "m")
+        for code, (open_call, kind) in enumerate(zip(log.open_calls(turn), kinds, strict=True)):
             output = ToolOutput("x", kind, code)
-            await log.store_call_result(turn, one, result(one), output=output, duration_s=0.0)
+            await log.store_call_result(turn, open_call, result(open_call), output=output, duration_s=0.0)
         log.live.fold_results()
         await log.append_reply(turn, asking("a"), USAGE, "m")
         await log.end_turn(turn, "answered", "")
@@ -318,8 +318,10 @@ async def test_the_newest_step_with_tools_is_the_sessions_newest_until_something
         turn = await log.begin_turn(user("go"))
         await log.append_reply(turn, asking("look", "read", ids=(f"{word}1", f"{word}2")), USAGE, "m")
         assert on(db, api.last_step, "s1") == (((turn.id, f"{word}1"), (turn.id, f"{word}2")), True)
-        for one in log.open_calls(turn):
-            await log.store_call_result(turn, one, result(one), output=ToolOutput("ok"), duration_s=0)
+        for open_call in log.open_calls(turn):
+            await log.store_call_result(
+                turn, open_call, result(open_call), output=ToolOutput("ok"), duration_s=0
+            )
         log.live.fold_results()
         assert on(db, api.last_step, "s1")[1]
         await log.append_reply(turn, answer("ok"), USAGE, "m")
@@ -404,8 +406,8 @@ def test_what_a_review_came_to_is_told_once(db):
     assert on(db, learned.read_report_position, "") == 2, "what is older is not told yet"
     on(db, lesson_counts.mark_task_read, "j2")
     assert on(db, learned.read_report_position, "") == inbox
-    found = LearningNews(1, 0, 1, last)
-    assert on(db, lesson_counts.count_unread) == found == on(db, lesson_counts.take_unread) and on(
+    news = LearningNews(1, 0, 1, last)
+    assert on(db, lesson_counts.count_unread) == news == on(db, lesson_counts.take_unread) and on(
         db, lesson_counts.take_unread
     ) == LearningNews(until=last)
     on(db, lesson_counts.mark_task_read, "j2")
@@ -413,7 +415,7 @@ def test_what_a_review_came_to_is_told_once(db):
     assert [row.state for row in on(db, lesson_counts.list_waiting)] == ["quarantined", "inbox"]
     assert [row.state for row in on(db, lesson_counts.list_refusals)] == ["refused"]
     assert on(db, lesson_counts.count_unread, "ann").learned == 1
-    assert found.line == "since you left: learned 1, waiting for you 1 (whet review inbox)"
+    assert news.line == "since you left: learned 1, waiting for you 1 (whet review inbox)"
     assert LearningNews(2, 0, 0, 9).line_with("/in", "/log") == "since you left: learned 2 (/log)"
     assert LearningNews(0, 1, 0, 9).line_with("/in", "/log") == "since you left: refused 1 (/in)"
     assert LearningNews(until=9).line == ""

@@ -129,6 +129,6 @@ async def test_a_session_its_helpers_and_theirs_are_one_family(db, clock):
     await new_log(db, clock, "child", parent_session_id="root")
     await new_log(db, clock, "grandchild", parent_session_id="child")
     await new_log(db, clock, "stranger")
-    for one in ("root", "child", "grandchild"):
-        assert db.read_now(lambda c, one=one: rewinds.list_family(c, one)) == {"root", "child", "grandchild"}
+    for text in ("root", "child", "grandchild"):
+        assert db.read_now(lambda c, one=text: rewinds.list_family(c, one)) == {"root", "child", "grandchild"}
     assert db.read_now(lambda c: rewinds.list_family(c, "stranger")) == {"stranger"}

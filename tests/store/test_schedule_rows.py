@@ -142,8 +142,8 @@ def test_a_clock_set_back_far_was_wrong_before(db, clock, hours, moves):
     clock.advance(-hours * 3600)
     on(db, schedules.correct_clock_change, clock, lambda schedule, now: f"next of {schedule.name}")
     assert on(db, schedules.find_next_due, "one") == due
-    found = {job.id: job for job in on(db, list_jobs)}
-    assert {job.created for job in found.values()} == {iso(clock.now())}
-    assert found[hand].run_after == asked and schedules.read_firing(found[hand]).by_hand
-    [hourly] = [job for job in found.values() if job.subject == "abc1" and job.id != hand]
+    fields = {job.id: job for job in on(db, list_jobs)}
+    assert {job.created for job in fields.values()} == {iso(clock.now())}
+    assert fields[hand].run_after == asked and schedules.read_firing(fields[hand]).by_hand
+    [hourly] = [job for job in fields.values() if job.subject == "abc1" and job.id != hand]
     assert hourly.run_after == schedules.read_firing(hourly).due == ("next of Reports" if moves else due)

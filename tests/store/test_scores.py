@@ -76,8 +76,8 @@ def test_a_term_that_stands_twice_around_counts_once_more_but_never_double(tmp_p
 def test_a_time_weighs_three(tmp_path):
     db = opened(tmp_path)
     for name, day in (("a", 0), ("b", 1), ("c", 2)):
-        said = [bulk.PastMessage(Message("user", f"alpha {name}"), _AT_MS + day * _DAY_MS)]
-        about = bulk.PastSession(sessions.NewSession(name), said, _AT_MS + day * _DAY_MS)
+        messages = [bulk.PastMessage(Message("user", f"alpha {name}"), _AT_MS + day * _DAY_MS)]
+        about = bulk.PastSession(sessions.NewSession(name), messages, _AT_MS + day * _DAY_MS)
         db.write_now(lambda c, about=about: bulk.store_session(c, "test", about, "2026-11-22"))
     alpha = weight(3, 3)
     midnight = _AT_MS - 10 * 3_600_000
@@ -163,7 +163,7 @@ def test_what_may_not_be_shown_gives_way_to_what_may(many, monkeypatch: pytest.M
 
 def test_the_beginning_of_a_word_stands_for_64_words(tmp_path):
     db = opened(tmp_path)
-    put(db, "s", *(f"zeb{one}{two}k" for one in "bcdfghjk" for two in "bcdfghjkm"))
+    put(db, "s", *(f"zeb{text}{two}k" for text in "bcdfghjk" for two in "bcdfghjkm"))
     every = found(db, "zeb*", 100)
     assert len(every) == 64 and set(every) == {f"s {number}" for number in range(1, 65)}
     db.close()

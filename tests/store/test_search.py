@@ -252,8 +252,8 @@ def test_around_gives_the_neighbours(db, clock):
     asyncio.run(talk(db, clock, "s2", "of the one beside it"))
 
     def around(seq: int, before: int, after: int) -> list[tuple[int, str]]:
-        found = db.read_now(lambda c: search.read_messages_around(c, "s1", seq, before, after))
-        return [(seq, message.text) for seq, message in found]
+        messages = db.read_now(lambda c: search.read_messages_around(c, "s1", seq, before, after))
+        return [(seq, message.text) for seq, message in messages]
 
     assert around(3, 1, 2) == [(2, "ok"), (3, "two"), (4, "ok"), (5, "three")]
     assert around(1, 9, 0) == [(1, "one")] and around(6, 0, 9) == [(6, "ok")]
@@ -311,8 +311,8 @@ def test_a_write_for_later_is_done_once_however_often_it_is_asked_for(db):
 @pytest.mark.parametrize("word", ["proj", "token", "build", "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"])
 def test_a_snippet_shows_no_part_of_a_secret_however_it_was_found(db, clock, word):
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
-    said = f"{'so much ' * 900}use the token {secret} for the build {'and more ' * 900}"
-    asyncio.run(talk(db, clock, "s1", said))
+    text = f"{'so much ' * 900}use the token {secret} for the build {'and more ' * 900}"
+    asyncio.run(talk(db, clock, "s1", text))
     [hit] = search.find_now(db, word)
     shown = hit.snippet.replace(search.MARK_OPEN, "").replace(search.MARK_CLOSE, "")
     assert "[REDACTED]" in shown

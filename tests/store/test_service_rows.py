@@ -73,9 +73,9 @@ def test_warm_starts_and_what_came_of_their_templates(db):
     on(db, warm.set_state, "h", "web", state, "now")
     assert on(db, warm.list_states) == {"h": state}
     outcomes = {"s1": ["ok", "failed", "denied", "ok"], "s2": ["failed", "failed"], "s3": ["ok"]}
-    for id_, found in outcomes.items():
+    for id_, texts in outcomes.items():
         key = db.read_now(lambda c, id_=id_: sessions.key_of(c, id_))
-        for seq, outcome in enumerate(found, 1):
+        for seq, outcome in enumerate(texts, 1):
             values = (key, seq, 0, 1, 1, "c", "terminal", outcome)
             columns = "session, seq, position, turn, step, call_id, name, outcome"
             sql = f"INSERT INTO tool_calls ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"

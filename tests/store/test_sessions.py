@@ -229,9 +229,9 @@ def test_a_team_reads_no_title_that_the_index_does_not_name(db, query):
         connection.execute("ANALYZE sessions")
 
     def plan(connection):
-        found = titles.build_index_condition(connection, query)
-        assert found is not None
-        sql, values = found
+        condition = titles.build_index_condition(connection, query)
+        assert condition is not None
+        sql, values = condition
         return [row[0] for row in connection.execute(f"EXPLAIN SELECT id FROM sessions WHERE {sql}", values)]
 
     db.write_now(fill)
@@ -270,10 +270,10 @@ def test_a_part_of_a_title_is_found_behind_thousands_of_newer_sessions(db, monke
 def test_a_filter_that_few_sessions_match_lists_as_one_that_many_match(db: StateDatabase) -> None:
     def fill(it: apsw.Connection) -> None:
         for number in range(30):
-            place = "/few" if number % 10 == 3 else "/many"
+            text = "/few" if number % 10 == 3 else "/many"
             at = f"2026-11-{1 + number % 7:02}T00:00:00.000Z"
-            sessions.create(it, NewSession(f"s{number:02}", workspace=place, source="api"), at)
-            api.set_owner(it, f"s{number:02}", "few" if place == "/few" else "many")
+            sessions.create(it, NewSession(f"s{number:02}", workspace=text, source="api"), at)
+            api.set_owner(it, f"s{number:02}", "few" if text == "/few" else "many")
 
     db.write_now(fill)
     rows = db.read_now(lambda it: sessions.list_sessions(it, 50))

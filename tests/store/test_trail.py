@@ -28,7 +28,10 @@ def test_calls_are_understood_by_their_arguments_names():
         TouchedItem("read", "b"),
     ]
     moved = "rename from old.py\nrename to new.py\n*** Delete File: gone.py\n*** Move File: no.py\n"
-    assert [one.value for one in find_touched_items("apply_patch", encode({"input": moved}).decode())] == [
+    assert [
+        touched_item.value
+        for touched_item in find_touched_items("apply_patch", encode({"input": moved}).decode())
+    ] == [
         "old.py",
         "new.py",
         "gone.py",

@@ -145,8 +145,8 @@ def test_a_crashed_turn_is_resumed_where_it_was(db, clock):
     async def crash():
         log, turn = await begin_session(db, clock, "go")
         await log.append_reply(turn, asking("a", "b", "c"), USAGE, "m")
-        one, two, _ = log.open_calls(turn)
-        await log.store_call_start(turn, one, "rule")
+        open_call, two, _ = log.open_calls(turn)
+        await log.store_call_start(turn, open_call, "rule")
         await log.store_call_start(turn, two, "rule")
         await finish(log, turn, two, "two")
         log.close()  # the lane's thread may keep it alive for a moment more

@@ -54,16 +54,19 @@ class Program:
         """Start `whet` with exactly these arguments."""
         settings = {"WHET_HOME": str(self.home), "WHET_MODEL_MAX_RETRIES": "0"}
         self._runs += 1
-        place = self.root / "runs" / str(self._runs)
-        place.mkdir(parents=True)
+        path = self.root / "runs" / str(self._runs)
+        path.mkdir(parents=True)
         if given is not None:
-            (place / "in").write_bytes(given)
+            (path / "in").write_bytes(given)
         order = {
-            "arguments": arguments, "folder": str(self.work),
+            "arguments": arguments,
+            "folder": str(self.work),
             "environ": {**os.environ, **settings, **self.environ, **(environ or {})},
-            "stdin": "/dev/null" if given is None else str(place / "in"), "stdout": str(place / "out"),
-            "stderr": str(place / "err"), **self.limits,
-        }  # fmt: skip
+            "stdin": "/dev/null" if given is None else str(path / "in"),
+            "stdout": str(path / "out"),
+            "stderr": str(path / "err"),
+            **self.limits,
+        }
         return Running(order)
 
     def run(self, *arguments: str, given: bytes | None = None, **environ: str) -> Done:
@@ -98,8 +101,8 @@ class Program:
         return [*names, "--format", self.wire] if self.wire else names
 
     def sessions(self) -> list[dict[str, Any]]:
-        found = json.loads(self.run("sessions", "list", "--json").out)
-        return found["sessions"] if isinstance(found, dict) else found
+        data = json.loads(self.run("sessions", "list", "--json").out)
+        return data["sessions"] if isinstance(data, dict) else data
 
 
 def assert_requests_are_sound(server: PracticeServer, *, refused: bool = False) -> None:

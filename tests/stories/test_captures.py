@@ -36,10 +36,14 @@ SETTINGS = {
     "WHET_APPROVAL_ALLOW": ",".join(f"terminal({name} *)" for name in PROGRAMS),
 }
 CHANGING = (
-    (r"/tmp/w[a-z0-9_]{8}/", "/tmp/wXXXXXXXX/"), (r"\d+(\.\d+)?k? tokens", "N tokens"),
-    (r"\d+% cached", "N% cached"), (r"[▰▱]+ \d+%", "▱▱▱▱▱ N%"), (r"\d+(\.\d+)? (ms|s)\b", "N s"),
-    (r"whet \d+\.\S+", "whet VERSION"), (r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋"),
-)  # fmt: skip
+    (r"/tmp/w[a-z0-9_]{8}/", "/tmp/wXXXXXXXX/"),
+    (r"\d+(\.\d+)?k? tokens", "N tokens"),
+    (r"\d+% cached", "N% cached"),
+    (r"[▰▱]+ \d+%", "▱▱▱▱▱ N%"),
+    (r"\d+(\.\d+)? (ms|s)\b", "N s"),
+    (r"whet \d+\.\S+", "whet VERSION"),
+    (r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", "⠋"),
+)
 # In the syntax of JavaScript.
 CHANGING_PAGE = (
     (r"/tmp/\S+/work", "/tmp/XXXX/work"),

@@ -53,10 +53,10 @@ def program(tmp_path, server, service):
 def pending(service: Served) -> dict[str, Any]:
     """Wait for the request that waits."""
     deadline = time.monotonic() + 30
-    while not (found := service.call("GET", "/confirm?status=pending", role="approve")[1]["requests"]):
+    while not (requests := service.call("GET", "/confirm?status=pending", role="approve")[1]["requests"]):
         assert time.monotonic() < deadline, "nothing was submitted"
-    assert len(found) == 1
-    return found[0]
+    assert len(requests) == 1
+    return requests[0]
 
 
 def decide(service: Served, request: dict[str, Any], verdict: str, **body: str) -> None:

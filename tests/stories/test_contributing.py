@@ -234,8 +234,13 @@ def test_make_check_is_green_after_the_five_changes(tree, command):
 
 def test_no_test_of_a_table_needs_an_edit_after_the_five_changes(tree, tmp_path):
     options = (
-        "-q", "-p", "no:cacheprovider", "-m", "not soak and not live", f"--basetemp={tmp_path / 'runs'}",
-    )  # fmt: skip
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not soak and not live",
+        f"--basetemp={tmp_path / 'runs'}",
+    )
     run(tree, "python", "-m", "pytest", *options, *TABLE_TESTS)
 
 

@@ -49,24 +49,27 @@ def place(tmp_path):
     return tmp_path
 
 
-def environment(place: Path) -> dict[str, str]:
-    found = {name: value for name, value in os.environ.items() if name != "WHET_HOME"}
-    found["PYTHONPATH"] = os.pathsep.join(
+def environment(path: Path) -> dict[str, str]:
+    values = {name: value for name, value in os.environ.items() if name != "WHET_HOME"}
+    values["PYTHONPATH"] = os.pathsep.join(
         str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "src").split(os.pathsep)
     )
     # A variable of the person's that must not reach the demo's processes.
-    found |= {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), "WHET_MODEL_MODEL": "gpt-none"}
-    return found | {"PYTHONDONTWRITEBYTECODE": "1"}
+    values |= {"HOME": str(path / "home"), "TMPDIR": str(path / "tmp"), "WHET_MODEL_MODEL": "gpt-none"}
+    return values | {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def demo(
-    place: Path, *options: str, timeout: float = 300, **environ: str
-) -> subprocess.CompletedProcess[str]:
+def demo(path: Path, *options: str, timeout: float = 300, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run the demo in the place, without a terminal."""
     return subprocess.run(
-        [*_DEMO, *options], cwd=place / "cwd", env=environment(place) | environ, capture_output=True,
-        text=True, check=False, timeout=timeout,
-    )  # fmt: skip
+        [*_DEMO, *options],
+        cwd=path / "cwd",
+        env=environment(path) | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
 
 
 def report_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -186,7 +189,7 @@ def state(pid: int) -> str:
 
 def descendants(pid: int) -> list[int]:
     """The processes below `pid`; empty where there is no /proc."""
-    found: list[int] = []
+    numbers: list[int] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = stat.read_text()
@@ -194,15 +197,15 @@ def descendants(pid: int) -> list[int]:
             continue
         if int(text.rpartition(")")[2].split()[1]) == pid:
             child = int(stat.parent.name)
-            found += [child, *descendants(child)]
-    return found
+            numbers += [child, *descendants(child)]
+    return numbers
 
 
 @pytest.mark.soak
 def test_the_context_chapter_answers_every_fact_from_two_thousand_messages(place):
     done = demo(place, "--chapter", "context", "--json", timeout=900)
-    found = json.loads(done.stdout)
-    assert done.returncode == 0 and found["ok"], done.stderr
-    context = found["measured"]["context"]
+    data = json.loads(done.stdout)
+    assert done.returncode == 0 and data["ok"], done.stderr
+    context = data["measured"]["context"]
     assert context["messages"] > 2_000 and context["facts"] == context["answered"] == 20
     assert context["largest_prompt_tokens"] <= 8_000 and context["compactions"] >= 10

@@ -148,8 +148,8 @@ def test_a_dangerous_action_that_nobody_can_allow_is_denied_and_the_model_is_tol
     )
     done = program.ask("clean up", "--approvals", "ask")
     assert [call["ok"] for call in done.row["tool_calls"]] == [False, False]
-    told = [text for role, text in said(server.requests[-1]) if role == "tool"]
-    assert all("nobody" in text.lower() for text in told), told
+    texts = [text for role, text in said(server.requests[-1]) if role == "tool"]
+    assert all("nobody" in text.lower() for text in texts), texts
     assert (program.work / "keep.txt").read_text() == "kept"
     assert not (program.work / "new.txt").exists()
 
@@ -180,8 +180,8 @@ def test_two_delegated_tasks_run_at_the_same_time_in_sessions_of_their_own(progr
     )
     done = program.ask("split the work", "--yes")
     assert (done.code, done.row["text"]) == (0, "Left and right are fine."), done
-    told = [text for role, text in said(server.requests[-1]) if role == "tool"]
-    assert ["the left is fine" in told[0], "the right is fine" in told[1]] == [True, True]
+    texts = [text for role, text in said(server.requests[-1]) if role == "tool"]
+    assert ["the left is fine" in texts[0], "the right is fine" in texts[1]] == [True, True]
     assert_calls_answered_once(server.requests[-1])
     tools = [{tool["function"]["name"] for tool in request.json_body["tools"]} for request in server.requests]
     assert "delegate_task" in tools[0] and "delegate_task" not in tools[1]

@@ -24,9 +24,9 @@ def cluster() -> Cluster:
 @pytest.fixture
 def url(cluster: Cluster) -> Iterator[str]:
     """The address of a team's database of this test's own."""
-    made = cluster.database()
-    yield made
-    cluster.drop(made)
+    text = cluster.database()
+    yield text
+    cluster.drop(text)
 
 
 @pytest.fixture

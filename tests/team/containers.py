@@ -136,8 +136,11 @@ class Root:
         namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
         process = subprocess.Popen(
             ["nsenter", f"--net={self.network}", *namespaces, "sh", "-c", "\n".join(lines)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             yield process
             if process.poll() is not None:

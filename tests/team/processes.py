@@ -62,8 +62,8 @@ def end(process: subprocess.Popen[str]) -> None:
 def worker(given: dict[str, str], folder: Path, turns: int = 4) -> Iterator[subprocess.Popen[str]]:
     process = start(["worker", "--turns", str(turns)], given, folder)
     try:
-        said = output_of(process).readline()
-        assert said.startswith("working on"), said + output_of(process).read()
+        line = output_of(process).readline()
+        assert line.startswith("working on"), line + output_of(process).read()
         yield process
     finally:
         end(process)
@@ -108,13 +108,13 @@ def _events(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 def served(given: dict[str, str], folder: Path) -> Iterator[Served]:
     process = start(["serve", "--port", "0", "--answer-wait", "60"], given, folder)
     try:
-        said = output_of(process).readline()
-        found = _URL.search(said)
-        assert found is not None, said + output_of(process).read()
+        line = output_of(process).readline()
+        match = _URL.search(line)
+        assert match is not None, line + output_of(process).read()
         while "working in" not in output_of(process).readline():
             pass
         token = (Path(given["WHET_HOME"]) / "serve" / "owner.token").read_text().strip()
-        one = Served(process, found[1], token)
+        one = Served(process, match[1], token)
         try:
             yield one
         finally:

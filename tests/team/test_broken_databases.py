@@ -37,12 +37,12 @@ pytestmark = pytest.mark.slow
 def refused(given: dict[str, str], folder: Path, command: str) -> str:
     """Give what a program says that can't begin: one line, and what to do."""
     process = start(command.split(), given, folder)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 1, said
-    lines = said.strip().splitlines()
-    assert len(lines) <= 2 and lines[0].startswith("error: "), said
-    assert "Traceback" not in said and "secret" not in said
-    return said
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, text
+    lines = text.strip().splitlines()
+    assert len(lines) <= 2 and lines[0].startswith("error: "), text
+    assert "Traceback" not in text and "secret" not in text
+    return text
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def test_workers_of_two_versions_work_together(url: str, given: dict[str, str], 
             admin.execute("ALTER TABLE team_turns ADD COLUMN next_version TEXT NOT NULL DEFAULT ''")
         stack.enter_context(worker(given, tmp_path))
         asked = [ask(db, queue, str(number))[0] for number in range(8)]
-        wait_until(lambda: all(has_ended(queue, one) for one in asked), 120)
+        wait_until(lambda: all(has_ended(queue, text) for text in asked), 120)
 
 
 class Stalled:
@@ -171,8 +171,8 @@ def test_a_turn_waits_while_the_database_has_no_connection_left(tmp_path: Path) 
     with own_cluster(connections=24) as cluster, ExitStack() as stack:
         url = cluster.database()
         admin = stack.enter_context(as_admin(url))
-        for one in ("plain", "hog"):
-            admin.execute(f"CREATE ROLE {one} LOGIN".encode())
+        for text in ("plain", "hog"):
+            admin.execute(f"CREATE ROLE {text} LOGIN".encode())
         for what in ("TABLES", "SEQUENCES"):
             admin.execute(f"GRANT ALL ON ALL {what} IN SCHEMA public TO plain".encode())
         turn = Stalled(stack, by("plain", url), tmp_path)
@@ -235,32 +235,32 @@ def test_who_connects_to_a_silent_server_sees_why_after_a_second(caplog: pytest.
 @contextmanager
 def small_disk(size: str) -> Iterator[Path]:
     """A disk of the test's own that the server may write."""
-    place = Path(tempfile.mkdtemp(prefix="whet-small-"))
+    path = Path(tempfile.mkdtemp(prefix="whet-small-"))
     try:
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], timeout=30, capture_output=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], timeout=30, capture_output=True
         )
         if done.returncode:
             pytest.skip("mounting is not allowed here")
         try:
-            shutil.chown(place, _OTHER_USER)
-            yield place
+            shutil.chown(path, _OTHER_USER)
+            yield path
         finally:
-            subprocess.run(["umount", "-l", place], check=True, timeout=30)
+            subprocess.run(["umount", "-l", path], check=True, timeout=30)
     finally:
-        place.rmdir()
+        path.rmdir()
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="only root can mount a small disk")
 def test_a_turn_waits_while_the_databases_disk_is_full(tmp_path: Path) -> None:
-    with small_disk("64m") as place, own_cluster() as cluster, ExitStack() as stack:
+    with small_disk("64m") as path, own_cluster() as cluster, ExitStack() as stack:
         url = cluster.database()
         name = url.rpartition("/")[2]
         with as_admin(cluster.url) as admin:
-            admin.execute(f"CREATE TABLESPACE small LOCATION '{place}'".encode())
+            admin.execute(f"CREATE TABLESPACE small LOCATION '{path}'".encode())
             admin.execute(f"ALTER DATABASE {name} SET TABLESPACE small".encode())
         turn = Stalled(stack, url, tmp_path)
-        filler = place / "filler"
+        filler = path / "filler"
         with suppress(OSError), filler.open("wb", buffering=0) as file:
             while True:
                 file.write(b"\0" * 4096)

@@ -63,38 +63,38 @@ def wrong(url: str, request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.mark.parametrize("kind", ["review", schedules.KIND])
 def test_a_running_job_is_left_to_its_worker(right: Machine, wrong: Machine, kind: str) -> None:
-    for one, other in ((right, wrong), (wrong, right)):
-        one.put(kind)
-        job = one.take(kind)
+    for machine, other in ((right, wrong), (wrong, right)):
+        machine.put(kind)
+        job = machine.take(kind)
         assert job is not None
         assert not other.is_due(kind) and other.take(kind) is None
-        assert one.do(jobs.heartbeat, job, LEASE_S, one.clock)
+        assert machine.do(jobs.heartbeat, job, LEASE_S, machine.clock)
         assert other.take(kind) is None
-        assert one.do(jobs.complete, job, one.clock)
+        assert machine.do(jobs.complete, job, machine.clock)
 
 
 def test_a_lease_that_ran_out_is_taken_over_by_any_of_them(right: Machine, wrong: Machine) -> None:
-    for one, other in ((right, wrong), (wrong, right)):
-        one.put("review")
-        job = one.take("review")
+    for machine, other in ((right, wrong), (wrong, right)):
+        machine.put("review")
+        job = machine.take("review")
         assert job is not None
-        assert one.do(jobs.heartbeat, job, -1.0, one.clock)
+        assert machine.do(jobs.heartbeat, job, -1.0, machine.clock)
         assert other.is_due("review")
         again = other.take("review")
         assert again is not None and (again.id, again.attempts) == (job.id, 2)
-        assert not one.do(jobs.complete, job, one.clock)
+        assert not machine.do(jobs.complete, job, machine.clock)
         assert other.do(jobs.complete, again, other.clock)
 
 
 def test_what_waits_is_due_at_the_same_moment_for_all(right: Machine, wrong: Machine) -> None:
     soon = iso(datetime.now(UTC) + timedelta(minutes=30))
-    for one, other in ((right, wrong), (wrong, right)):
-        one.put("later", run_after=soon)
-        assert not one.is_due("later") and not other.is_due("later")
-        one.put("now")
+    for machine, other in ((right, wrong), (wrong, right)):
+        machine.put("later", run_after=soon)
+        assert not machine.is_due("later") and not other.is_due("later")
+        machine.put("now")
         done = other.take("now")
         assert done is not None and other.do(partial(jobs.fail, retry_in_s=1800.0), done, "x", other.clock)
-        assert not one.is_due("now") and not other.is_due("now")
+        assert not machine.is_due("now") and not other.is_due("now")
 
 
 def test_schedules_come_at_their_time_and_by_hand_at_once(right: Machine, wrong: Machine) -> None:
@@ -109,5 +109,5 @@ def test_schedules_come_at_their_time_and_by_hand_at_once(right: Machine, wrong:
         job = other.take(schedules.KIND)
         assert job is not None and job.id == by_hand
         assert other.do(schedules.finish, job, ("answered", "", ""), other.clock)
-    made = [job.created for job in right.do(list_jobs)]
-    assert all(abs(datetime.fromisoformat(at) - datetime.now(UTC)) < timedelta(minutes=20) for at in made)
+    texts = [job.created for job in right.do(list_jobs)]
+    assert all(abs(datetime.fromisoformat(at) - datetime.now(UTC)) < timedelta(minutes=20) for at in texts)

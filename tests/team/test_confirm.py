@@ -62,36 +62,38 @@ def verified(service: ConfirmService, where: ServicePaths) -> tuple[str, ...]:
 def test_at_the_deadline_one_of_them_ends_it(where):
     clock = ManualClock()
     with opened(where, clock) as service:
-        found = asyncio.run(race(service, clock, random.Random(1)))
-        assert found.total() == 50 and verified(service, where) == ()
+        counts = asyncio.run(race(service, clock, random.Random(1)))
+        assert counts.total() == 50 and verified(service, where) == ()
 
 
 @pytest.mark.slow
 def test_two_services_decide_and_use_up_each_request_once(where):
-    async def go(one: ConfirmService, two: ConfirmService) -> None:
+    async def go(service: ConfirmService, two: ConfirmService) -> None:
         for number in range(10):
-            made = await (one, two)[number % 2].submit(AGENT, Submission(f"act{number}", "d", timeout_s=60))
-            assert made.request is not None
-            id_, digest = made.request.id, made.request.digest
+            submission_result = await (service, two)[number % 2].submit(
+                AGENT, Submission(f"act{number}", "d", timeout_s=60)
+            )
+            assert submission_result.request is not None
+            id_, digest = submission_result.request.id, submission_result.request.digest
             decided = await asyncio.gather(
                 *(
                     side.decide(DecisionInput(id_, verdict), who)
                     for who in PEOPLE
-                    for side in (one, two)
+                    for side in (service, two)
                     for verdict in ("approve", "deny")
                 )
             )
             assert [outcome.kind for outcome in decided].count("decided") == 1
             used = await asyncio.gather(
-                *(side.consume(id_, AGENT, digest, f"{at}") for at, side in enumerate((one, two) * 3))
+                *(side.consume(id_, AGENT, digest, f"{at}") for at, side in enumerate((service, two) * 3))
             )
             stored = two.get(id_)
             assert stored is not None
-            assert [one.kind for one in used].count("decided") == (stored.status == "approved")
+            assert [outcome.kind for outcome in used].count("decided") == (stored.status == "approved")
 
-    with opened(where) as one, opened(where) as two:
-        asyncio.run(go(one, two))
-        assert verified(one, where) == ()
+    with opened(where) as service, opened(where) as two:
+        asyncio.run(go(service, two))
+        assert verified(service, where) == ()
         with closing(connect(where.url)) as admin:
             notes = admin.execute(b"SELECT count(*) FROM whet_confirm_noted.requests").fetchone()
         assert notes == (0,)
@@ -123,19 +125,21 @@ def test_a_change_that_fails_midway_is_undone_and_the_next_one_is_sealed(where):
             asyncio.run(service.change(broken))
         asyncio.run(service.submit(AGENT, Submission("act", "d")))
         assert verified(service, where) == ()
-        found = service.database.read_now(lambda db: db.execute("SELECT name FROM tokens").fetchall())
-        assert ("lost",) not in found
+        rows = service.database.read_now(lambda db: db.execute("SELECT name FROM tokens").fetchall())
+        assert ("lost",) not in rows
 
 
 @pytest.mark.slow
 def test_a_connection_that_is_cut_loses_and_doubles_nothing(where, cluster):
     with opened(where) as service:
-        made = asyncio.run(service.submit(AGENT, Submission("act", "d")))
-        assert made.request is not None
+        submission_result = asyncio.run(service.submit(AGENT, Submission("act", "d")))
+        assert submission_result.request is not None
         cluster.cut(where.url)
-        outcome = asyncio.run(service.decide(DecisionInput(made.request.id, "approve"), PEOPLE[0]))
+        outcome = asyncio.run(
+            service.decide(DecisionInput(submission_result.request.id, "approve"), PEOPLE[0])
+        )
         assert outcome.kind == "decided"
-        kinds = [one.kind for one in service.log.history(request_id=made.request.id)]
+        kinds = [event.kind for event in service.log.history(request_id=submission_result.request.id)]
         assert kinds == ["submitted", "vote", "decided"]
         assert verified(service, where) == ()
 
@@ -167,9 +171,9 @@ def test_two_processes_hear_of_each_other(where, tmp_path):
         )
         agent, owner = one.client("submit"), two.client("approve")
         for number in range(10):
-            made = call(agent, "/confirm", {"action": f"act{number}", "description": "d"})
-            assert call(owner, f"/confirm/{made['id']}/approve", {})["status"] == "approved"
-            waited = agent.get(f"/confirm/{made['id']}?wait=20").json()
+            fields = call(agent, "/confirm", {"action": f"act{number}", "description": "d"})
+            assert call(owner, f"/confirm/{fields['id']}/approve", {})["status"] == "approved"
+            waited = agent.get(f"/confirm/{fields['id']}?wait=20").json()
             assert waited["status"] == "approved"
         done = subprocess.run(
             [*SERVE[:-1], "audit", "verify", "--db-path", where.url],
@@ -183,13 +187,13 @@ def test_two_processes_hear_of_each_other(where, tmp_path):
 
 async def races(services: list[ConfirmService], count: int, dice: random.Random) -> Counter[str]:
     """Have both services decide and use up requests, 20 at a time."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for begin in range(0, count, 20):
-        made = [
+        results = [
             await dice.choice(services).submit(AGENT, Submission(f"act{number}", "d", timeout_s=600))
             for number in range(begin, min(begin + 20, count))
         ]
-        asked = [one.request for one in made if one.request is not None]
+        asked = [field.request for field in results if field.request is not None]
         ballots: list[tuple[str, Verdict, Caller]] = [
             (request.id, verdict, who)
             for request in asked
@@ -200,7 +204,7 @@ async def races(services: list[ConfirmService], count: int, dice: random.Random)
         outcomes = await asyncio.gather(
             *(dice.choice(services).decide(DecisionInput(id_, v), who) for id_, v, who in ballots)
         )
-        assert [one.kind for one in outcomes].count("decided") == len(asked)
+        assert [outcome.kind for outcome in outcomes].count("decided") == len(asked)
         used = await asyncio.gather(
             *(
                 dice.choice(services).consume(request.id, AGENT, request.digest, f"k{at}")
@@ -208,20 +212,20 @@ async def races(services: list[ConfirmService], count: int, dice: random.Random)
                 for at in range(3)
             )
         )
-        statuses = [stored.status for one in asked if (stored := services[0].get(one.id)) is not None]
-        assert [one.kind for one in used].count("decided") == statuses.count("approved")
-        found.update(statuses)
-    return found
+        statuses = [stored.status for request in asked if (stored := services[0].get(request.id)) is not None]
+        assert [outcome.kind for outcome in used].count("decided") == statuses.count("approved")
+        counts.update(statuses)
+    return counts
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_ten_thousand_races_between_two_services(where):
-    with opened(where) as one, opened(where) as two:
-        found = asyncio.run(races([one, two], 10_000, random.Random(3)))
-        assert found.total() == 10_000 and set(found) == {"approved", "denied"}
-        assert verified(one, where) == ()
-        print(dict(found))
+    with opened(where) as service, opened(where) as two:
+        counts = asyncio.run(races([service, two], 10_000, random.Random(3)))
+        assert counts.total() == 10_000 and set(counts) == {"approved", "denied"}
+        assert verified(service, where) == ()
+        print(dict(counts))
 
 
 @pytest.mark.parametrize(
@@ -242,13 +246,13 @@ def test_kills_lose_and_double_no_decision(where: ServicePaths, tmp_path: Path, 
         there = [start(), start()]
         asked: list[str] = []
         for number in range(count):
-            made = [
+            fields = [
                 there[1].call(
                     "POST", "/confirm", {"action": f"act{number}", "description": "d"}, role="submit"
                 )
                 for _ in range(5)
             ]
-            asked += [body["id"] for _, body in made]
+            asked += [body["id"] for _, body in fields]
             victim = there[0]
             client = victim.client("approve")
             told: list[bool] = []
@@ -275,6 +279,6 @@ def test_kills_lose_and_double_no_decision(where: ServicePaths, tmp_path: Path, 
             there = [there[1], start()]
         with opened(where) as service:
             for id_ in asked:
-                kinds = [one.kind for one in service.log.history(request_id=id_)]
+                kinds = [event.kind for event in service.log.history(request_id=id_)]
                 assert kinds.count("decided") == 1, (id_, kinds)
             assert verified(service, where) == ()

@@ -46,7 +46,7 @@ def test_there_and_back_is_the_same_and_goes_on(tmp_path: Path, url: str, clock:
         # An older version stored such a text.
         own.write_now(lambda c: c.execute("UPDATE messages SET content = replace(content, 'NUL', char(0))"))
         there = copy(own, team, quiet)
-        assert [one.rows for one in there if one.name == "sessions"] == [31]
+        assert [table.rows for table in there if table.name == "sessions"] == [31]
         assert copy(own, team, quiet) == there
         assert copy(team, back, quiet) == there
         for db in (team, back):
@@ -73,7 +73,7 @@ def test_a_copy_that_was_broken_off_goes_on(tmp_path: Path, url: str, clock: Fix
         with pytest.raises(KeyboardInterrupt):
             copy(own, team, stop)
         wanted = own.read_now(tables)
-        assert copy(own, team, quiet) == [own.read_now(lambda db, t=one: digest(db, t)) for one in wanted]
+        assert copy(own, team, quiet) == [own.read_now(lambda db, t=table: digest(db, t)) for table in wanted]
     finally:
         own.close()
         team.close()

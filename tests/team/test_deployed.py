@@ -97,9 +97,9 @@ def forwarded(network: str, port: int, host: str, to: int) -> Generator[None]:
     def accept() -> None:
         with contextlib.suppress(OSError):
             while True:
-                one, _ = server.accept()
+                connection, _ = server.accept()
                 other = socket.create_connection((host, to)) if not host.startswith("/") else unix(host, to)
-                for pair in ((one, other), (other, one)):
+                for pair in ((connection, other), (other, connection)):
                     threads.append(threading.Thread(target=copy, args=pair))
                     threads[-1].start()
 
@@ -166,8 +166,12 @@ def test_the_team_starts_as_the_compose_file_and_the_units_start_it(team: Root) 
     environment = dict(start_of(services["worker"], team).environment)
     environment["WHET_CONFIRM_URL"] = "postgresql://whet_confirm@database/whet"
     environment["GATEWAY_WEBHOOK_SECRET"] = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
-    ready = {"whet-worker@": ("0", "http://127.0.0.1:9100/ready"), "whet-api@": ("6095", "http://127.0.0.1:6095/ready"),
-        "whet-confirm@": ("6005", "http://127.0.0.1:6005/health"), "whet-gateway": ("", "")}  # fmt: skip
+    ready = {
+        "whet-worker@": ("0", "http://127.0.0.1:9100/ready"),
+        "whet-api@": ("6095", "http://127.0.0.1:6095/ready"),
+        "whet-confirm@": ("6005", "http://127.0.0.1:6005/health"),
+        "whet-gateway": ("", ""),
+    }
     assert {path.stem for path in UNITS} == set(ready)
     for path in UNITS:
         port, url = ready[path.stem]
@@ -216,8 +220,11 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
         (tmp_path / name).write_text(path.read_text("utf-8").replace("/opt/whet/bin/whet", str(whet)))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.iterdir()))],
-        capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
     ours = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "whet-" in line]
     assert not ours, ours
 
@@ -233,6 +240,8 @@ def test_systemd_accepts_the_unit_of_confirm_install_and_calls_it_well_confined(
     assert unit.name not in done.stderr, done.stderr
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--threshold=20", "--no-pager", str(unit)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-500:]

@@ -54,11 +54,13 @@ def refused(url: str, kind: type[StoreError], *, patience_s: float = 1.0) -> Sto
 
 
 def test_an_address_where_nobody_listens_or_no_database_is(url, cluster):
-    found = refused(f"postgresql://whet:secret@127.0.0.1:{quiet_port()}/whet", StoreUnwritable)
-    assert "can't reach" in found.message and "secret" not in found.message + found.hint
-    found = refused(cluster.url_of("nowhere"), StoreUnwritable)
-    assert "refused the connection: database" in found.message and "does not exist" in found.message
-    assert "the database's name" in found.hint
+    store_error = refused(f"postgresql://whet:secret@127.0.0.1:{quiet_port()}/whet", StoreUnwritable)
+    assert "can't reach" in store_error.message and "secret" not in store_error.message + store_error.hint
+    store_error = refused(cluster.url_of("nowhere"), StoreUnwritable)
+    assert (
+        "refused the connection: database" in store_error.message and "does not exist" in store_error.message
+    )
+    assert "the database's name" in store_error.hint
 
 
 @pytest.mark.slow
@@ -68,9 +70,9 @@ def test_an_empty_database_an_older_and_a_newer_schema(url, admin, cluster):
     assert init(empty) == list(schema.all_steps(STEPS)) and init(empty) == []
     cluster.drop(empty)
     admin.execute("DELETE FROM migrations WHERE name = 'team_queue'")
-    found = refused(url, StoreError)
-    assert found.message == "the team's database lacks 1 step of this version's schema"
-    assert found.hint == "bring it up to date: whet team init URL"
+    store_error = refused(url, StoreError)
+    assert store_error.message == "the team's database lacks 1 step of this version's schema"
+    assert store_error.hint == "bring it up to date: whet team init URL"
     admin.execute("INSERT INTO migrations (name) VALUES ('team_queue'), ('m998_next')")
     TeamDatabase.open_url(url).close()  # one step newer: workers are replaced one by one
     admin.execute("INSERT INTO migrations (name) VALUES ('m999_later')")
@@ -100,8 +102,8 @@ def test_a_role_without_rights_and_a_database_without_connections(url, admin, cl
     try:
         assert "no right to do this" in refused(guest, StoreUnwritable).message
         admin.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 0".encode())
-        found = refused(guest, StoreBusy)
-        assert "has no connection left" in found.message and "max_connections" in found.hint
+        store_error = refused(guest, StoreBusy)
+        assert "has no connection left" in store_error.message and "max_connections" in store_error.hint
     finally:
         admin.execute("DROP ROLE guest")
 
@@ -155,9 +157,9 @@ def test_a_database_without_utf8_and_an_old_server_are_refused(cluster: Cluster)
     ],
 )
 def test_an_address_that_can_not_be_read_shows_no_part_of_its_password(url: str) -> None:
-    found = refused(url, StoreError, patience_s=0)
-    assert "is not an address that can be read" in found.message and "%40 for @" in found.hint
-    assert not re.search("hun|ter2", found.message + found.hint)
+    store_error = refused(url, StoreError, patience_s=0)
+    assert "is not an address that can be read" in store_error.message and "%40 for @" in store_error.hint
+    assert not re.search("hun|ter2", store_error.message + store_error.hint)
 
 
 @contextmanager
@@ -284,12 +286,12 @@ def test_every_text_comes_back_as_it_was(url, lists):
             if lists == "executemany":
                 connection.executemany("INSERT INTO texts VALUES (?, ?)", list(enumerate(texts)))
             else:
-                for place, text in enumerate(texts[:200]):
-                    connection.execute("INSERT INTO texts VALUES (?, ?)", (place, text))
+                for number, text in enumerate(texts[:200]):
+                    connection.execute("INSERT INTO texts VALUES (?, ?)", (number, text))
 
         db.write_now(work)
-        found = db.read_now(lambda c: c.execute("SELECT what FROM texts ORDER BY place").fetchall())
-    assert [row[0] for row in found] == (texts if lists == "executemany" else texts[:200])
+        rows = db.read_now(lambda c: c.execute("SELECT what FROM texts ORDER BY place").fetchall())
+    assert [row[0] for row in rows] == (texts if lists == "executemany" else texts[:200])
 
 
 @pytest.mark.slow
@@ -315,7 +317,7 @@ def test_the_commands_say_what_they_did(url, cluster, monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_setting_up_repeats_no_password(url: str, tmp_path: Path) -> None:
     secret = url.replace("whet@", "whet:hunter2@", 1)
-    said = CliRunner().invoke(team, ["init", secret], obj=Home(tmp_path))
-    assert said.exit_code == 0 and "hunter2" not in said.output and ".pgpass" in said.output
-    said = CliRunner().invoke(team, ["init", url], obj=Home(tmp_path))
-    assert f"whet config set store.url {url}" in said.output
+    result = CliRunner().invoke(team, ["init", secret], obj=Home(tmp_path))
+    assert result.exit_code == 0 and "hunter2" not in result.output and ".pgpass" in result.output
+    result = CliRunner().invoke(team, ["init", url], obj=Home(tmp_path))
+    assert f"whet config set store.url {url}" in result.output

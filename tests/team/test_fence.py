@@ -104,8 +104,8 @@ def test_a_stopped_or_killed_worker_loses_its_session_and_writes_no_more(url, nu
         await log.append_reply(turn, answer("from another"), USAGE, "m")
         if number == signal.SIGSTOP:
             os.kill(process.pid, signal.SIGCONT)
-            said = await asyncio.to_thread(say, process, "too late")
-            assert said == "refused: another worker has taken over this session"
+            text = await asyncio.to_thread(say, process, "too late")
+            assert text == "refused: another worker has taken over this session"
         await log.end_turn(turn, "answered", "")
         return texts(await Transcript.open(db, "s1", SystemClock()))
 
@@ -136,9 +136,12 @@ def test_a_living_workers_session_is_not_taken_however_long_it_is_silent(url):
 @pytest.mark.slow
 async def test_a_call_that_was_begun_by_a_fenced_worker_is_begun_once(url):
     """Two workers can't both record that a call begins."""
-    with opened(url, 0.0) as one, opened(url, 30.0) as other:  # the first one's lease has run out at once
-        one.keeper.close()
-        log, turn = await begin_session(one, SystemClock(), "x")
+    with (
+        opened(url, 0.0) as database,
+        opened(url, 30.0) as other,
+    ):  # the first one's lease has run out at once
+        database.keeper.close()
+        log, turn = await begin_session(database, SystemClock(), "x")
         await log.append_reply(turn, asking("t"), USAGE, "m")
         theirs = await Transcript.open(other, "s1", SystemClock())
         again = await theirs.claim_unfinished_turn()

@@ -26,12 +26,12 @@ def everything_is_killed(url: str, folder: Path, rounds: int, sessions: int, *, 
         return Rounds(folder / name, people, "queue", each).run(moments)
 
     with ThreadPoolExecutor(2) as pool:
-        found: list[Future[Tally]] = [
+        futures: list[Future[Tally]] = [
             pool.submit(survive, "telegram", 101),
             pool.submit(survive, "slack", 201),
         ]
         rounds_of_kills(url, folder, rounds, sessions, 19)
-        return [one.result() for one in found]
+        return [future.result() for future in futures]
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def of_the_team(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.slow
 def test_a_few_kills_of_everything_lose_double_and_reorder_nothing(of_the_team: str, tmp_path: Path) -> None:
-    for one in everything_is_killed(of_the_team, tmp_path, 3, 6, each=6):
-        assert one.is_clean and one.kills == 3, str(one)
+    for tally in everything_is_killed(of_the_team, tmp_path, 3, 6, each=6):
+        assert tally.is_clean and tally.kills == 3, str(tally)
 
 
 @pytest.mark.soak
 def test_two_hundred_rounds_of_kills_of_everything(of_the_team: str, tmp_path: Path) -> None:
-    for one in everything_is_killed(of_the_team, tmp_path, 200, 1000, each=6):
-        print(one)
-        assert one.is_clean, str(one)
+    for tally in everything_is_killed(of_the_team, tmp_path, 200, 1000, each=6):
+        print(tally)
+        assert tally.is_clean, str(tally)

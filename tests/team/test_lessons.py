@@ -47,7 +47,7 @@ def begins(learning: LearningService) -> str:
 
 
 def said(learning: LearningService) -> list[str]:
-    (state,) = [one for one in asyncio.run(learning.reader.read_notes()) if one.target == "memory"]
+    (state,) = [note for note in asyncio.run(learning.reader.read_notes()) if note.target == "memory"]
     assert not state.trouble
     return [entry.text for entry in notes.parse_entries(state.text)]
 
@@ -105,12 +105,12 @@ def test_what_a_session_shows_is_learned_by_the_same_gate(db: TeamDatabase, tmp_
 
 @pytest.mark.slow
 def test_what_one_person_learns_nobody_else_reads(db: TeamDatabase, tmp_path: Path) -> None:
-    for place in ("a", "b"):
-        ada = home(db, tmp_path / place / "people/ada", "ada")
-        bob = home(db, tmp_path / place / "people/bob", "bob")
-        remember(ada, f"Ada's note {place}.")
-        remember(bob, f"Bob's note {place}.")
-        assert change(ada, create(f"deploy-{place}", "Ada's way.", "Run make ship.")).ok
+    for text in ("a", "b"):
+        ada = home(db, tmp_path / text / "people/ada", "ada")
+        bob = home(db, tmp_path / text / "people/bob", "bob")
+        remember(ada, f"Ada's note {text}.")
+        remember(bob, f"Bob's note {text}.")
+        assert change(ada, create(f"deploy-{text}", "Ada's way.", "Run make ship.")).ok
     assert begins(ada).count("Ada's note") == 2 and "Bob" not in begins(ada)
     assert begins(bob).count("Bob's note") == 2 and "Ada" not in begins(bob)
     assert not (tmp_path / "b/people/bob/skills").exists() and not (tmp_path / "b/memories").exists()
@@ -125,15 +125,18 @@ def test_two_workers_at_once_lose_no_change(db: TeamDatabase, url: str, tmp_path
         def work(place: int) -> None:
             for number in range(8):
                 remember(desks[place], f"Fact {number} of {place}.")
-                write(tmp_path / "ab"[place], f"skills/by-{place}-{number}/SKILL.md",
-                      SKILL.replace("deploy", f"by-{place}-{number}"))  # fmt: skip
+                write(
+                    tmp_path / "ab"[place],
+                    f"skills/by-{place}-{number}/SKILL.md",
+                    SKILL.replace("deploy", f"by-{place}-{number}"),
+                )
                 begins(desks[place])
 
         with ThreadPoolExecutor(2) as pool:
             assert [*pool.map(work, (0, 1))] == [None, None]
         for place in (0, 1):
             begins(desks[place])
-        assert sorted(said(desks[0])) == [f"Fact {n} of {place}." for n in range(8) for place in (0, 1)]
+        assert sorted(said(desks[0])) == [f"Fact {n} of {number}." for n in range(8) for number in (0, 1)]
         assert said(desks[0]) == said(desks[1])
         assert {path.name for path in (tmp_path / "a/skills").iterdir()} == {
             path.name for path in (tmp_path / "b/skills").iterdir()
@@ -199,13 +202,13 @@ def test_a_home_that_lost_what_it_saw_takes_nothing_away(db: TeamDatabase, tmp_p
     remember(a, "One.")
     assert change(a, create("deploy", "How we deploy.", "Run make ship.")).ok
     begins(b)
-    for place in ("memories", "skills"):
+    for text in ("memories", "skills"):
         if lost == "folder":
-            shutil.rmtree(tmp_path / "b" / place)
+            shutil.rmtree(tmp_path / "b" / text)
         elif lost == "list":
-            (tmp_path / "b" / place / ".seen.json").unlink()
+            (tmp_path / "b" / text / ".seen.json").unlink()
         else:
-            (tmp_path / "b" / place / ".seen.json").write_text('{"memories/MEMORY.md": [[')
+            (tmp_path / "b" / text / ".seen.json").write_text('{"memories/MEMORY.md": [[')
     remember(a, "Two.")
     assert change(a, SkillRequest("patch", "deploy", old_string="ship", new_string="boat")).ok
     assert said(b) == ["One.", "Two."]
@@ -224,33 +227,33 @@ def test_a_home_that_moves_to_a_team_and_back_keeps_its_edits(url: str, tmp_path
         assert done.exit_code == 0, done.output
 
     for person in ("", "ada"):
-        place = folder / "people" / person if person else folder
+        path = folder / "people" / person if person else folder
         with closing(StateDatabase.open(Home(folder).database, SystemClock())) as own:
-            learning = home(own, place, person)
+            learning = home(own, path, person)
             remember(learning, "One.")
             remember(learning, "Two.")
             assert change(learning, create("deploy", "How we deploy.", "Run make ship.")).ok
-        write(place, NOTES, "- One.\n- Two, by hand.\n")
+        write(path, NOTES, "- One.\n- Two, by hand.\n")
     copy("--to")
     for person in ("", "ada"):
-        place = folder / "people" / person if person else folder
+        path = folder / "people" / person if person else folder
         with closing(TeamDatabase.open_url(url)) as team:
-            learning, other = home(team, place, person), home(team, tmp_path / f"other{person}", person)
+            learning, other = home(team, path, person), home(team, tmp_path / f"other{person}", person)
             assert said(learning) == ["One.", "Two, by hand."], "an edit from before the copy is one"
             remember(other, "Three.")
             assert change(other, SkillRequest("patch", "deploy", old_string="ship", new_string="boat")).ok
             begins(learning)
             remember(other, "Four.")
-        write(place, MAIN, (place / MAIN).read_text().replace("Run", "Always run"))
+        write(path, MAIN, (path / MAIN).read_text().replace("Run", "Always run"))
     Home(folder).database.unlink()
     copy("--from")
     for person in ("", "ada"):
-        place = folder / "people" / person if person else folder
+        path = folder / "people" / person if person else folder
         with closing(StateDatabase.open(Home(folder).database, SystemClock())) as own:
-            learning = home(own, place, person)
+            learning = home(own, path, person)
             assert said(learning) == ["One.", "Two, by hand.", "Three.", "Four."]
             asyncio.run(learning.skills.view("deploy", "", HAND))
-            assert "Always run make boat." in (place / MAIN).read_text()
+            assert "Always run make boat." in (path / MAIN).read_text()
             made = [(row.action, row.after) for row in rows(learning) if row.kind == "memory"]
             assert len(made) == len({*made}) == 5
 
@@ -282,7 +285,7 @@ def killed_everywhere(cluster: Cluster, folder: Path, every: int) -> int:
         made = [(row.kind, row.action, row.before, row.after) for row in rows(a)]
         assert len(made) == len({*made}), (at, made)
         for path in (NOTES, MAIN):
-            there = [(folder / f"{place}{at}" / path) for place in "ab"]
+            there = [(folder / f"{text}{at}" / path) for text in "ab"]
             assert len({one.read_bytes() if one.exists() else None for one in there}) == 1, (at, path)
         assert not a.reader.seen.list_pending_paths() and not b.reader.seen.list_pending_paths()
         database.close()

@@ -124,7 +124,7 @@ async def test_a_commit_that_was_answered_to_nobody_counts_once(url, cluster):
             await log.append_reply(turn, answer(str(number)), USAGE, "m")
             await cutting
         await log.end_turn(turn, "answered", "")
-        assert [one.text for one in (await Transcript.open(db, "s1", SystemClock())).messages] == [
+        assert [message.text for message in (await Transcript.open(db, "s1", SystemClock())).messages] == [
             "x",
             *map(str, range(30)),
         ]

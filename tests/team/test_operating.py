@@ -30,9 +30,9 @@ CHART = DEPLOY / "helm" / "whet"
 
 
 def value(text: str, name: str) -> float:
-    found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
-    assert found is not None, (name, text)
-    return float(found[1])
+    match = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    assert match is not None, (name, text)
+    return float(match[1])
 
 
 def group_names(text: str) -> list[str]:
@@ -57,8 +57,8 @@ def test_the_numbers_say_what_waits_runs_and_ended(url):
         ask(db, queue, "first")
         ask(db, queue, "second")
         ask(db, queue, "third")
-        (one,) = queue.take("me", 1)
-        db.write_now(lambda c: queue.end(c, one, "answered", ""))
+        (turn,) = queue.take("me", 1)
+        db.write_now(lambda c: queue.end(c, turn, "answered", ""))
         queue.take("me", 1)
         text = db.read_now(team_text)
     assert value(text, "whet_queue_waiting") == 1 and value(text, "whet_queue_running") == 1
@@ -78,9 +78,9 @@ def test_a_worker_that_ends_takes_nothing_more_and_ends_what_it_has(url, tmp_pat
         given = environment(url, tmp_path / "home", server, "practice")
         process = start(["worker", "--turns", "1", "--metrics-port", "0", "--end", "60"], given, tmp_path)
         try:
-            found = re.search(r"http://[\d.:]+", output_of(process).readline())
-            assert found is not None
-            with httpx2.Client(base_url=found[0], timeout=60) as http:
+            match = re.search(r"http://[\d.:]+", output_of(process).readline())
+            assert match is not None
+            with httpx2.Client(base_url=match[0], timeout=60) as http:
                 assert http.get("/live").status_code == http.get("/ready").status_code == 200
                 turn_id, _ = ask(db, queue, "wait")
                 wait_until(Path(f"{gate}.begun").exists, 60)
@@ -112,9 +112,9 @@ def test_the_units_and_the_compose_file_name_what_there_is():
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services = compose["services"]
     assert {"database", "setup", "roles", "worker", "api", "gateway", "confirm"} == set(services)
-    for one in services.values():
-        assert set(one.get("depends_on", {})) <= set(services)
-        for volume in one.get("volumes", ()):
+    for service in services.values():
+        assert set(service.get("depends_on", {})) <= set(services)
+        for volume in service.get("volumes", ()):
             assert volume.partition(":")[0] in compose["volumes"]
     commands = [one["command"] for one in services.values() if "build" in one]
     units = [path.read_text() for path in (DEPLOY / "systemd").glob("*.service")]
@@ -130,11 +130,13 @@ def test_the_chart_makes_objects_that_fit_each_other(key):
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["apiVersion"] == "v2" and chart["name"] == "whet"
     assert chart["appVersion"] == whet.__version__
-    made = rendered(values)
-    kinds = [one["kind"] for one in made]
+    fields = rendered(values)
+    kinds = [field["kind"] for field in fields]
     assert kinds.count("Deployment") == kinds.count("Service") + 1 == (3 if key else 2)
-    pods = {one["metadata"]["name"]: one["spec"]["template"] for one in made if one["kind"] != "Service"}
-    for one in made:
+    pods = {
+        field["metadata"]["name"]: field["spec"]["template"] for field in fields if field["kind"] != "Service"
+    }
+    for one in fields:
         spec = one["spec"]
         if one["kind"] == "Service":
             pod = pods[one["metadata"]["name"]]
@@ -189,8 +191,8 @@ def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
             found = found[word]
         return found
 
-    def put(found: re.Match[str]) -> str:
-        words, _, how = found[1].strip("- ").partition("|")
+    def put(match: re.Match[str]) -> str:
+        words, _, how = match[1].strip("- ").partition("|")
         first, *rest = words.split()
         if first == "include":
             made = fill(parts[rest[0].strip('"')])
@@ -205,8 +207,8 @@ def rendered(values: dict[str, Any]) -> list[dict[str, Any]]:
         return json.dumps(made) if "quote" in how else made
 
     def fill(text: str) -> str:
-        if (found := re.match(r"{{- if (\S+) }}\n(.*){{- end }}\n", text, re.DOTALL)) is not None:
-            text = found[2] if value_of(found[1]) else ""
+        if (match := re.match(r"{{- if (\S+) }}\n(.*){{- end }}\n", text, re.DOTALL)) is not None:
+            text = match[2] if value_of(match[1]) else ""
         return re.sub(r"(?:\s*(?={{-))?{{(.*?)}}", put, text)
 
     found = [one for text in texts.values() for one in yaml.safe_load_all(fill(text))]
@@ -221,6 +223,6 @@ def check_command(words: list[str]) -> None:
         assert found is not None, words
         command = found
         words = words[1:]
-    known = {option for one in command.params for option in one.opts}
+    options = {option for param in command.params for option in param.opts}
     for word in words:
-        assert not word.startswith("--") or word in known, (command.name, word)
+        assert not word.startswith("--") or word in options, (command.name, word)

@@ -80,8 +80,8 @@ def test_a_helper_is_another_processes_while_that_keeps_its_lease(db: TeamDataba
         process.kill()
         process.wait(60)
         wait_until(lambda: take(db), 60)
-        found = db.read_now(lambda c: helper_rows.get(c, "h1"))
-        assert found.owner == claims.owner_name("mine")
+        helper_row = db.read_now(lambda c: helper_rows.get(c, "h1"))
+        assert helper_row.owner == claims.owner_name("mine")
 
 
 @pytest.mark.slow

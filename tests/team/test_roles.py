@@ -138,9 +138,9 @@ def test_an_owner_who_may_create_no_roles_is_told_what_an_administrator_runs(url
         try:
             with pytest.raises(
                 StoreUnwritable, match=f"{name}_owner may not create the role {name}_agent"
-            ) as told:
+            ) as error:
                 grant_agent_role(url.replace("://whet@", f"://{name}_owner@"), create=True)
-            assert f'CREATE ROLE "{name}_agent" LOGIN, and repeat this' in told.value.hint
+            assert f'CREATE ROLE "{name}_agent" LOGIN, and repeat this' in error.value.hint
         finally:
             admin.execute(f"ALTER DATABASE {name} OWNER TO whet".encode())
             admin.execute(f"DROP ROLE {name}_owner".encode())

@@ -106,7 +106,7 @@ def test_two_sessions_store_the_same_prompt_at_the_same_time(url: str, db: TeamD
         held.end()
         assert stored.result() is None
         done.result()
-    prefixes = {db.read_now(lambda c, one=one: read_prefix(c, one)) for one in ("a", "b")}
+    prefixes = {db.read_now(lambda c, one=text: read_prefix(c, one)) for text in ("a", "b")}
     assert prefixes == {("a prompt", "[1, 2]")}
 
 

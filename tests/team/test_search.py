@@ -76,7 +76,8 @@ def test_how_common_a_word_is_is_what_the_server_counted(large: TeamDatabase) ->
     def shares(connection: apsw.Connection) -> list[float]:
         reader = TeamPostingReader(connection, 0, (1 << 63) - 1, [])
         return [
-            reader.read_share(one) for one in ('"apple"', '"pear"', '"apple pear"', '"pe" *', '"zz" *', '""')
+            reader.read_share(text)
+            for text in ('"apple"', '"pear"', '"apple pear"', '"pe" *', '"zz" *', '""')
         ]
 
     unknown = 2_000 / COUNT
@@ -104,8 +105,8 @@ def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDa
     """Every fiftieth of the older half says quince, with apple, which stands everywhere; two say quince
     alone: the last that is read with the newest, and the one before it."""
     with connect(url) as admin:
-        said = f"(id >> {rows.SEQ_BITS}) % 50 = 3 AND id >> {rows.SEQ_BITS} < {COUNT // 2}"
-        admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {said}".encode())
+        text = f"(id >> {rows.SEQ_BITS}) % 50 = 3 AND id >> {rows.SEQ_BITS} < {COUNT // 2}"
+        admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {text}".encode())
         alone = f"id BETWEEN {LOWEST} - 1 AND {LOWEST}"
         admin.execute(f"UPDATE message_words SET words = 'quinc:1' WHERE {alone}".encode())
         admin.execute("ANALYZE message_words")
@@ -127,8 +128,8 @@ def test_what_hardly_stands_in_the_newest_rows_is_found_below_them(large: TeamDa
 def test_a_word_common_long_ago_is_found_below_the_newest_rows(large: TeamDatabase, url: str) -> None:
     """The older half says quince: as many as are looked for among the newest, where nobody says it now."""
     with connect(url) as admin:
-        said = f"id >> {rows.SEQ_BITS} < {COUNT // 2 + 2}"
-        admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {said}".encode())
+        text = f"id >> {rows.SEQ_BITS} < {COUNT // 2 + 2}"
+        admin.execute(f"UPDATE message_words SET words = 'appl:1 quinc:2' WHERE {text}".encode())
         admin.execute("ANALYZE message_words")
 
     def look(connection: apsw.Connection) -> None:
@@ -232,31 +233,31 @@ def test_a_slice_reaches_as_far_as_gives_what_is_wanted_and_fetches_no_more_rows
 
 
 def test_what_was_fetched_tells_how_much_there_is_below() -> None:
-    one = sought(100, 1_000)
-    one.low = 801
-    assert one.take([801, 1_000, 900], 1) == 3.0
-    assert (one.ids, one.top, one.wants) == ([1_000, 900, 801], 800, 97)
-    assert one.most == one.work == 12.0 and one.count == 15.0
-    assert one.result(1, 100) == NewestIds([1_000, 900, 801], False, 15.0)
-    assert one.result(1, 2) == NewestIds([1_000, 900], False, 15.0)
-    one.low = 1
-    one.take([5], 1)
-    assert one.result(1, 100) == NewestIds([1_000, 900, 801, 5], True, 4)
-    assert one.result(1, 4) == NewestIds([1_000, 900, 801, 5], False, 4), "there may be a fifth"
-    assert one.result(0, 100) == NewestIds([1_000, 900, 801, 5], False, 4), "one id was not read"
+    lookup = sought(100, 1_000)
+    lookup.low = 801
+    assert lookup.take([801, 1_000, 900], 1) == 3.0
+    assert (lookup.ids, lookup.top, lookup.wants) == ([1_000, 900, 801], 800, 97)
+    assert lookup.most == lookup.work == 12.0 and lookup.count == 15.0
+    assert lookup.result(1, 100) == NewestIds([1_000, 900, 801], False, 15.0)
+    assert lookup.result(1, 2) == NewestIds([1_000, 900], False, 15.0)
+    lookup.low = 1
+    lookup.take([5], 1)
+    assert lookup.result(1, 100) == NewestIds([1_000, 900, 801, 5], True, 4)
+    assert lookup.result(1, 4) == NewestIds([1_000, 900, 801, 5], False, 4), "there may be a fifth"
+    assert lookup.result(0, 100) == NewestIds([1_000, 900, 801, 5], False, 4), "one id was not read"
 
 
 def test_what_was_fetched_in_vain_is_counted_as_work() -> None:
-    one = sought(100, 50, work=1_000, is_exact=False)
-    one.low = 501
-    assert one.take([None, 700, None, None], 1) == 12.0
-    assert (one.ids, one.most, one.work, one.count, one.top) == ([700], 1.0, 4.0, 2.0, 500)
+    lookup = sought(100, 50, work=1_000, is_exact=False)
+    lookup.low = 501
+    assert lookup.take([None, 700, None, None], 1) == 12.0
+    assert (lookup.ids, lookup.most, lookup.work, lookup.count, lookup.top) == ([700], 1.0, 4.0, 2.0, 500)
 
 
 def test_an_expression_is_compared_once_for_each_of_its_words() -> None:
     assert sought(9, 30).comparisons == 30
-    one = msgspec.structs.replace(sought(9, 30), key="(('a' <-> 'b') & ('c' | 'd'))")
-    assert one.comparisons == 120
+    lookup = msgspec.structs.replace(sought(9, 30), key="(('a' <-> 'b') & ('c' | 'd'))")
+    assert lookup.comparisons == 120
 
 
 def test_parts_of_an_expression_meet_in_the_newest_rows() -> None:

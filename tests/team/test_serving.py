@@ -47,9 +47,9 @@ WAIT_S, IMAGE = 30.0, ImagePart("image/png", "aGk=")
 def place() -> Iterator[str]:
     """The address of this module's database; its tests have sessions of their own."""
     cluster: Cluster = shared()
-    made = cluster.database()
-    yield made
-    cluster.drop(made)
+    text = cluster.database()
+    yield text
+    cluster.drop(text)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ async def test_a_turn_that_was_asked_for_waits_runs_and_ends(there: Serving) -> 
     assert (taken.session_id, taken.text) == (session_id, "do it")
     assert taken.options == TurnOptions((), 45.0, may_clarify=True)
     assert turns.is_busy(session_id) and turns.is_running(session_id) and turns.running == [session_id]
-    assert "\nwhet_turns_running 0\n" in (told := await turns.metrics()) and "whet_queue_waiting" in told
+    assert "\nwhet_turns_running 0\n" in (text := await turns.metrics()) and "whet_queue_waiting" in text
     await there.worker.end(taken)
     assert await task is True
     assert not turns.is_busy(session_id) and not turns.is_running(session_id) and turns.running == []
@@ -278,12 +278,12 @@ async def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
     slow = ask(late, third := await there.session())
     await until(lambda: bool(late))
     hint, line = "start one that can: whet worker --turns 8", "no worker has room for this turn yet"
-    told = [Notice(f"{line} (place {place} of the queue); {hint}", must_show=True) for place in (1, 2)]
-    assert (ran, kept, late) == ([], told[:1], told[1:])
+    notices = [Notice(f"{line} (place {number} of the queue); {hint}", must_show=True) for number in (1, 2)]
+    assert (ran, kept, late) == ([], notices[:1], notices[1:])
     given = [taken, there.worker.take(), there.worker.take()]
-    assert [one.session_id for one in given] == [first, second, third]
-    for one, task in zip(given, (running, waiting, slow), strict=True):
-        assert await there.worker.end(one) == await task
+    assert [turn.session_id for turn in given] == [first, second, third]
+    for turn, task in zip(given, (running, waiting, slow), strict=True):
+        assert await there.worker.end(turn) == await task
     monkeypatch.setattr(team_turns, "NO_WORKER_S", 1e9)
     fourth = await there.session()
     again = await there.turns.begin(fourth, TurnInput("no request waits for it"))
@@ -292,7 +292,7 @@ async def test_who_waits_for_a_worker_that_is_not_there_is_told_so_once(
     await there.database.write(lambda db: there.worker.queue.leave(db, other, "it has no such folder"))
     monkeypatch.setattr(team_turns, "NO_WORKER_S", 0.05)
     await listened(there.feeds, fourth, "team-0", "no such folder")
-    words = [*told, Notice(f"it has no such folder; {hint}")]
+    words = [*notices, Notice(f"it has no such folder; {hint}")]
     assert await noted(there, first, second, third, fourth) == [Notice(event.text) for event in words]
     await there.worker.end(there.worker.take())
     await again
@@ -316,14 +316,14 @@ async def noted(there: Serving, *session_ids: str) -> list[Notice]:
 async def listened(feeds: TeamFeeds, session_id: str, last_id: str, until: str) -> list[str]:
     """Give what a listener is sent, up to the event with a text: ids, and "gap"."""
     gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    said = b""
+    data = b""
     listening = feeds.listen(session_id, last_id, gone, lambda: True)
     async for piece in listening:
-        said += piece
-        if until.encode() in said:
+        data += piece
+        if until.encode() in data:
             break
     await listening.aclose()
-    rows = said.decode().splitlines()
+    rows = data.decode().splitlines()
     return [row.removeprefix("id: ") for row in rows if row.startswith("id: ") or row == "event: gap"]
 
 
@@ -341,23 +341,23 @@ async def written(there: Serving, session_id: str, *texts: str) -> list[int]:
 
 
 async def test_a_listener_goes_on_from_any_event_that_is_still_stored(there: Serving) -> None:
-    feeds, one, two = there.feeds, await there.session(), await there.session()
-    ids = await written(there, one, "a", "b", "c")
+    feeds, text, two = there.feeds, await there.session(), await there.session()
+    ids = await written(there, text, "a", "b", "c")
     other = await written(there, two, "elsewhere")
-    assert await feeds.position(one) == ids[-1] and await feeds.last_id(one) == f"team-{ids[-1]}"
+    assert await feeds.position(text) == ids[-1] and await feeds.last_id(text) == f"team-{ids[-1]}"
     assert await feeds.position(await there.session()) == other[-1], "after all that there is"
     shown = [f"team-{id_}" for id_ in ids]
-    assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
-    assert await listened(feeds, one, shown[0], '"c"') == shown[1:], "earlier ones are read too"
-    assert await listened(feeds, one, shown[1], '"c"') == shown[2:]
-    feed = feeds.by_session[one]
+    assert await listened(feeds, text, shown[1], '"c"') == shown[2:]
+    assert await listened(feeds, text, shown[0], '"c"') == shown[1:], "earlier ones are read too"
+    assert await listened(feeds, text, shown[1], '"c"') == shown[2:]
+    feed = feeds.by_session[text]
     assert feeds.size_bytes == feed.size_bytes == len(feed.since(0)[0].partition(b"\n\n")[2])
     await there.database.write(lambda db: db.execute("DELETE FROM team_events WHERE id <= ?", (ids[1],)))
     fresh = TeamFeeds(there.database)
-    assert await listened(fresh, one, shown[0], '"c"') == ["event: gap", *shown[2:]]
-    assert await listened(TeamFeeds(there.database), one, shown[1], '"c"') == shown[2:]
+    assert await listened(fresh, text, shown[0], '"c"') == ["event: gap", *shown[2:]]
+    assert await listened(TeamFeeds(there.database), text, shown[1], '"c"') == shown[2:]
     await there.database.write(lambda db: db.execute("DELETE FROM team_events"))
-    emptied = await TeamFeeds(there.database).find_ready(one, shown[2])
+    emptied = await TeamFeeds(there.database).find_ready(text, shown[2])
     assert emptied.start == other[-1], "of what came before it nothing is known to be whole"
 
 
@@ -395,17 +395,17 @@ async def test_a_process_reads_on_where_more_is_new_than_it_reads_at_once(
     monkeypatch.setattr(team_feed, "MAX_READ", 2)
     monkeypatch.setattr(team_feed, "MAX_TRACKED", 1)
     feeds, heard = TeamFeeds(there.database), list[Event | None]()
-    one, two = await there.session(), await there.session()
-    feeds.follow(one, "none", await feeds.position(one), heard.append)
+    text, two = await there.session(), await there.session()
+    feeds.follow(text, "none", await feeds.position(text), heard.append)
     await until(lambda: feeds.reading is None)
-    told: list[Event] = []
-    feeds.listeners.append(lambda name, event: told.append(event))
-    await written(there, one, *"abcde")
+    events: list[Event] = []
+    feeds.listeners.append(lambda name, event: events.append(event))
+    await written(there, text, *"abcde")
     await written(there, two, "f")
-    feeds.handle_notification(f"{one} {two}")
+    feeds.handle_notification(f"{text} {two}")
     await until(lambda: feeds.reading is None)
-    assert [event.text for event in told if isinstance(event, Notice)] == [*"abcdef"] and heard == []
-    assert [*feeds.read_to] == [one], "what nobody follows is forgotten"
+    assert [event.text for event in events if isinstance(event, Notice)] == [*"abcdef"] and heard == []
+    assert [*feeds.read_to] == [text], "what nobody follows is forgotten"
     await feeds.aclose()
 
 
@@ -424,15 +424,15 @@ async def test_an_answer_that_comes_during_a_look_is_found(there: Serving) -> No
     asked = [asyncio.ensure_future(person.clarify(f"{n}?", [])) for n in range(40)]
     await until(lambda: len(there.questions.pending()) == len(asked))
     pending = there.questions.pending()
-    (first,) = (one for one in pending if one.subject.startswith("0?"))
+    (first,) = (question for question in pending if question.subject.startswith("0?"))
     looks = [asyncio.ensure_future(asking.read_answers()) for _ in range(5)]
     assert await there.questions.answer(first.id, "yes") == first
     await asyncio.gather(asking.read_answers(), *looks)
     async with asyncio.timeout(WAIT_S):
         assert await asked[0] == "yes"
-    for one in pending:
-        if one != first:
-            await there.questions.answer(one.id, "no")
+    for question in pending:
+        if question != first:
+            await there.questions.answer(question.id, "no")
     await asking.read_answers()
     assert await asyncio.gather(*asked[1:]) == ["no"] * 39
     await there.worker.end(taken)

@@ -45,7 +45,7 @@ def script_of(name: str, marks: Path) -> list[ScriptedReply]:
     """Calls with an effect each, then answers: more of these than a turn that is killed often asks for."""
     calls = [terminal_reply(f"echo {name}.{at} >> {marks}") for at in range(CALLS)]
     given = [*calls, *[ScriptedReply(f"answer to {name}")] * 20]
-    return [ScriptedReply(one.text, tool_calls=one.tool_calls, when=f"<{name}>") for one in given]
+    return [ScriptedReply(reply.text, tool_calls=reply.tool_calls, when=f"<{name}>") for reply in given]
 
 
 def check(db: TeamDatabase, queue: DatabaseQueue, asked: dict[str, tuple[str, str]], marks: Path) -> None:
@@ -56,8 +56,12 @@ def check(db: TeamDatabase, queue: DatabaseQueue, asked: dict[str, tuple[str, st
         ended = read_result(queue.database, turn_id)
         assert ended is not None and (ended.reason, ended.error) == ("answered", ""), (name, ended)
         messages = transcript(db, session_id).messages
-        said = [at for at, one in enumerate(messages) if one.role == "user" and one.text == f"<{name}>"]
-        assert len(said) == 1, name
+        numbers = [
+            at
+            for at, message in enumerate(messages)
+            if message.role == "user" and message.text == f"<{name}>"
+        ]
+        assert len(numbers) == 1, name
         open_calls: list[str] = []
         for one in messages:
             if one.role == "assistant":
@@ -106,7 +110,7 @@ def rounds_of_kills(url: str, folder: Path, rounds: int, sessions: int, seed: in
     """Three workers and two servers; one of them at random is killed and replaced, over and over."""
     dice, marks = random.Random(seed), folder / "marks.txt"
     names = [f"t{number}" for number in range(sessions)]
-    script = [one for name in names for one in script_of(name, marks)]
+    script = [reply for name in names for reply in script_of(name, marks)]
     with PracticeServer(script=script) as model, opened(url) as (db, queue), ExitStack() as stack:
         given = environment(url, folder / "home", model, "practice")
         there: list[Served] = [stack.enter_context(served(given, folder)) for _ in range(2)]
@@ -131,9 +135,9 @@ def rounds_of_kills(url: str, folder: Path, rounds: int, sessions: int, seed: in
                 place = dice.randrange(3)
                 workers[place].kill()
                 workers[place] = stack.enter_context(worker(given, folder))
-        found = db.read_now(lambda c: c.execute("SELECT session, id FROM team_turns").fetchall())
-        by_session = dict(found)
-        assert len(found) == len(asked)
+        rows = db.read_now(lambda c: c.execute("SELECT session, id FROM team_turns").fetchall())
+        by_session = dict(rows)
+        assert len(rows) == len(asked)
         asked = {name: (by_session[id_], id_) for name, (_, id_) in asked.items()}
         wait_until(lambda: are_done(db, queue, [turn for turn, _ in asked.values()]), 900)
         for one in listeners:
@@ -153,8 +157,8 @@ def test_two_hundred_rounds_of_kills(url, tmp_path):
 
 
 def is_taken_again(queue: DatabaseQueue, turn_id: str) -> bool:
-    found = read_result(queue.database, turn_id)
-    return found is not None and found.attempts == 2
+    turn = read_result(queue.database, turn_id)
+    return turn is not None and turn.attempts == 2
 
 
 def stopped(url: str, folder: Path, rounds: int, halt: Callable[[Any], None], go_on: Callable[[Any], None],
@@ -181,7 +185,7 @@ def stopped(url: str, folder: Path, rounds: int, halt: Callable[[Any], None], go
             while "left" not in output_of(first).readline():
                 pass
             messages = transcript(db, session_id).messages
-            assert [one.text for one in messages if one.role == "assistant"] == ["the answer"]
+            assert [message.text for message in messages if message.role == "assistant"] == ["the answer"]
     return took
 
 
@@ -218,12 +222,12 @@ class Relay:
     def _accept(self) -> None:
         while True:
             try:
-                one, _ = self._socket.accept()
+                connection, _ = self._socket.accept()
             except OSError:
                 return
             other = socket.create_connection(self._to)
-            self._open += [one, other]
-            for source, target in ((one, other), (other, one)):
+            self._open += [connection, other]
+            for source, target in ((connection, other), (other, connection)):
                 threading.Thread(target=self._forward, args=(source, target), daemon=True).start()
 
     @staticmethod
@@ -236,8 +240,8 @@ class Relay:
             return
 
     def close(self) -> None:
-        for one in (self._socket, *self._open):
-            one.close()
+        for connection in (self._socket, *self._open):
+            connection.close()
 
 
 class Elsewhere:
@@ -313,7 +317,7 @@ def turns_go_on(db_url: str, folder: Path, disturb: Callable[[], None], turns: i
     """Turns are asked for, the database is disturbed while they run, and all of them are answered."""
     marks = folder / "marks.txt"
     names = [f"d{number}" for number in range(turns)]
-    script = [one for name in names for one in script_of(name, marks)]
+    script = [reply for name in names for reply in script_of(name, marks)]
     with PracticeServer(script=script) as model, opened(db_url) as (db, queue), ExitStack() as stack:
         given = environment(db_url, folder / "home", model, "practice") | {"WHET_STORE_LEASE_S": "10"}
         for _ in range(2):
@@ -330,8 +334,8 @@ def turns_go_on(db_url: str, folder: Path, disturb: Callable[[], None], turns: i
 
 @contextmanager
 def own_cluster(**more: Any) -> Iterator[Cluster]:
-    made = TrialServer(**more)
-    with closing(Cluster(made.url, made)) as cluster:
+    server = TrialServer(**more)
+    with closing(Cluster(server.url, server)) as cluster:
         yield cluster
 
 

@@ -43,9 +43,9 @@ _READS_OR_WRITES = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
 
 
 def modules() -> list[str]:
-    found = (path.relative_to(SOURCE).as_posix() for path in sorted(SOURCE.rglob("*.py")))
+    texts = (path.relative_to(SOURCE).as_posix() for path in sorted(SOURCE.rglob("*.py")))
     return [
-        name for name in found if not name.startswith(APART) and ".execute" in (SOURCE / name).read_text()
+        name for name in texts if not name.startswith(APART) and ".execute" in (SOURCE / name).read_text()
     ]
 
 
@@ -71,7 +71,7 @@ def statements(module: ModuleType, tree: ast.Module) -> Iterator[tuple[int, str]
 def known(node: ast.expr, module: ModuleType, local: dict[str, object]) -> object:
     if not isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp | ast.Name | ast.IfExp):
         return None
-    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
     if any(isinstance(one, ast.Call) for one in ast.walk(node)) or not names <= {*vars(module), *local}:
         return None
     try:

@@ -55,9 +55,9 @@ def team(url: str, tmp_path: Path) -> Iterator[Callable[..., Team]]:
 
 def until_end(events: Iterator[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = []
-    for one in events:
-        found.append(one)
-        if one[1]["type"] == "turn_end":
+    for event in events:
+        found.append(event)
+        if event[1]["type"] == "turn_end":
             return found
     raise AssertionError(f"the stream ended without the turn's end: {found}")
 
@@ -98,7 +98,7 @@ def test_a_stream_of_chat_completions_is_answered_by_a_worker(team):
         with client.chat.completions.create(
             model="whet", messages=[{"role": "user", "content": "count"}], stream=True
         ) as stream:
-            said = "".join(piece.choices[0].delta.content or "" for piece in stream if piece.choices)
+            text = "".join(piece.choices[0].delta.content or "" for piece in stream if piece.choices)
         whole = client.chat.completions.create(
             model="whet",
             messages=[
@@ -107,7 +107,7 @@ def test_a_stream_of_chat_completions_is_answered_by_a_worker(team):
                 {"role": "user", "content": "once more"},
             ],
         )
-    assert said == TEXT and whole.choices[0].message.content == "again"
+    assert text == TEXT and whole.choices[0].message.content == "again"
 
 
 def test_what_is_said_at_one_process_steers_the_turn_of_another(team, tmp_path):
@@ -122,10 +122,10 @@ def test_what_is_said_at_one_process_steers_the_turn_of_another(team, tmp_path):
     with both.second.events(id_, began) as events:
         found = until_end(events)
     assert [event["text"] for _, event in found if event["type"] == "steered"] == ["and hurry"]
-    said = both.second.http.get(f"/api/sessions/{id_}/messages").json()["messages"]
-    assert [one["role"] for one in said] == [
+    messages = both.second.http.get(f"/api/sessions/{id_}/messages").json()["messages"]
+    assert [message["role"] for message in messages] == [
         "user",
-        *["assistant", "tool"] * ((len(said) - 3) // 2),
+        *["assistant", "tool"] * ((len(messages) - 3) // 2),
         "user",
         "assistant",
     ]
@@ -145,8 +145,8 @@ def test_a_cancel_at_one_process_ends_the_turn_of_another(team, tmp_path):
         ends = [until_end(events)[-1][1], until_end(events)[-1][1]]
     assert [end["reason"] for end in ends] == ["cancelled", "cancelled"]
     assert both.second.post(f"/api/sessions/{id_}/cancel") == {"cancelled": False}
-    said = both.second.http.get(f"/api/sessions/{id_}/messages").json()["messages"]
-    assert [one["role"] for one in said] == ["user", "assistant", "tool"]
+    messages = both.second.http.get(f"/api/sessions/{id_}/messages").json()["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool"]
 
 
 def test_a_question_is_answered_once_wherever_it_is_seen(team, tmp_path):
@@ -168,7 +168,7 @@ def test_a_question_is_answered_once_wherever_it_is_seen(team, tmp_path):
     with both.first.events(id_, began) as events:
         found = until_end(events)
     decided = [event for _, event in found if event["type"] == "approval_decided"]
-    assert [(one["verdict"], one["decided_by"]) for one in decided] == [("allow", "person")]
+    assert [(fields["verdict"], fields["decided_by"]) for fields in decided] == [("allow", "person")]
     assert not (tmp_path / "gone").exists()
     assert both.first.http.get("/api/approvals").json()["approvals"] == []
 

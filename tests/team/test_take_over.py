@@ -101,9 +101,9 @@ class Bystander:
 
 @pytest.fixture
 def bystander(url: str) -> Iterator[list[Bystander]]:
-    made: list[Bystander] = []
-    yield made
-    for one in made:
+    bystanders: list[Bystander] = []
+    yield bystanders
+    for one in bystanders:
         one.close()
 
 
@@ -178,9 +178,9 @@ async def test_a_take_over_waits_for_a_start_on_its_way_and_is_resumed_with_it(u
         taken = await taking
         await starting
         assert taken is not None
-        (found,) = theirs.open_calls(taken)
-        assert found.started
-        await finish(theirs, taken, found, "outcome unknown")
+        (open_call,) = theirs.open_calls(taken)
+        assert open_call.started
+        await finish(theirs, taken, open_call, "outcome unknown")
         await theirs.end_turn(taken, "answered", "")
 
 

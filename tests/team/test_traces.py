@@ -43,10 +43,10 @@ class Collector:
                 if self.headers.get("content-encoding") == "gzip":
                     body = gzip.decompress(body)
                 outer.types.add(f"{self.path} {self.headers['content-type']}")
-                found = trace_service.ExportTraceServiceRequest()
-                found.ParseFromString(body)
+                request = trace_service.ExportTraceServiceRequest()
+                request.ParseFromString(body)
                 outer.bodies.append(body)
-                for resource in found.resource_spans:
+                for resource in request.resource_spans:
                     for scope in resource.scope_spans:
                         outer.spans += scope.spans
                 self.send_response(200)
@@ -66,7 +66,7 @@ class Collector:
         self._server.server_close()
 
     def named(self, name: str) -> list[Any]:
-        return [one for one in list(self.spans) if one.name == name]
+        return [span for span in list(self.spans) if span.name == name]
 
 
 @pytest.fixture
@@ -77,7 +77,10 @@ def collector() -> Iterator[Collector]:
 
 
 def facts(span: Any) -> dict[str, Any]:
-    return {one.key: one.value.string_value or one.value.int_value for one in span.attributes}
+    return {
+        attribute.key: attribute.value.string_value or attribute.value.int_value
+        for attribute in span.attributes
+    }
 
 
 @contextmanager
@@ -98,17 +101,17 @@ def test_one_trace_goes_from_request_to_workers_calls(url: str, tmp_path: Path, 
         api.post(f"/api/sessions/{id_}/turns", text=f"say {SAID}")
         wait_until(lambda: len(collector.spans) >= 5, 60)
     (request,), (turn,) = collector.named("request"), collector.named("turn")
-    parts = [one for one in collector.spans if one not in (request, turn)]
-    assert {one.trace_id for one in collector.spans} == {request.trace_id}
+    parts = [span for span in collector.spans if span not in (request, turn)]
+    assert {span.trace_id for span in collector.spans} == {request.trace_id}
     assert not request.parent_span_id and turn.parent_span_id == request.span_id
-    assert {one.parent_span_id for one in parts} == {turn.span_id}
-    assert [one.name for one in parts] == ["chat practice", "execute_tool terminal", "chat practice"]
-    assert len({one.span_id for one in collector.spans}) == 5
+    assert {part.parent_span_id for part in parts} == {turn.span_id}
+    assert [part.name for part in parts] == ["chat practice", "execute_tool terminal", "chat practice"]
+    assert len({span.span_id for span in collector.spans}) == 5
     assert facts(turn)["gen_ai.conversation.id"] == facts(request)["gen_ai.conversation.id"] == id_
     assert facts(turn)["whet.turn.reason"] == "answered"
     assert facts(parts[0])["gen_ai.usage.output_tokens"] > 0
     assert request.start_time_unix_nano <= turn.end_time_unix_nano
-    assert all(one.start_time_unix_nano <= one.end_time_unix_nano for one in collector.spans)
+    assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in collector.spans)
     assert collector.types == {"/v1/traces application/x-protobuf"}
     assert not any(SAID.encode() in body or b"echo" in body for body in collector.bodies)
 
@@ -129,7 +132,7 @@ def test_a_turn_that_a_killed_worker_began_is_told_whole_by_the_one_that_ended_i
         wait_until(lambda: has_ended(queue, turn_id), 60)
         wait_until(lambda: len(collector.spans) >= 4, 60)
     (turn,) = collector.named("turn")
-    names = [one.name for one in collector.spans if one.parent_span_id == turn.span_id]
+    names = [span.name for span in collector.spans if span.parent_span_id == turn.span_id]
     assert names == ["chat practice", "execute_tool terminal", "chat practice"]
     (call,) = collector.named("execute_tool terminal")
     assert facts(call)["error.type"] == "interrupted" and not turn.parent_span_id

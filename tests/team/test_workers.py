@@ -47,8 +47,8 @@ def opened(url: str) -> Iterator[tuple[TeamDatabase, DatabaseQueue]]:
 
 
 def has_ended(queue: DatabaseQueue, turn_id: str) -> bool:
-    found = read_result(queue.database, turn_id)
-    return found is not None and found.reason != ""
+    turn = read_result(queue.database, turn_id)
+    return turn is not None and turn.reason != ""
 
 
 def are_done(db: TeamDatabase, queue: DatabaseQueue, turn_ids: Iterable[str]) -> bool:
@@ -120,9 +120,9 @@ def test_turns_of_one_session_are_answered_in_their_order_by_whoever_is_there(ur
         asked = [turn_id, *(ask(db, queue, str(number), session_id)[0] for number in range(1, 6))]
         for _ in range(2):
             stack.enter_context(worker(given, tmp_path))
-        wait_until(lambda: all(has_ended(queue, one) for one in asked), 60)
-        said = [one.text for one in transcript(db, session_id).messages if one.role == "user"]
-    assert said == [str(number) for number in range(6)]
+        wait_until(lambda: all(has_ended(queue, text) for text in asked), 60)
+        texts = [message.text for message in transcript(db, session_id).messages if message.role == "user"]
+    assert texts == [str(number) for number in range(6)]
 
 
 @pytest.mark.soak
@@ -134,10 +134,10 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
     with PracticeServer() as server, opened(url) as (db, queue), ExitStack() as stack:
         given = environment(url, tmp_path / "home", server, "practice-steps-4")
         asked: list[str] = []
-        made: list[str] = []
+        texts: list[str] = []
         for _ in range(40):
             turn_id, session_id = ask(db, queue, "read README.md")
-            made.append(session_id)
+            texts.append(session_id)
             asked += [turn_id, ask(db, queue, "and again", session_id)[0]]
         (tmp_path / "README.md").write_text("text\n")
         there = [stack.enter_context(worker(given, tmp_path)) for _ in range(3)]
@@ -149,11 +149,11 @@ def test_kills_lose_double_and_reorder_nothing(url, tmp_path):
             kills += 1
             there.append(stack.enter_context(worker(given, tmp_path)))
         print(f"{kills} kills")
-        for session_id in made:
-            roles = [one.role for one in transcript(db, session_id).messages]
+        for session_id in texts:
+            roles = [message.role for message in transcript(db, session_id).messages]
             assert roles == (["user", *["assistant", "tool"] * 4, "assistant"] * 2), session_id
-        for one in asked:
-            ended = read_result(queue.database, one)
+        for text in asked:
+            ended = read_result(queue.database, text)
             assert ended is not None and ended.reason == "answered", ended
 
 
@@ -183,18 +183,18 @@ def test_a_turn_waits_for_a_worker_that_has_its_workspace(url, tmp_path):
         db.write_now(
             lambda c: c.execute("UPDATE sessions SET workspace = ? WHERE id = ?", (str(there), session_id))
         )
-        one = stack.enter_context(worker(given, tmp_path))
-        lines = iter(output_of(one).readline, "")  # the first may warn of the role's rights
-        said = next((line for line in lines if "left: " in line), "")
-        assert f"left: the workspace {there} is not on worker" in said
+        process = stack.enter_context(worker(given, tmp_path))
+        lines = iter(output_of(process).readline, "")  # the first may warn of the role's rights
+        text = next((line for line in lines if "left: " in line), "")
+        assert f"left: the workspace {there} is not on worker" in text
         wait_until(lambda: str(there) in str(db.read_now(lambda c: orders.describe_wait(c, turn_id))))
         other, _ = ask(db, queue, "goes on")
         wait_until(lambda: has_ended(queue, other), 60)
         assert not has_ended(queue, turn_id)
         there.mkdir()
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        found = read_result(queue.database, turn_id)
-    assert found is not None and (found.reason, found.attempts, found.error) == ("answered", 1, "")
+        turn = read_result(queue.database, turn_id)
+    assert turn is not None and (turn.reason, turn.attempts, turn.error) == ("answered", 1, "")
 
 
 @pytest.mark.slow
@@ -205,8 +205,11 @@ def test_a_worker_without_the_tool_that_a_call_names_says_so_to_the_model(url, t
         stack.enter_context(worker(given, tmp_path))
         turn_id, session_id = ask(db, queue, "look at the page")
         wait_until(lambda: has_ended(queue, turn_id), 60)
-        said = transcript(db, session_id).messages
-    assert said[2].text.startswith("There is no tool named browser_open.") and said[3].text == "then without"
+        messages = transcript(db, session_id).messages
+    assert (
+        messages[2].text.startswith("There is no tool named browser_open.")
+        and messages[3].text == "then without"
+    )
 
 
 @pytest.mark.slow
@@ -239,6 +242,6 @@ def test_a_turn_that_stops_three_workers_is_set_aside_and_released(url, tmp_path
 
 def run_whet(given: dict[str, str], folder: Path, *arguments: str) -> str:
     process = start([*arguments], given, folder)
-    said = process.communicate(timeout=60)[0]
-    assert process.returncode == 0, said
-    return said
+    text = process.communicate(timeout=60)[0]
+    assert process.returncode == 0, text
+    return text

@@ -84,8 +84,8 @@ def test_a_file_that_appeared_meanwhile_is_not_overwritten(tmp_path: Path) -> No
 
 
 def replace(folder: Path, name: str, data: bytes) -> list[str]:
-    place = resolve(name, folder)
-    return write_all([PendingWrite(place, data, fingerprint(place), place.path.read_bytes())], never)
+    path = resolve(name, folder)
+    return write_all([PendingWrite(path, data, fingerprint(path), path.path.read_bytes())], never)
 
 
 def test_hard_links_within_the_workspace_stay(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
+    folder = tmp_path / "ws"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture(params=ENGINES, ids=str)
@@ -38,17 +38,17 @@ def confined(
     case: EngineCase = request.param
     status = case.status()
     monkeypatch.setitem(engine.statuses, None, status)
-    made = Confinement(ConfinementSettings("auto", tmp_path / "whet-home"))
-    yield made
-    made.close()
+    confinement = Confinement(ConfinementSettings("auto", tmp_path / "whet-home"))
+    yield confinement
+    confinement.close()
 
 
-def run(made: Confinement, workspace: Path, *commands: str, **more: object) -> list[ToolOutput]:
-    shared = SharedProcesses(confine=lambda: made)
+def run(confinement: Confinement, workspace: Path, *commands: str, **more: object) -> list[ToolOutput]:
+    shared = SharedProcesses(confine=lambda: confinement)
     terminal = find_tool(ShellTools(shared), "terminal")
 
     async def each() -> list[ToolOutput]:
-        return [await call(terminal, context(workspace), command=one, **more) for one in commands]
+        return [await call(terminal, context(workspace), command=command, **more) for command in commands]
 
     try:
         return asyncio.run(each())
@@ -79,8 +79,8 @@ def test_a_command_and_the_wall(confined: Confinement, workspace: Path, tmp_path
 
 @pytest.mark.slow
 def test_input_terminal_and_time_limit(confined: Confinement, workspace: Path) -> None:
-    (said,) = run(confined, workspace, "cat", stdin="abc\n")
-    assert said.text == "abc"
+    (output,) = run(confined, workspace, "cat", stdin="abc\n")
+    assert output.text == "abc"
     (size,) = run(confined, workspace, "stty size; test -t 1 && echo tty", pty=True)
     assert size.text == "40 120\ntty"
     (stopped,) = run(confined, workspace, "sleep 60", timeout_s=0.2)
@@ -171,8 +171,8 @@ def test_the_launcher_that_was_tried_out_runs_the_first_command(
 
 
 def test_what_was_taken_back_is_said(confined: Confinement, workspace: Path) -> None:
-    said = run(confined, workspace, "mkdir .vscode; echo {} > .vscode/tasks.json")[0].text
-    assert ".vscode" in said and "took back" in said
+    text = run(confined, workspace, "mkdir .vscode; echo {} > .vscode/tasks.json")[0].text
+    assert ".vscode" in text and "took back" in text
     assert not (workspace / ".vscode").exists()
 
 

@@ -252,8 +252,10 @@ def _workbook_bomb() -> bytes:
         xl__workbook=f'<w {_S}><sheets><sheet name="One"/></sheets></w>',
         xl__sharedStrings=f"<s {_S}><si><t>{'a' * 300_000}</t></si></s>",
         xl__worksheets__sheet1=f"<s {_S}><sheetData>"
-        + "<row>" + '<c t="s"><v>0</v></c>' * 10_000 + "</row></sheetData></s>",
-    )  # fmt: skip
+        + "<row>"
+        + '<c t="s"><v>0</v></c>' * 10_000
+        + "</row></sheetData></s>",
+    )
 
 
 @pytest.mark.slow

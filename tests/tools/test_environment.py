@@ -26,11 +26,11 @@ def test_secrets_of_the_environment_are_withheld() -> None:
     )
     plain = ["PATH", "HOME", "PWD", "OLDPWD", "MAX_TOKENS", "KEYBOARD", "SSH_AUTH_SOCK"]
     source = dict.fromkeys(secret, "secret") | dict.fromkeys(plain, "plain")
-    made = command_environment(source)
-    assert "secret" not in made.values()
-    assert [name for name, value in made.items() if value == "plain"] == plain
+    texts = command_environment(source)
+    assert "secret" not in texts.values()
+    assert [name for name, value in texts.items() if value == "plain"] == plain
     assert command_environment(source, ["GITHUB_TOKEN"])["GITHUB_TOKEN"] == "secret"
-    assert (made["GIT_TERMINAL_PROMPT"], made["PAGER"], made["TERM"]) == ("0", "cat", "dumb")
+    assert (texts["GIT_TERMINAL_PROMPT"], texts["PAGER"], texts["TERM"]) == ("0", "cat", "dumb")
     assert command_environment(source, pty=True)["TERM"] == "xterm-256color"
 
 
@@ -106,12 +106,15 @@ def test_what_builds_need_is_passed() -> None:
 
 @pytest.mark.parametrize(("given", "first"), [("", 0), ("2", 2), ("x", 0), ("²", 0), ("-1", 0)])
 def test_git_is_told_after_what_is_set_to_run_nothing_of_a_repository(given: str, first: int) -> None:
-    made = command_environment({"GIT_CONFIG_COUNT": given, "GIT_CONFIG_KEY_1": "user.name"})
-    assert made["GIT_CONFIG_COUNT"] == str(first + 5)
-    assert (made[f"GIT_CONFIG_KEY_{first}"], made[f"GIT_CONFIG_VALUE_{first}"]) == ("core.fsmonitor", "false")
-    assert made[f"GIT_CONFIG_KEY_{first + 4}"] == "core.alternateRefsCommand"
-    assert f"GIT_CONFIG_KEY_{first + 5}" not in made
-    assert first == 0 or made["GIT_CONFIG_KEY_1"] == "user.name"
+    texts = command_environment({"GIT_CONFIG_COUNT": given, "GIT_CONFIG_KEY_1": "user.name"})
+    assert texts["GIT_CONFIG_COUNT"] == str(first + 5)
+    assert (texts[f"GIT_CONFIG_KEY_{first}"], texts[f"GIT_CONFIG_VALUE_{first}"]) == (
+        "core.fsmonitor",
+        "false",
+    )
+    assert texts[f"GIT_CONFIG_KEY_{first + 4}"] == "core.alternateRefsCommand"
+    assert f"GIT_CONFIG_KEY_{first + 5}" not in texts
+    assert first == 0 or texts["GIT_CONFIG_KEY_1"] == "user.name"
 
 
 def test_git_reads_its_settings_without_the_one_that_is_withheld(tmp_path: Path) -> None:
@@ -125,10 +128,14 @@ def test_git_reads_its_settings_without_the_one_that_is_withheld(tmp_path: Path)
         "GIT_CONFIG_KEY_1": "user.name",
         "GIT_CONFIG_VALUE_1": "Ann",
     }
-    made = command_environment(source)
-    assert "Basic" not in str(made)
+    texts = command_environment(source)
+    assert "Basic" not in str(texts)
     shown = subprocess.run(
         ["git", "config", "--get-regexp", "user.name|http"],
-        cwd=tmp_path, env=made, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=texts,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert shown.stdout == "user.name Ann\n"

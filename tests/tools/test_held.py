@@ -42,8 +42,8 @@ class Held:
 
 
 def change(folder: Path, name: str, new: str, old: str | None) -> PendingWrite:
-    place = resolve(name, folder)
-    return PendingWrite(place, new.encode(), atomic.fingerprint(place), None if old is None else old.encode())
+    path = resolve(name, folder)
+    return PendingWrite(path, new.encode(), atomic.fingerprint(path), None if old is None else old.encode())
 
 
 def never() -> bool:
@@ -89,18 +89,18 @@ def test_all_that_the_program_took_is_put_back_when_a_later_one_fails(tmp_path: 
         (tmp_path / f"{name}.txt").write_text(f"{name}\n")
     program = Held(b="mine\n")
     olds = {"a": "a\n", "b": "mine\n", "c": "c\n"}
-    made = [change(tmp_path, f"{name}.txt", "x\n", old) for name, old in olds.items()]
+    writes = [change(tmp_path, f"{name}.txt", "x\n", old) for name, old in olds.items()]
     (tmp_path / "c.txt").write_text("changed\n")
     with pytest.raises(ToolError, match="changed meanwhile"):
-        editor_files.write_all(made, program, never)
+        editor_files.write_all(writes, program, never)
     assert [path.read_text() for path in sorted(tmp_path.iterdir())] == ["a\n", "mine\n", "changed\n"]
     assert program.writes == ["a.txt", "b.txt", "b.txt", "a.txt"]
 
 
 def test_a_file_is_deleted_on_the_disk(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
-    place, program = resolve("a.txt", tmp_path), Held()
-    deletion = PendingWrite(place, None, atomic.fingerprint(place))
+    path, program = resolve("a.txt", tmp_path), Held()
+    deletion = PendingWrite(path, None, atomic.fingerprint(path))
     assert editor_files.write_all([deletion], program, never) == [""]
     assert program.writes == [] and list(tmp_path.iterdir()) == []
 
@@ -155,8 +155,8 @@ def test_what_is_no_text_or_large_is_the_disks(tmp_path: Path, data: bytes) -> N
     editor_files.write_all([change(tmp_path, "a.txt", "new\n", None)], program, never)
     assert program.writes == [] and (tmp_path / "a.txt").read_text() == "new\n"
     program = Held()
-    place = resolve("a.txt", tmp_path)
-    editor_files.write_all([PendingWrite(place, data, atomic.fingerprint(place))], program, never)
+    path = resolve("a.txt", tmp_path)
+    editor_files.write_all([PendingWrite(path, data, atomic.fingerprint(path))], program, never)
     assert program.writes == [] and (tmp_path / "a.txt").read_bytes() == data
 
 

@@ -131,7 +131,7 @@ def test_a_path_outside_is_named_whole(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_told_by_its_size(tmp_path: Path) -> None:
-    place = resolve("picture.bin", tmp_path, ())
-    change = change_of(place, b"\x00\xff" * 600, "text\n")
+    path = resolve("picture.bin", tmp_path, ())
+    change = change_of(path, b"\x00\xff" * 600, "text\n")
     assert isinstance(change, TextChange) and change.old is None and change.new == "text\n"
     assert change.note == "replaces 1.2 KB of binary data"

@@ -383,8 +383,10 @@ def test_globs_of_many_stars_end(tmp_path: Path, search: Search) -> None:
     (tmp_path / ("a" * 200)).write_text("needle\n")
     (tmp_path / ".gitignore").write_text(f"{stars}*b\n{'**/a' * 16}*b/c\n")
     for pattern, text in (
-        (f"{stars}*b", "[no matches]"), (f"{'**/*a' * 16}*b", "[no matches]"), (f"{stars}*", "1 file"),
-    ):  # fmt: skip
+        (f"{stars}*b", "[no matches]"),
+        (f"{'**/*a' * 16}*b", "[no matches]"),
+        (f"{stars}*", "1 file"),
+    ):
         assert text in search.names(tmp_path, pattern)
     assert search(tmp_path, "needle", glob=f"{stars}*b") == "[no matches]"
     assert "1 match" in search(tmp_path, "needle", glob=f"{stars}*")

@@ -22,8 +22,8 @@ async def test_a_past_session_is_found_and_read(tmp_path: Path, clock: FixedCloc
     for name, words in (("s1", "hello"), ("s2", "the staging host is heron"), ("s3", "heron again")):
         await talk(database, clock, name, words)
     ctx = context(tmp_path, session_id="s1")
-    found = (await call(search, ctx, query="staging heron")).text
-    assert found.startswith("s2 seq 1 2026-11-21T09:00 user: the «staging» host is heron")
+    text = (await call(search, ctx, query="staging heron")).text
+    assert text.startswith("s2 seq 1 2026-11-21T09:00 user: the «staging» host is heron")
     assert "s2" not in (await call(search, ctx, query="heron", session_id="s3")).text
     assert len((await call(search, ctx, query="heron", limit=0)).text.splitlines()) == 1
     assert "the staging host" in (await call(search, ctx, session_id="s2", seq=1)).text

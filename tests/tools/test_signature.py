@@ -113,16 +113,16 @@ def test_every_kind_of_argument_has_its_schema() -> None:
 def test_what_an_argument_must_be_is_said_in_words() -> None:
     with pytest.raises(BadInput) as caught:
         call(loose, anything=1, things={}, facts=[], either=[], share=True, words="x" * 58)
-    said = caught.value.message.split("; ")
-    assert [part.partition(":")[0] for part in said[1:-1]] == [
+    parts = caught.value.message.split("; ")
+    assert [part.partition(":")[0] for part in parts[1:-1]] == [
         "argument 'facts' must be an object",
         "argument 'either' must be as its schema says",
         "argument 'share' must be a number",
     ]
-    assert said[0].startswith(
+    assert parts[0].startswith(
         "loose: argument 'things' must be a list: got {} (expected 'array', got 'object')"
     )
-    assert f"got '{'x' * 58}' (the text is not JSON). Its arguments: anything, things, facts, " in said[-1]
+    assert f"got '{'x' * 58}' (the text is not JSON). Its arguments: anything, things, facts, " in parts[-1]
     with pytest.raises(BadInput, match=rf"got '{'x' * 56}\.\.\. \(the text"):
         call(loose, words="x" * 59)
 

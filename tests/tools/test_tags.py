@@ -76,9 +76,9 @@ def named() -> Iterator[tuple[str, str]]:
 
 def test_no_module_but_the_tools_knows_a_tool_by_its_name() -> None:
     strange = [
-        f"{place}: {name}"
-        for place, name in named()
-        if not any(place == there or place.startswith(f"{there}/") for there in HAVE_THEM.get(name, ()))
+        f"{text}: {name}"
+        for text, name in named()
+        if not any(text == there or text.startswith(f"{there}/") for there in HAVE_THEM.get(name, ()))
     ]
     assert strange == [], "ask for a tag of contract.tools.Tag, or import the name from the tool's module"
     assert HAVE_THEM.keys() == OTHER_MEANINGS.keys()
@@ -107,8 +107,8 @@ def test_the_table_has_every_built_in_tool_and_no_other() -> None:
         )
     }
     assert set(contract.BUILT_IN) == built_in and len(built_in) >= 17
-    known = frozenset(get_args(contract.Tag))
-    assert all(tags and tags <= known for tags in contract.BUILT_IN.values())
+    args = frozenset(get_args(contract.Tag))
+    assert all(tags and tags <= args for tags in contract.BUILT_IN.values())
 
 
 @pytest.mark.slow

@@ -73,11 +73,11 @@ def made() -> list[Tool]:
 
 
 def test_effects_and_limits_of_every_tool() -> None:
-    found = {
+    fields = {
         tool.name: (tool.toolset, *tool.effects, tool.parallel, tool.repeatable, tool.timeout_s)
         for tool in made()
     }
-    assert {name: found[name] for name in DECLARED} == DECLARED and set(found) == set(BUILT_IN)
+    assert {name: fields[name] for name in DECLARED} == DECLARED and set(fields) == set(BUILT_IN)
     assert [tool.name for tool in made() if "untrusted" in tool.tags] == ["web_fetch", "web_search"]
 
 

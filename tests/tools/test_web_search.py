@@ -44,7 +44,7 @@ class Engines(BaseHTTPRequestHandler):
         elif url.path == "/res/v1/web/search":
             if self.headers["X-Subscription-Token"] != "brave-key":
                 return self._answer(422, {"error": {"detail": "SUBSCRIPTION_TOKEN_INVALID"}})
-            rows = [one | {"age": "2 days ago"} for one in self._plain("description")]
+            rows = [field | {"age": "2 days ago"} for field in self._plain("description")]
             self._answer(200, {"type": "search", "web": {"results": rows[: int(given["count"])]}})
         elif url.path == "/customsearch/v1":
             if self.headers["X-Goog-Api-Key"] != "google-key" or "key" in given:
@@ -63,7 +63,7 @@ class Engines(BaseHTTPRequestHandler):
         given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._note(self.path, given)
         if self.headers.get("x-api-key") == "exa-key":
-            rows = [one | {"publishedDate": "2026-01-02"} for one in self._plain("text")]
+            rows = [field | {"publishedDate": "2026-01-02"} for field in self._plain("text")]
             return self._answer(200, {"results": rows[: given["numResults"]]})
         if self.headers.get("Authorization") == "Bearer tavily-key":
             return self._answer(200, {"results": self._plain("content")[: given["max_results"]]})
@@ -100,9 +100,9 @@ def url() -> Iterator[str]:
 @pytest.mark.parametrize("name", ["searxng", "brave", "tavily", "exa", "google"])
 def test_each_engine_is_asked_in_its_own_words(url: str, name: EngineName) -> None:
     engine = SearchEngine(name, url, f"{name}-key", "cx-1")
-    found = asyncio.run(search(engine, "green build", 3, 1))
-    assert [hit.url for hit in found] == [f"https://example.org/{n}" for n in (1, 2, 3)]
-    assert (found[0].title, found[0].snippet) == ("Title 1 & more", "said 1 here")
+    hits = asyncio.run(search(engine, "green build", 3, 1))
+    assert [hit.url for hit in hits] == [f"https://example.org/{n}" for n in (1, 2, 3)]
+    assert (hits[0].title, hits[0].snippet) == ("Title 1 & more", "said 1 here")
     if name in ("tavily", "exa", "google"):
         later = asyncio.run(search(engine, "green build", 3, 2))
         assert [hit.url for hit in later] == [f"https://example.org/{n}" for n in (4, 5, 6)]
@@ -152,7 +152,7 @@ def test_an_empty_and_an_endless_query_are_refused(url: str, query: str, said: s
 
 
 def test_a_wrong_key_a_strange_answer_and_a_redirect_are_told(url: str) -> None:
-    for engine, said in (
+    for engine, text in (
         (SearchEngine("tavily", url, "wrong"), "answered 401: "),
         (SearchEngine("brave", url, "wrong"), "answered 422: "),
         (SearchEngine("searxng", f"{url}/other"), "did not answer with searxng's JSON"),
@@ -161,7 +161,7 @@ def test_a_wrong_key_a_strange_answer_and_a_redirect_are_told(url: str) -> None:
     ):
         with pytest.raises(ToolError) as refused:
             asyncio.run(search(engine, "x", 3, 1))
-        assert said in refused.value.message and "wrong" not in refused.value.message
+        assert text in refused.value.message and "wrong" not in refused.value.message
     assert not any(path == "/search" for path, given, _ in Engines.asked if given.get("q") == "x")
 
 

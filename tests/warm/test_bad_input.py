@@ -115,8 +115,8 @@ def test_reviews_failed_and_unfinished_sessions_are_not_mined(
             and None
         )
     )
-    found = database.read_now(calls.find_finished_sessions)
-    assert [session.id for session in found] == [good]
+    mined_sessions = database.read_now(calls.find_finished_sessions)
+    assert [session.id for session in mined_sessions] == [good]
 
 
 _NONSENSE = (
@@ -132,8 +132,8 @@ def test_a_template_edited_into_nonsense_is_listed_as_broken_and_hides_no_other(
 ) -> None:
     templates.save(desk.home, Template(name="good"))
     (desk.home.warm / "bad.json").write_bytes(text.encode("latin-1"))
-    found = {one.name: one for one in templates.iter_templates(desk.home)}
-    assert isinstance(found["bad"], Broken) and isinstance(found["good"], Template)
+    fields = {template.name: template for template in templates.iter_templates(desk.home)}
+    assert isinstance(fields["bad"], Broken) and isinstance(fields["good"], Template)
     assert [row.state for row in desk.list_rows()] == ["broken", "ready"]
     desk.delete("bad")
     assert [row.name for row in desk.list_rows()] == ["good"]
@@ -155,10 +155,10 @@ def test_the_plain_format_loads_and_unknown_fields_are_kept(desk: WarmTemplates,
     }
     source = tmp_path / "Plain.json"
     source.write_text(msgspec.json.encode(plain).decode())
-    found = desk.import_file(source, "")
+    template = desk.import_file(source, "")
     with pytest.raises(ConfigError, match="a template plain already"):
         desk.import_file(source, "")
-    assert found.name == "plain" and found.examples[0].arguments == {"path": "a"}
+    assert template.name == "plain" and template.examples[0].arguments == {"path": "a"}
     written = msgspec.json.decode(desk.export("plain", None))
     assert written["colour"] == {"deep": 1} and written["version"] == "1.2"
 
@@ -182,16 +182,16 @@ def _generated(database: StateDatabase, clock: FixedClock, seed: int) -> None:
 
     def push(connection):
         key = sessions.key_of(connection, id_)
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT id, extra FROM messages WHERE id >> 22 = ? AND role = 2", (key,)
         ).fetchall()
-        for row_id, _extra in found:
+        for row_id, _extra in rows:
             fate = rng.random()
             if fate < 0.15:
                 connection.execute("DELETE FROM messages WHERE id = ?", (row_id,))
             elif fate < 0.3:
                 connection.execute(
-                    "UPDATE messages SET extra = ? WHERE id = ?", (rng.choice(found)[1], row_id)
+                    "UPDATE messages SET extra = ? WHERE id = ?", (rng.choice(rows)[1], row_id)
                 )
             elif fate < 0.4:
                 connection.execute("UPDATE messages SET extra = '{broken' WHERE id = ?", (row_id,))
@@ -223,10 +223,12 @@ def pairs_are_sound(database: StateDatabase, clock: FixedClock, stores: int) -> 
         assert len(judged) == len(asked)
         examples = [
             Example(
-                tool_name=one.call.name, arguments={"n": one.call.seq}, result_summary=one.call.result or ""
+                tool_name=judged_call.call.name,
+                arguments={"n": judged_call.call.seq},
+                result_summary=judged_call.call.result or "",
             )
-            for one in judged
-            if one.outcome == "ok"
+            for judged_call in judged
+            if judged_call.outcome == "ok"
         ]
         prime = make_prime("hash", examples)
         assert list(prime.messages) == list(repair([*prime.messages]))[: len(prime.messages)]

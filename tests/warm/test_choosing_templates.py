@@ -17,7 +17,7 @@ def test_a_template_fits_by_two_words_or_one_of_its_name_description_or_tags() -
     named = Template(name="garden", description="roses", tags=("watering",))
 
     def fitting(text: str, *given: Template) -> list[str]:
-        return [one.name for one, _ in rank_templates(given or (hinted, named), situation(text))]
+        return [template.name for template, _ in rank_templates(given or (hinted, named), situation(text))]
 
     assert fitting("invoices") == [] and fitting("invoices in march") == ["t1"]
     assert fitting("the garden") == fitting("a rose or roses") == fitting("watering") == ["garden"]
@@ -34,7 +34,7 @@ def test_a_template_of_this_folder_comes_first_and_equals_by_name() -> None:
     worked = Template(name="c", description="count invoices", examples=(example(workspace="/proj"),))
     others = [Template(name=f"n{n}", description="of no matter") for n in range(6)]
     found = rank_templates([worked, there, here, *others], situation("count the invoices"))
-    assert [one.name for one, _ in found] == ["b", "c", "a"]
+    assert [template.name for template, _ in found] == ["b", "c", "a"]
     assert found[0][1] == found[1][1] == pytest.approx(found[2][1] + 0.5)
     (alone,) = rank_templates([there], situation("count the invoices"))
     assert alone[1] == 2.0, "a single template's words weigh one each"
@@ -50,13 +50,13 @@ def test_a_word_that_every_template_has_weighs_little_and_a_rare_one_more() -> N
 
 
 def test_of_the_examples_the_nearest_are_picked_in_the_templates_order() -> None:
-    made = [
+    examples = [
         example(context_hint="water roses", arguments={"path": "a1"}),
         example(context_hint="sum invoices", arguments={"path": "b1"}),
         example(context_hint="sum totals", arguments={"path": "c1"}, why="Before it, d had failed."),
         example(context_hint="print labels", arguments={"path": "e1"}),
     ]
-    chosen = Template(name="t", examples=tuple(made), max_examples=2)
+    chosen = Template(name="t", examples=tuple(examples), max_examples=2)
 
     def picked(text: str, **more: Any) -> list[str]:
         given = pick_examples(msgspec.structs.replace(chosen, **more), situation(text))
@@ -65,14 +65,14 @@ def test_of_the_examples_the_nearest_are_picked_in_the_templates_order() -> None
     assert picked("sum invoices") == ["b1", "c1"]
     assert picked("nothing of it") == [], "no example has a word of the task"
     assert picked("print labels", max_examples=1) == ["e1"]
-    cost = example_tokens(made[1])
+    cost = example_tokens(examples[1])
     assert picked("sum invoices", budget_tokens=cost) == ["b1"]
     assert picked("invoices", budget_tokens=cost - 1) == []
-    assert picked("sum invoices", budget_tokens=cost + example_tokens(made[2])) == ["b1", "c1"]
+    assert picked("sum invoices", budget_tokens=cost + example_tokens(examples[2])) == ["b1", "c1"]
 
 
 def test_a_rare_word_brings_an_example_nearer_than_a_common_one() -> None:
-    made = [
+    examples = [
         example(context_hint="sum invoices", arguments={"path": "a1"}),
         example(context_hint="sum totals", arguments={"path": "b1"}),
         example(context_hint="sum labels", arguments={"path": "c1"}),
@@ -80,11 +80,11 @@ def test_a_rare_word_brings_an_example_nearer_than_a_common_one() -> None:
     ]
 
     def picked(text: str) -> list[str]:
-        chosen = Template(name="t", examples=tuple(made), max_examples=1)
+        chosen = Template(name="t", examples=tuple(examples), max_examples=1)
         return [str(one.arguments["path"]) for one in pick_examples(chosen, situation(text))]
 
     assert (picked("sum labels"), picked("sum"), picked("none of it")) == (["c1"], [], [])
-    made[0] = example(context_hint="sum print", arguments={"path": "a1"})
+    examples[0] = example(context_hint="sum print", arguments={"path": "a1"})
     assert picked("labels and print") == ["c1"], "one that a single example has counts for more"
 
 

@@ -19,8 +19,10 @@ from whet_lab.evals.warm_placebo import make_placebo
 
 
 def composed(database: StateDatabase, clock: FixedClock, **options: Any) -> Composition:
-    found = mined(database)
-    return database.read_now(lambda db: compose(db, found, BuildOptions(name="t", **options), clock.now()))
+    mining_result = mined(database)
+    return database.read_now(
+        lambda db: compose(db, mining_result, BuildOptions(name="t", **options), clock.now())
+    )
 
 
 def refused(database: StateDatabase, clock: FixedClock, *good: Did, **options: Any) -> str:
@@ -68,9 +70,9 @@ def test_what_the_network_brought_and_what_edits_is_left_out_unless_asked_for(
     ) as caught:
         composed(database, clock)
     assert "--with-changes" in caught.value.hint
-    found = composed(database, clock, with_changes=True)
-    assert [one.tool_name for one in found.template.examples] == ["write_file"]
-    assert found.left_out == {"its result is not from this machine": 1}
+    composition = composed(database, clock, with_changes=True)
+    assert [example.tool_name for example in composition.template.examples] == ["write_file"]
+    assert composition.left_out == {"its result is not from this machine": 1}
 
 
 def test_a_command_in_a_folder_of_the_persons_home_is_taken(
@@ -114,8 +116,8 @@ def test_an_example_says_where_it_is_from_and_why_it_was_chosen(
             steps(*[bad(f"x{number}.txt")] * 3, read(f"a/x{number}.txt", "1|a\n2|b"), read("q")),
         )
         ids.add(store(database, clock, turn, workspace="/proj"))
-    made = composed(database, clock, description="d", tags=("a",), project="/proj").template
-    one = made.examples[0]
+    template = composed(database, clock, description="d", tags=("a",), project="/proj").template
+    one = template.examples[0]
     assert one.tool_name == "read_file" and one.arguments["path"].startswith("a/x")
     assert one.result_summary == "[It gave 2 lines, 7 characters. What it said then is left out.]"
     assert one.context_hint.startswith("sum ") and one.model == "practice" and one.workspace == "/proj"
@@ -123,10 +125,15 @@ def test_an_example_says_where_it_is_from_and_why_it_was_chosen(
     number = one.arguments["path"][3]
     assert one.why == f'Before it, {{"path":"x{number}.txt"}} had failed (failed).'
     assert one.chosen_because == "in 2 sessions, 2 calls, 2 of them mended a failure; read_file fails in 60%"
-    assert made.examples[1].chosen_because == "in 2 sessions, 2 calls; read_file fails in 60%"
-    assert (made.description, made.tags, made.project, made.budget_tokens) == ("d", ("a",), "/proj", 1_500)
-    assert set(made.source_session_ids) == {example.session_id for example in made.examples}
-    assert made.created_at == iso(clock.now()) and set(made.source_session_ids) <= ids
+    assert template.examples[1].chosen_because == "in 2 sessions, 2 calls; read_file fails in 60%"
+    assert (template.description, template.tags, template.project, template.budget_tokens) == (
+        "d",
+        ("a",),
+        "/proj",
+        1_500,
+    )
+    assert set(template.source_session_ids) == {example.session_id for example in template.examples}
+    assert template.created_at == iso(clock.now()) and set(template.source_session_ids) <= ids
 
 
 def many_shapes(database: StateDatabase, clock: FixedClock) -> None:
@@ -150,18 +157,20 @@ def test_a_placebo_is_drawn_from_other_shapes_and_filled_up_to_size(
 ) -> None:
     many_shapes(database, clock)
     store(database, clock, Turn("count", steps(sh("wc -l a.txt"), sh("head -n 5 b.md"), sh("rm -rf /"))))
-    found = mined(database)
+    mining_result = mined(database)
 
     def drawn(like: Template, seed: int = 0) -> Template:
         options = BuildOptions(name="p")
-        return database.read_now(lambda db: make_placebo(db, found, like, options, clock.now(), seed))
+        return database.read_now(lambda db: make_placebo(db, mining_result, like, options, clock.now(), seed))
 
     own = composed(database, clock).template
-    long = tuple(msgspec.structs.replace(one, result_summary="word " * 90) for one in own.examples)
-    made = drawn(Template(name="x", examples=long, max_examples=7, budget_tokens=999))
-    assert {one.tool_name for one in made.examples} == {"terminal"} and len(made.examples) == 2
-    assert (made.max_examples, made.budget_tokens) == (7, 999)
-    for one in made.examples:
+    long = tuple(msgspec.structs.replace(example, result_summary="word " * 90) for example in own.examples)
+    examples = drawn(Template(name="x", examples=long, max_examples=7, budget_tokens=999))
+    assert {example.tool_name for example in examples.examples} == {"terminal"} and len(
+        examples.examples
+    ) == 2
+    assert (examples.max_examples, examples.budget_tokens) == (7, 999)
+    for one in examples.examples:
         assert abs(example_tokens(one) - example_tokens(long[0])) <= 0.1 * example_tokens(long[0])
         assert one.chosen_because == "drawn by chance" and one.why == ""
     tiny = drawn(Template(name="x", examples=(Example(tool_name="todo"),)))
@@ -175,16 +184,18 @@ def test_an_example_of_a_placebo_has_the_size_of_the_one_that_it_stands_for(
 ) -> None:
     good = [sh("wc -l a.txt"), sh("head " + " ".join(f"part{n}.md" for n in range(20)))]
     store(database, clock, Turn("count", steps(*good)))
-    found = mined(database)
+    mining_result = mined(database)
     everything = Template(name="x", examples=(Example(tool_name="todo"),) * 2)
     options = BuildOptions(name="p")
 
     def drawn(like: Template) -> tuple[Example, ...]:
-        return database.read_now(lambda db: make_placebo(db, found, like, options, clock.now(), 0)).examples
+        return database.read_now(
+            lambda db: make_placebo(db, mining_result, like, options, clock.now(), 0)
+        ).examples
 
-    for one in drawn(everything):
-        size = example_tokens(one)
+    for example in drawn(everything):
+        size = example_tokens(example)
         like = Example(
             tool_name="todo", result_summary="word" * (size - example_tokens(everything.examples[0]))
         )
-        assert drawn(Template(name="x", examples=(like,))) == (one,), size
+        assert drawn(Template(name="x", examples=(like,))) == (example,), size

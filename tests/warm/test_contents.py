@@ -47,15 +47,15 @@ def test_a_call_is_undone_when_all_its_files_have_their_former_contents_again() 
 
 
 def test_a_created_file_that_was_used_before_its_removal_is_a_tool_of_the_work() -> None:
-    made = ["run", "./draft", "", 0, {"files": {"probe.py": [None, "1"]}}]
+    texts = ["run", "./draft", "", 0, {"files": {"probe.py": [None, "1"]}}]
     gone = ["run", "./tidy", "", 0, {"files": {"probe.py": ["1", None]}}]
     used = ["run", "python probe.py", "1", 0]
 
     def first(*steps: Sequence[object]) -> str:
         return judged(OutcomeCase("fine", -1, [["say", "go on"], *map(list, steps)]))[0][0]
 
-    assert first(made, gone) == "undone"
-    assert first(made, used, gone) == "ok"
+    assert first(texts, gone) == "undone"
+    assert first(texts, used, gone) == "ok"
 
 
 def test_a_review_that_read_both_calls_and_was_silent_excuses_a_change_and_its_reversal() -> None:

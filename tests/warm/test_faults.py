@@ -76,17 +76,17 @@ def test_a_build_that_is_killed_leaves_the_old_template(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of its own with one page of room."""
-    place = tmp_path / "small"
-    place.mkdir()
+    folder = tmp_path / "small"
+    folder.mkdir()
     if (
         os.geteuid()
         or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], capture_output=True, timeout=30
+            ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", folder], capture_output=True, timeout=30
         ).returncode
     ):
         pytest.skip("no disk of its own can be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True, timeout=30)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True, timeout=30)
 
 
 def test_a_full_disk_is_one_line_and_the_old_template_stays(

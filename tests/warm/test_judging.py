@@ -58,7 +58,7 @@ def judged(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> lis
 
 
 def outcomes(*steps: Step | str | list[Step], failed: tuple[int, ...] = ()) -> list[str]:
-    return [one.outcome for one in judged(*steps, failed=failed)]
+    return [judged_call.outcome for judged_call in judged(*steps, failed=failed)]
 
 
 def repaired(*steps: Step | str | list[Step], failed: tuple[int, ...] = (0,)) -> bool:
@@ -151,8 +151,10 @@ def test_a_mended_call_says_what_it_mends_and_how_that_failed() -> None:
 
 
 def test_of_two_failed_calls_the_later_one_is_mended() -> None:
-    one, two, good = judged(look("o/a.txt", "no"), look("p/a.txt", "no"), look("new/a.txt"), failed=(0, 1))
-    assert one.call is not good.repairs and good.repairs is two.call
+    judged_call, two, good = judged(
+        look("o/a.txt", "no"), look("p/a.txt", "no"), look("new/a.txt"), failed=(0, 1)
+    )
+    assert judged_call.call is not good.repairs and good.repairs is two.call
 
 
 def test_the_same_call_made_again_mends_nothing() -> None:
@@ -193,9 +195,9 @@ def test_calls_come_out_once_their_next_turn_is_over_and_only_once() -> None:
     assert judge.take() == []
     judge.add(stored(6, 2, look("b")))
     judge.add(UserWords(3, "on"))
-    assert [one.call.seq for one in judge.take()] == [2]
+    assert [judged_call.call.seq for judged_call in judge.take()] == [2]
     assert judge.take() == []
-    assert [one.call.seq for one in judge.finish()] == [6]
+    assert [judged_call.call.seq for judged_call in judge.finish()] == [6]
 
 
 def test_a_turn_of_very_many_calls_is_settled_in_parts_and_in_order() -> None:
@@ -206,15 +208,15 @@ def test_a_turn_of_very_many_calls_is_settled_in_parts_and_in_order() -> None:
         judge.add(stored(4 + 2 * number, 2, look(f"f{number}")))
     assert judge.take() == []
     judge.add(stored(4_004, 2, look("last")))
-    assert [one.call.seq for one in judge.take()] == [2, *range(4, 2_004, 2)]
-    assert [one.call.seq for one in judge.finish()] == list(range(2_004, 4_006, 2))
+    assert [judged_call.call.seq for judged_call in judge.take()] == [2, *range(4, 2_004, 2)]
+    assert [judged_call.call.seq for judged_call in judge.finish()] == list(range(2_004, 4_006, 2))
 
 
 def test_a_call_of_a_turn_that_was_undone_is_undone_however_it_went() -> None:
     judge = OutcomeJudge({2})
     judge.add(stored(2, 1, look("a")))
     judge.add(stored(4, 2, look("b"), "bad_input"))
-    assert [(one.outcome, one.reason) for one in judge.finish()] == [
+    assert [(judged_call.outcome, judged_call.reason) for judged_call in judge.finish()] == [
         ("ok", "no error flag"),
         ("undone", "the turn was undone"),
     ]

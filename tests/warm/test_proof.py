@@ -23,7 +23,7 @@ from whet_lab.evals.warm_trials import Trial, build_report, compare
 
 
 def trial(arm: str, task: int, ok: bool, failures: str) -> Trial:
-    said = tuple(one == "x" for one in failures)
+    said = tuple(failure == "x" for failure in failures)
     return Trial(arm, f"t{task}", 1, ok, sum(said), len(said), Usage(), said)  # type: ignore[arg-type]
 
 
@@ -36,10 +36,10 @@ def trials(warm: tuple[bool, str], cold: tuple[bool, str], tasks: int = 8) -> li
 
 
 def test_an_arm_that_does_nothing_has_no_error_rate() -> None:
-    found = build_report(trials((False, ""), (True, "x.x"), 7))
-    assert {one.verdict for one in found.comparisons} == {"no data"}
-    assert found.comparisons[0].fewer_errors.spans_zero
-    assert (found.comparisons[0].only_other, found.comparisons[0].pairs) == (7, 7)
+    report = build_report(trials((False, ""), (True, "x.x"), 7))
+    assert {comparison.verdict for comparison in report.comparisons} == {"no data"}
+    assert report.comparisons[0].fewer_errors.spans_zero
+    assert (report.comparisons[0].only_other, report.comparisons[0].pairs) == (7, 7)
 
 
 def test_an_arm_that_gives_up_early_is_compared_over_as_many_calls() -> None:
@@ -80,7 +80,9 @@ def test_of_all_sign_patterns_less_than_the_level_is_called_evidence(size: int) 
     drawn = 2_000
     claimed = 0
     for _ in range(drawn):
-        claimed += not typical_mean([one if rng.random() < 0.5 else -one for one in amounts]).spans_zero
+        claimed += not typical_mean(
+            [amount if rng.random() < 0.5 else -amount for amount in amounts]
+        ).spans_zero
     assert claimed / drawn <= 0.043 + 4 * 0.0046  # the spread of 2,000 draws
 
 
@@ -148,13 +150,14 @@ def test_a_placebo_holds_none_of_the_templates_calls_and_as_many_tokens(
     # A result of some length, so that there is something to match.
     longer = "\n".join(f"{line}|a report of some length" for line in range(12))
     like = msgspec.structs.replace(
-        built, examples=tuple(msgspec.structs.replace(one, result_summary=longer) for one in built.examples)
+        built,
+        examples=tuple(msgspec.structs.replace(example, result_summary=longer) for example in built.examples),
     )
     wanted = sum(map(example_tokens, like.examples))
-    own = {shape_of(one.tool_name, one.arguments) for one in built.examples}
+    own = {shape_of(example.tool_name, example.arguments) for example in built.examples}
     for seed in range(20):
         drawn = database.read_now(lambda db, s=seed: make_placebo(db, mined, like, options, clock.now(), s))
         assert len(drawn.examples) == len(like.examples)
-        assert own.isdisjoint({shape_of(one.tool_name, one.arguments) for one in drawn.examples})
+        assert own.isdisjoint({shape_of(example.tool_name, example.arguments) for example in drawn.examples})
         assert sum(map(example_tokens, drawn.examples)) == pytest.approx(wanted, rel=0.1)
     database.close()

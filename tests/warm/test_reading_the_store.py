@@ -45,7 +45,7 @@ def rates(database: StateDatabase) -> Rates:
 
 def test_rates_by_tool_position_and_length_count_what_ran(database: StateDatabase, clock: FixedClock) -> None:
     failing = {0, 9, 10, 29, 30, 99, 100}
-    many = [("read_file", "failed" if place in failing else "ok") for place in range(101)]
+    many = [("read_file", "failed" if number in failing else "ok") for number in range(101)]
     with_outcomes(database, clock, *many)
     with_outcomes(database, clock, ("todo", "failed"), ("todo", "denied"), ("todo", "unknown"))
     with_outcomes(database, clock, *[("todo", "corrected")] * 9)
@@ -73,8 +73,8 @@ def test_the_lengths_begin_at_ten_thirty_and_a_hundred_calls(
 ) -> None:
     for length in (9, 10, 29, 30, 99, 100):
         with_outcomes(database, clock, *[("todo", "ok")] * length)
-    found = {row.label: row.calls for row in rates(database).by_length}
-    assert found == {"under 10": 9, "10-29": 39, "30-99": 129, "100 and more": 100}
+    numbers = {row.label: row.calls for row in rates(database).by_length}
+    assert numbers == {"under 10": 9, "10-29": 39, "30-99": 129, "100 and more": 100}
 
 
 def test_an_empty_store_has_no_rates(database: StateDatabase) -> None:
@@ -85,8 +85,8 @@ def test_an_empty_store_has_no_rates(database: StateDatabase) -> None:
 def test_the_halves_of_a_session_are_compared_tool_by_tool_weighted_by_calls(
     database: StateDatabase, clock: FixedClock
 ) -> None:
-    later = [("todo", one) for one in ("ok", "ok", "failed", "failed", "failed")]
-    earlier = [("read_file", one) for one in ("failed", "ok", "ok", "ok")]
+    later = [("todo", text) for text in ("ok", "ok", "failed", "failed", "failed")]
+    earlier = [("read_file", text) for text in ("failed", "ok", "ok", "ok")]
     short = [("terminal", "failed"), ("terminal", "ok"), ("terminal", "ok")]
     with_outcomes(database, clock, *later, *earlier, *short)
     with_outcomes(database, clock, *short)
@@ -109,7 +109,7 @@ def test_the_verdict_needs_ten_sessions_and_an_interval_off_zero(
     database: StateDatabase, clock: FixedClock, count: int, outcomes: tuple[str, ...], verdict: str
 ) -> None:
     for _ in range(count):
-        with_outcomes(database, clock, *[("todo", one) for one in outcomes])
+        with_outcomes(database, clock, *[("todo", outcome) for outcome in outcomes])
     found = rates(database)
     assert found.verdict.startswith(verdict) and found.compared == count
     if "Long" in verdict:
@@ -225,21 +225,21 @@ def cold(database: StateDatabase, clock: FixedClock, failed: int, sessions_: int
 def test_eight_sessions_of_each_arm_are_needed(database: StateDatabase, clock: FixedClock) -> None:
     used(database, clock, "warm", 0, 7, "2026-01-01")
     used(database, clock, "held_out", 8, 8)
-    found = database.read_now(lambda db: measure_uplift(db, "hash"))
-    assert (found.verdict, found.warm_sessions, found.held_out_sessions) == ("too few", 7, 8)
-    assert found.last_win == "2026-01-01" and found.interval.estimate == pytest.approx(0.8)
+    uplift = database.read_now(lambda db: measure_uplift(db, "hash"))
+    assert (uplift.verdict, uplift.warm_sessions, uplift.held_out_sessions) == ("too few", 7, 8)
+    assert uplift.last_win == "2026-01-01" and uplift.interval.estimate == pytest.approx(0.8)
     used(database, clock, "warm", 0, 1, "2026-02-01")
-    found = database.read_now(lambda db: measure_uplift(db, "hash"))
-    assert (found.verdict, found.last_win) == ("helps", "2026-02-01")
+    uplift = database.read_now(lambda db: measure_uplift(db, "hash"))
+    assert (uplift.verdict, uplift.last_win) == ("helps", "2026-02-01")
 
 
 @pytest.mark.slow
 def test_what_hurts_is_switched_off_once_and_stays_so(database: StateDatabase, clock: FixedClock) -> None:
     used(database, clock, "warm", 8, 8)
     used(database, clock, "held_out", 0, 8)
-    found = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
+    uplift = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
     state = database.read_now(warm.list_states)["hash"]
-    assert found.verdict == "hurts" and found.last_win == state.last_win == ""
+    assert uplift.verdict == "hurts" and uplift.last_win == state.last_win == ""
     assert state.off_reason == "first calls failed more often with it (8 sessions)"
 
 
@@ -249,8 +249,8 @@ def test_harm_is_found_within_ten_uses_although_one_in_ten_sessions_is_held_out(
     cold(database, clock, 1, 20)
     used(database, clock, "held_out", 0, 1)
     used(database, clock, "warm", 8, 5)
-    found = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
-    assert (found.verdict, found.warm_sessions) == ("hurts", 5)
+    uplift = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
+    assert (uplift.verdict, uplift.warm_sessions) == ("hurts", 5)
     assert "5 sessions" in database.read_now(warm.list_states)["hash"].off_reason
 
 
@@ -278,8 +278,8 @@ def test_a_template_that_was_switched_off_stays_off(database: StateDatabase, clo
 def test_no_difference_is_no_evidence_and_changes_nothing(database: StateDatabase, clock: FixedClock) -> None:
     for arm in ("warm", "held_out"):
         used(database, clock, arm, 3, 8)
-    found = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
-    assert found.verdict == "no evidence" and found.last_win == ""
+    uplift = database.write_now(lambda db: update_verdict(db, "hash", "t", "now"))
+    assert uplift.verdict == "no evidence" and uplift.last_win == ""
     assert database.read_now(warm.list_states) == {}
 
 
@@ -305,11 +305,11 @@ def mined(database: StateDatabase, **scope: Any) -> MiningResult:
 def test_a_tool_fails_enough_from_five_calls_and_its_rate_on() -> None:
     assert ToolTally(5, 1).fails(0.2) and not ToolTally(5, 1).fails(0.21) and not ToolTally(4, 4).fails(0.2)
     assert ToolTally(4, 1).error_rate == 0.25 and ToolTally().error_rate == 0.0
-    found = MiningResult(
+    mining_result = MiningResult(
         tools={"b": ToolTally(10, 5), "a": ToolTally(20, 10), "c": ToolTally(10, 9), "d": ToolTally(50, 1)}
     )
-    assert found.failing_tools() == [("c", 0.9), ("a", 0.5), ("b", 0.5), ("d", 0.02)]
-    assert found.failing_tools(0.03) == found.failing_tools()[:3]
+    assert mining_result.failing_tools() == [("c", 0.9), ("a", 0.5), ("b", 0.5), ("d", 0.02)]
+    assert mining_result.failing_tools(0.03) == mining_result.failing_tools()[:3]
 
 
 def test_a_group_is_worth_its_sessions_its_age_and_its_repairs() -> None:
@@ -322,19 +322,21 @@ def test_a_group_is_worth_its_sessions_its_age_and_its_repairs() -> None:
     group.count(3, 9, True)
     assert group.score(9) == pytest.approx(2 * 3) and group.repairs == 1
     weak = Group("t", "a", sessions=1, last_ms=9)
-    found = MiningResult(
+    mining_result = MiningResult(
         groups={"a": weak, "s": group, "b": Group("t", "b", 1, last_ms=9), "x": Group("u", "x", 9)},
         newest_ms=9,
     )
-    assert [one.shape for one in found.rank_groups("t")] == ["s", "a", "b"]
+    assert [one.shape for one in mining_result.rank_groups("t")] == ["s", "a", "b"]
 
 
 def test_of_too_many_groups_the_better_half_stays() -> None:
-    found = MiningResult(groups={str(n): Group("todo", str(n), sessions=(n * 7) % 10) for n in range(10)})
-    best = [group.shape for group in found.rank_groups("todo")]
-    found.thin_out()
-    assert list(found.groups) == best[:5]
-    assert [group.sessions for group in found.groups.values()] == [9, 8, 7, 6, 5]
+    mining_result = MiningResult(
+        groups={str(n): Group("todo", str(n), sessions=(n * 7) % 10) for n in range(10)}
+    )
+    best = [group.shape for group in mining_result.rank_groups("todo")]
+    mining_result.thin_out()
+    assert list(mining_result.groups) == best[:5]
+    assert [group.sessions for group in mining_result.groups.values()] == [9, 8, 7, 6, 5]
 
 
 def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
@@ -360,20 +362,20 @@ def test_mining_counts_what_ran_and_keeps_what_may_be_shown(
     database.write_now(
         lambda db: db.execute("UPDATE messages SET content = replace(content, 'odd ', char(0))")
     )
-    found = mined(database)
-    assert {name: (tally.calls, tally.failed) for name, tally in found.tools.items()} == {
+    mining_result = mined(database)
+    assert {name: (tally.calls, tally.failed) for name, tally in mining_result.tools.items()} == {
         "read_file": (6, 1),
         "terminal": (2, 0),
         "todo": (1, 0),
     }
-    (group,) = found.groups.values()
-    (one,) = found.sample
+    (group,) = mining_result.groups.values()
+    (candidate,) = mining_result.sample
     assert group.repairs == 0, "one session proves no mend"
-    assert found.newest_ms == one.at_ms == clock.unix_ms()
-    assert one.arguments == {"path": "c/b.txt"}
-    assert one.hint == ("look at it " + "x" * 400)[:160]
-    assert (one.repairs, one.repairs_why) == ('{"path":"a/b.txt"}', "failed")
-    assert (found.sessions, found.messages) == (1, one.session.messages)
+    assert mining_result.newest_ms == candidate.at_ms == clock.unix_ms()
+    assert candidate.arguments == {"path": "c/b.txt"}
+    assert candidate.hint == ("look at it " + "x" * 400)[:160]
+    assert (candidate.repairs, candidate.repairs_why) == ('{"path":"a/b.txt"}', "failed")
+    assert (mining_result.sessions, mining_result.messages) == (1, candidate.session.messages)
 
 
 def test_mining_tells_how_far_it_is_and_reads_the_newest(database: StateDatabase, clock: FixedClock) -> None:
@@ -384,8 +386,8 @@ def test_mining_tells_how_far_it_is_and_reads_the_newest(database: StateDatabase
     database.read_now(lambda db: mine(db, MiningScope(min_messages=1), lambda *seen: told.append(seen)))
     each = told[0][0]
     assert told == [(each, 3 * each), (2 * each, 3 * each), (3 * each, 3 * each)]
-    assert {one.session.id for one in mined(database, max_sessions=2).sample} == set(ids[1:])
-    assert {one.session.id for one in mined(database, project="/p0").sample} == {ids[0]}
+    assert {candidate.session.id for candidate in mined(database, max_sessions=2).sample} == set(ids[1:])
+    assert {candidate.session.id for candidate in mined(database, project="/p0").sample} == {ids[0]}
     assert mined(database, min_messages=each + 1).sessions == 0
     assert mined(database, source="elsewhere").sessions == 0
 
@@ -395,8 +397,12 @@ def test_a_call_is_shown_with_what_was_asked_for_in_its_own_turn(
 ) -> None:
     turns = [Turn(f"ask {n}", [[read(f"dir{n}/file.txt")], "faster", [sh("ls")]]) for n in range(4)]
     store(database, clock, *turns)
-    found = {one.arguments["path"]: one.hint for one in mined(database).sample if one.name == "read_file"}
-    assert found == {f"dir{n}/file.txt": f"ask {n}" for n in range(4)}
+    hints = {
+        candidate.arguments["path"]: candidate.hint
+        for candidate in mined(database).sample
+        if candidate.name == "read_file"
+    }
+    assert hints == {f"dir{n}/file.txt": f"ask {n}" for n in range(4)}
 
 
 @pytest.mark.slow
@@ -404,11 +410,11 @@ def test_of_a_shape_five_candidates_are_kept_and_of_all_three_hundred(
     database: StateDatabase, clock: FixedClock
 ) -> None:
     store(database, clock, Turn("go", [[read(f"f{n}.txt") for n in range(310)]]))
-    found = mined(database)
-    (group,) = found.groups.values()
-    assert (group.calls, len(group.candidates), len(found.sample)) == (310, 5, 300)
-    assert found.sample == sorted(found.sample, key=lambda one: one.order)
-    assert group.candidates == found.sample[:5]
+    mining_result = mined(database)
+    (group,) = mining_result.groups.values()
+    assert (group.calls, len(group.candidates), len(mining_result.sample)) == (310, 5, 300)
+    assert mining_result.sample == sorted(mining_result.sample, key=lambda candidate: candidate.order)
+    assert group.candidates == mining_result.sample[:5]
 
 
 # Composing.

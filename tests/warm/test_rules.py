@@ -41,8 +41,8 @@ def outcomes(database: StateDatabase, session_id: str) -> list[str]:
         found = []
         for item in calls.stream_calls(connection, key):
             judge.add(item)
-            found += [one.outcome for one in judge.take()]
-        return found + [one.outcome for one in judge.finish()]
+            found += [judged_call.outcome for judged_call in judge.take()]
+        return found + [judged_call.outcome for judged_call in judge.finish()]
 
     return database.read_now(work)
 
@@ -87,8 +87,8 @@ def test_rule_1_results_are_paired_by_id_and_orphans_dropped(
             )
         return [item for item in calls.stream_calls(connection, key) if isinstance(item, calls.StoredCall)]
 
-    found = database.write_now(swap)
-    assert {(call.arguments, call.result) for call in found} == {
+    stored_calls = database.write_now(swap)
+    assert {(call.arguments, call.result) for call in stored_calls} == {
         ('{"path":"a.txt"}', "A"),
         ('{"path":"b.txt"}', "B"),
     }

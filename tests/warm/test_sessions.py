@@ -54,8 +54,8 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Depot, Template]:
     with PracticeServer() as server:
         depot = write_depot(folder, 3)
         asyncio.run(create_history(depot, settings(server), 4))
-    made = build_templates(depot, SystemClock().now())["warm"]
-    return depot, made
+    template = build_templates(depot, SystemClock().now())["warm"]
+    return depot, template
 
 
 def settings(server: PracticeServer, wire: str = "chat_completions", **flags: object):
@@ -106,8 +106,8 @@ def test_a_template_holds_outlines_of_real_results_and_no_failed_call(lived: tup
             ((_, message),) = rows
             assert example.result_summary == outline(message.text)
             assert not message.is_error
-            found = database.read_now(lambda db, e=example: search.find_call(db, e.session_id, e.message_seq))
-            assert found is not None and json.loads(found[1].arguments) == example.arguments
+            call = database.read_now(lambda db, e=example: search.find_call(db, e.session_id, e.message_seq))
+            assert call is not None and json.loads(call[1].arguments) == example.arguments
         assert sum(bool(example.why) for example in template.examples) >= 3
 
 
@@ -142,7 +142,7 @@ def test_the_examples_open_the_conversation_and_stay_the_same_bytes(
     sent = bodies(server)
     asyncio.run(again(session_id))
     later = bodies(server)[len(sent) :]
-    assert all(is_prefix(one, two) for one, two in zip(sent, [*sent[1:], later[0]], strict=True))
+    assert all(is_prefix(data, two) for data, two in zip(sent, [*sent[1:], later[0]], strict=True))
     text = sent[0].decode()
     assert text.index("Past example 1 of 3") < text.index("shelf count of week 31; ")
     assert text.index("End of past example 3") < text.index("shelf count of week 31; ")
@@ -253,7 +253,7 @@ async def test_examples_are_recorded_as_items_of_the_session_given_or_held_out(
     hashes = {example.hash for example in template.examples}
     assert {use.item.hash for use in uses} <= hashes
     seen = WarmTemplates(home, app.database, app.clock).effects(template)
-    assert sum(one.shown.sessions + one.compared.sessions for one in seen if one) >= 8
+    assert sum(effect.shown.sessions + effect.compared.sessions for effect in seen if effect) >= 8
     await app.aclose()
 
 
@@ -285,12 +285,14 @@ def test_the_evaluation_by_command(
     arguments = ["--template", NAME, "--tasks", str(tasks), "--repeats", "1", "--json"]
     before = home.database.read_bytes()
     done = CliRunner().invoke(eval_warm, arguments, obj=home, catch_exceptions=False)
-    found = json.loads(done.stdout)
-    arms = {arm["arm"]: arm for arm in found["arms"]}
-    assert [arm["trials"] for arm in arms.values()] == [2, 2, 2] and len(found["trials"]) == 6
+    data = json.loads(done.stdout)
+    arms = {arm["arm"]: arm for arm in data["arms"]}
+    assert [arm["trials"] for arm in arms.values()] == [2, 2, 2] and len(data["trials"]) == 6
     assert all(arm["succeeded"] == 2 for arm in arms.values())
     assert arms["warm"]["failed"] < arms["cold"]["failed"]
-    assert [one["verdict"] for one in found["comparisons"]] == ["no evidence"] * 2, "two tasks are too few"
+    assert [comparison["verdict"] for comparison in data["comparisons"]] == ["no evidence"] * 2, (
+        "two tasks are too few"
+    )
     assert home.database.read_bytes() == before
 
 
@@ -381,9 +383,9 @@ def test_calls_are_judged_as_they_go(server: PracticeServer, tmp_path: Path) -> 
 
     asyncio.run(run())
     database = StateDatabase.open(depot.home.database, SystemClock())
-    found = database.read_now(lambda db: db.execute("SELECT outcome FROM tool_calls ORDER BY seq").fetchall())
+    rows = database.read_now(lambda db: db.execute("SELECT outcome FROM tool_calls ORDER BY seq").fetchall())
     database.close()
-    assert [row[0] for row in found] == ["failed", "ok", "ok"]
+    assert [row[0] for row in rows] == ["failed", "ok", "ok"]
 
 
 @pytest.mark.soak
@@ -391,8 +393,8 @@ def test_the_world_shows_fewer_errors_where_there_is_something_to_learn(
     server: PracticeServer, tmp_path: Path
 ) -> None:
     gated = build_report(asyncio.run(run_seeds(tmp_path, settings(server), range(1, 7), sessions=4)))
-    for one in gated.comparisons:
-        assert one.verdict == "fewer errors", one
+    for comparison in gated.comparisons:
+        assert comparison.verdict == "fewer errors", comparison
 
 
 def test_service_of_an_empty_home(tmp_path: Path) -> None:

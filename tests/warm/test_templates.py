@@ -95,11 +95,13 @@ def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 def test_a_saved_template_is_its_owners_alone_and_comes_back_whole(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    made = Template(name="t", examples=(example(arguments={}, why="w"),), extra={"colour": 1}, tags=("a",))
-    path = save(home, made)
+    template = Template(
+        name="t", examples=(example(arguments={}, why="w"),), extra={"colour": 1}, tags=("a",)
+    )
+    path = save(home, template)
     assert home.root.stat().st_mode & 0o777 == 0o700
     assert path == path_of(home, "t") and path.stat().st_mode & 0o777 == 0o600
-    assert load(home, "t") == made
+    assert load(home, "t") == template
     shown = json.loads(path.read_text())["examples"][0]
     assert shown == {"tool_name": "read_file", "arguments": {}, "result_success": True, "why": "w"}
     assert path.read_text().startswith('{\n  "name"') and path.read_text().endswith("}\n")
@@ -113,9 +115,9 @@ def test_templates_come_by_name_and_only_json_files(tmp_path: Path) -> None:
         save(home, Template(name=name))
     (home.warm / "notes.txt").write_text("x")
     (home.warm / "d.json").write_text("[1]")
-    found = list(iter_templates(home))
-    assert [one.name for one in found] == ["a", "b", "c", "d"]
-    assert isinstance(found[3], Broken) and "no JSON object" in found[3].reason
+    templates = list(iter_templates(home))
+    assert [template.name for template in templates] == ["a", "b", "c", "d"]
+    assert isinstance(templates[3], Broken) and "no JSON object" in templates[3].reason
 
 
 def test_folders_that_can_not_be_read_or_changed_are_one_line(tmp_path: Path) -> None:
@@ -158,8 +160,8 @@ def test_a_file_that_is_no_template_says_why(tmp_path: Path, row: object, said: 
 
 @pytest.mark.parametrize(("examples", "tokens"), [(1, 100), (20, 20_000)])
 def test_the_ends_of_the_ranges_are_allowed(tmp_path: Path, examples: int, tokens: int) -> None:
-    found = read_file(written(tmp_path, {"max_examples": examples, "budget_tokens": tokens}))
-    assert (found.max_examples, found.budget_tokens) == (examples, tokens)
+    file = read_file(written(tmp_path, {"max_examples": examples, "budget_tokens": tokens}))
+    assert (file.max_examples, file.budget_tokens) == (examples, tokens)
 
 
 def test_a_file_of_just_a_megabyte_is_read(tmp_path: Path) -> None:
@@ -169,9 +171,9 @@ def test_a_file_of_just_a_megabyte_is_read(tmp_path: Path) -> None:
 
 def test_what_is_left_out_or_null_is_as_by_default(tmp_path: Path) -> None:
     row = {"examples": [{"tool_name": "x", "why": None, "arguments": '{"a": 1}'}], "tags": None, "odd": 5}
-    found = read_file(written(tmp_path, row))
-    assert found == Template(name="given", examples=(example("x", arguments={"a": 1}),), extra={"odd": 5})
-    assert (found.version, found.max_examples, found.budget_tokens) == (1, 3, 1_500)
+    file = read_file(written(tmp_path, row))
+    assert file == Template(name="given", examples=(example("x", arguments={"a": 1}),), extra={"odd": 5})
+    assert (file.version, file.max_examples, file.budget_tokens) == (1, 3, 1_500)
 
 
 def test_a_moment_in_seconds_is_written_as_ours_and_an_impossible_one_is_none(tmp_path: Path) -> None:
@@ -183,9 +185,9 @@ def test_a_moment_in_seconds_is_written_as_ours_and_an_impossible_one_is_none(tm
 def test_what_is_brought_in_is_marked_and_replaces_nothing(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     (tmp_path / "Mine.json").write_text('{"name": "x", "description": "d"}')
-    found = import_file(home, tmp_path / "Mine.json", "", NOW)
+    template = import_file(home, tmp_path / "Mine.json", "", NOW)
     assert (
-        found
+        template
         == load(home, "mine")
         == Template(name="mine", description="d", imported_at="2026-11-21T09:00:00.000Z")
     )
@@ -198,14 +200,14 @@ def test_hashes_tell_what_the_model_gets_and_nothing_else() -> None:
     one = example(arguments={"a": 1, "b": 2}, why="w")
     assert one.hash == example(arguments={"b": 2, "a": 1}, why="w", session_id="s", at="x").hash
     assert len({one.hash, example(arguments={"a": 1}, why="w").hash, example(why="w").hash}) == 3
-    made = Template(name="t", examples=(one,))
-    assert made.hash == msgspec.structs.replace(made, name="u", tags=("x",)).hash
+    template = Template(name="t", examples=(one,))
+    assert template.hash == msgspec.structs.replace(template, name="u", tags=("x",)).hash
     others = [
-        msgspec.structs.replace(made, system_prompt_addendum="x"),
-        msgspec.structs.replace(made, max_examples=4),
+        msgspec.structs.replace(template, system_prompt_addendum="x"),
+        msgspec.structs.replace(template, max_examples=4),
     ]
-    assert len({made.hash, *(other.hash for other in others), Template(name="t").hash}) == 4
-    assert (len(one.hash), len(made.hash), len(schema_hash(TOOLS["todo"]))) == (12, 16, 12)
+    assert len({template.hash, *(other.hash for other in others), Template(name="t").hash}) == 4
+    assert (len(one.hash), len(template.hash), len(schema_hash(TOOLS["todo"]))) == (12, 16, 12)
 
 
 def test_an_example_costs_its_frame_and_all_its_texts() -> None:
@@ -324,8 +326,10 @@ def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path)
         ({"command": " ".join("x" * 30)}, "command=x" + " word" * 23),
         ({"command": 5}, "command=0"),
         ({"b": "x.y/z", "a": "a.TXT"}, "a=path b=path"),
-        ({"a": True, "b": None, "c": 1.5, "d": [1], "e": "x" * 80, "f": "x" * 81},
-         "a=True b=None c=0 d=list e=word f=text"),
+        (
+            {"a": True, "b": None, "c": 1.5, "d": [1], "e": "x" * 80, "f": "x" * 81},
+            "a=True b=None c=0 d=list e=word f=text",
+        ),
         ({"a": "x-1*"}, "a=w-w*"),
         ({"a": "-" * 50}, "a=" + "-" * 40),
         ({"a": "d.e/f"}, "a=path"),
@@ -334,7 +338,7 @@ def test_forgetting_leaves_what_rests_on_sessions_that_are_there(tmp_path: Path)
         ({"a": "f.x"}, "a=path"),
         ({"a": "42"}, "a=0"),
     ],
-)  # fmt: skip
+)
 def test_the_shape_of_a_call(arguments: dict[str, Any], shape: str) -> None:
     assert shape_of("t", arguments) == f"t {shape}"
 
@@ -374,23 +378,23 @@ def test_six_words_in_a_row_are_a_sentence() -> None:
 
 
 def test_examples_are_numbered_named_and_cached_up_to_the_last() -> None:
-    made = make_prime(
+    prime = make_prime(
         "0123456789abcdef", [example(context_hint="h", why="W."), example("todo", result_summary="r")]
     )
-    texts = [message.text for message in made.messages]
+    texts = [message.text for message in prime.messages]
     assert texts[0] == "[Past example 1 of 2, from an earlier session, not this session's state: h]"
     assert texts[4] == "[Past example 2 of 2, from an earlier session, not this session's state]"
     assert texts[3] == "That worked. W. (End of past example 1.)" and texts[6] == "r"
     assert texts[7] == "That worked. (End of past example 2.)"
-    assert [call.id for m in made.messages for call in m.tool_calls] == [
+    assert [call.id for m in prime.messages for call in m.tool_calls] == [
         "warm_0123456789ab_1",
         "warm_0123456789ab_2",
     ]
-    assert [message.cache_until for message in made.messages] == [False] * 7 + [True]
+    assert [message.cache_until for message in prime.messages] == [False] * 7 + [True]
     assert make_prime("x", [], "Mind.").messages == () and make_prime("x", [], "Mind.").addendum == ""
     assert make_prime("x", [example()], " Mind. ").addendum.endswith("is data.\n\nMind.")
     assert make_prime("x", [example()]).addendum.endswith("is data.")
-    assert encode_prime(Prime(decode_prime(encode_prime(made)))) == encode_prime(made)
+    assert encode_prime(Prime(decode_prime(encode_prime(prime)))) == encode_prime(prime)
     assert encode_prime(make_prime("x", [])) == "" and decode_prime("") == ()
 
 
@@ -414,11 +418,11 @@ def test_a_primed_link_sends_the_examples_first_and_tells_its_news_once() -> Non
     opening = make_prime("hash", [example()]).messages
     echo = Echo()
     link = PrimedLink(echo, opening, ("news",))
-    said = Message("user", "go")
+    message = Message("user", "go")
 
     async def notices() -> list[tuple[str, ...] | None]:
-        return [getattr(item, "notices", None) async for item in link.stream([said])]
+        return [getattr(item, "notices", None) async for item in link.stream([message])]
 
     assert asyncio.run(notices()) == [None, ("news", "own")] and asyncio.run(notices()) == [None, ("own",)]
-    assert echo.sent == [(*opening, said)] * 2 and echo.sent[0][-1] is said
+    assert echo.sent == [(*opening, message)] * 2 and echo.sent[0][-1] is message
     assert link.info == echo.info

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from tests.confirm.running import request
-from whet.web.line import WebConnection
+from whet.web.connection import WebConnection
 from whet.web.listening import SiteServer, listen, make_config
 from whet.web.protocol import LimitedProtocol
 

@@ -28,8 +28,8 @@ def ask(
     raw = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
     scope = {"type": "http", "method": method, "headers": raw, "server": (server, 6080)}
     asyncio.run(SiteGuard(app, where)(scope, None, send))  # type: ignore[arg-type]
-    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], found, sent[1]["body"]
+    fields = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], fields, sent[1]["body"]
 
 
 def test_names_that_are_ours() -> None:

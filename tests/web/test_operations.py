@@ -83,12 +83,16 @@ def described(*operations: Operation, **more: Any) -> dict[str, Any]:
 
 
 def test_the_document_has_every_call_with_its_types() -> None:
-    made = described(*TABLE, failures=(400,), named={"Alias": Given})
-    assert {path: set(calls) for path, calls in made["paths"].items()} == {
-        "/things": {"get", "post"}, "/things/{id}": {"get"}, "/things/{id}/do": {"post"},
-        "/events": {"get"}, "/text": {"get"}, "/both": {"post"},
-    }  # fmt: skip
-    post = made["paths"]["/things"]["post"]
+    fields = described(*TABLE, failures=(400,), named={"Alias": Given})
+    assert {path: set(calls) for path, calls in fields["paths"].items()} == {
+        "/things": {"get", "post"},
+        "/things/{id}": {"get"},
+        "/things/{id}/do": {"post"},
+        "/events": {"get"},
+        "/text": {"get"},
+        "/both": {"post"},
+    }
+    post = fields["paths"]["/things"]["post"]
     assert post["requestBody"] == {
         "required": True,
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Taken"}}},
@@ -96,32 +100,32 @@ def test_the_document_has_every_call_with_its_types() -> None:
     refused = {"application/json": {"schema": {"$ref": "#/components/schemas/Wrong"}}}
     assert set(post["responses"]) == {"201", "400", "409"}
     assert post["responses"]["409"]["content"] == post["responses"]["400"]["content"] == refused
-    assert made["components"]["schemas"]["Taken"]["required"] == ["name"]
-    assert made["components"]["schemas"]["Alias"] == {"$ref": "#/components/schemas/Given"}
-    assert made["openapi"].startswith("3.1") and made["security"] == [{"token": []}]
+    assert fields["components"]["schemas"]["Taken"]["required"] == ["name"]
+    assert fields["components"]["schemas"]["Alias"] == {"$ref": "#/components/schemas/Given"}
+    assert fields["openapi"].startswith("3.1") and fields["security"] == [{"token": []}]
 
 
 def test_the_document_tells_what_differs_from_the_usual() -> None:
-    made = described(*TABLE)["paths"]
-    assert made["/things"]["get"]["parameters"] == [
+    paths = described(*TABLE)["paths"]
+    assert paths["/things"]["get"]["parameters"] == [
         {"name": "limit", "in": "query", "required": False, "schema": {"type": "integer"}}
     ]
-    assert made["/things/{id}"]["get"]["parameters"] == [
+    assert paths["/things/{id}"]["get"]["parameters"] == [
         {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     ]
-    assert made["/things/{id}/do"]["post"]["requestBody"]["required"] is False
-    assert set(made["/both"]["post"]["responses"]["200"]["content"]) == {
+    assert paths["/things/{id}/do"]["post"]["requestBody"]["required"] is False
+    assert set(paths["/both"]["post"]["responses"]["200"]["content"]) == {
         "application/json",
         "text/event-stream",
     }
-    assert made["/text"]["get"]["security"] == [] and "security" not in made["/events"]["get"]
-    assert set(made["/events"]["get"]["responses"]) == {"200", "default"}
+    assert paths["/text"]["get"]["security"] == [] and "security" not in paths["/events"]["get"]
+    assert set(paths["/events"]["get"]["responses"]) == {"200", "default"}
 
 
 def test_a_named_path_parameter_has_its_type_and_words() -> None:
     number = RequestParameter("n", int, "path", "a row")
-    made = described(Operation("GET", "/rows/{n:int}", nothing, parameters=(number,)))
-    assert made["paths"]["/rows/{n}"]["get"]["parameters"] == [
+    fields = described(Operation("GET", "/rows/{n:int}", nothing, parameters=(number,)))
+    assert fields["paths"]["/rows/{n}"]["get"]["parameters"] == [
         {"name": "n", "in": "path", "required": True, "schema": {"type": "integer"}, "description": "a row"}
     ]
 

@@ -24,8 +24,10 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await body(send, told)
 
 
-UPGRADES = ("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA",
-            "Connection: Upgrade\r\nUpgrade: websocket")  # fmt: skip
+UPGRADES = (
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA",
+    "Connection: Upgrade\r\nUpgrade: websocket",
+)
 
 
 @pytest.mark.parametrize("wish", UPGRADES)
@@ -48,8 +50,8 @@ def test_a_wish_for_another_protocol_is_passed_over_and_the_request_is_answered(
         return answer
 
     said = serve(echo, play)
-    for told in (b"/one got hello", b"/two got you", b"/three got ", b"/four got "):
-        assert told in said
+    for data in (b"/one got hello", b"/two got you", b"/three got ", b"/four got "):
+        assert data in said
     assert said.count(b"HTTP/1.1 200 ") == 4
 
 

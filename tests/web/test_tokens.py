@@ -22,13 +22,13 @@ class Row(msgspec.Struct, frozen=True):
 
 @pytest.fixture
 def db() -> apsw.Connection:
-    made = apsw.Connection(":memory:")
-    made.execute(
+    connection = apsw.Connection(":memory:")
+    connection.execute(
         "CREATE TABLE t (id TEXT PRIMARY KEY, hash BLOB UNIQUE, name TEXT, role TEXT, created REAL,"
         " revoked TEXT);"
         "CREATE TABLE logins (id_hash TEXT PRIMARY KEY, account TEXT, csrf TEXT, made REAL, ends REAL)"
     )
-    return made
+    return connection
 
 
 TOKENS = TokenTable("t", "tok-", Row, "revoked = ''")

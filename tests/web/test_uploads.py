@@ -21,9 +21,9 @@ def test_fields_and_files_of_any_bytes_come_out_as_they_went_in() -> None:
     head = b'content-disposition: form-data; name="files"; filename="a%22b\xc3\xa4.png"'
     file = head + b"\r\nContent-Type: x/y\r\n\r\n"
     nothing = _field("files", b"", '; filename=""')
-    found = parse_parts(_body(_field("text", "ä\r\nb".encode()), file + data, nothing), b"b")
-    assert found.fields == {"text": "ä\r\nb"}
-    assert found.files == (Upload('a"bä.png', data),)
+    form = parse_parts(_body(_field("text", "ä\r\nb".encode()), file + data, nothing), b"b")
+    assert form.fields == {"text": "ä\r\nb"}
+    assert form.files == (Upload('a"bä.png', data),)
 
 
 @pytest.mark.parametrize(

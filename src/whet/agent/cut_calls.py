@@ -37,14 +37,14 @@ async def close_open_calls(session: Session, turn: TurnRecord, reason: EndReason
     stopped while it ran or never started."""
     await session.log.drain()  # a cancelled task may have a start or a result that is still being written
     for open_call in session.log.open_calls(turn):
-        text = f"The turn ended ({reason}) before this call had a result: it "
+        text = f"The turn ended ({reason}) before this call had a result:"
         stopped = session.stopped.get(open_call.call.id, _NOT_STOPPED)
         if open_call.started:
-            text += "was stopped while it ran; its outcome is unknown."
+            text += " it was stopped while it ran; its outcome is unknown."
             output = interrupted_output(session, open_call, text + _printed_text(session, open_call, stopped))
         else:
-            output = ToolOutput(text + "was not started.", error_kind="cancelled")
-        await _close(session, turn, open_call, output, emit, stopped)
+            output = ToolOutput(text + " it was not started.", error_kind="cancelled")
+        await _store_result(session, turn, open_call, output, emit, stopped)
     session.stopped.clear()
     session.log.live.fold_results()
 
@@ -73,7 +73,7 @@ async def close_old_calls(session: Session, turn: TurnRecord, emit: Emit) -> Non
             output = interrupted_output(session, open_call, text)
         else:
             output = ToolOutput(NOT_RUN, error_kind="cancelled")
-        await _close(session, turn, open_call, output, emit)
+        await _store_result(session, turn, open_call, output, emit)
     session.log.live.fold_results()
 
 
@@ -85,7 +85,7 @@ async def _close_helper(session: Session, turn: TurnRecord, open_call: OpenCall)
     return await session.log.writer.db.append(lambda db: close_helper(db, session.id, key, now))
 
 
-async def _close(
+async def _store_result(
     session: Session,
     turn: TurnRecord,
     open_call: OpenCall,
@@ -95,10 +95,13 @@ async def _close(
 ) -> None:
     call = open_call.call
     result = Message("tool", output.text, tool_call_id=call.id, tool_name=call.name, is_error=True)
-    took_s = stopped.duration_s
-    await session.log.store_call_result(turn, open_call, result, output=output, duration_s=took_s)
+    await session.log.store_call_result(turn, open_call, result, output=output, duration_s=stopped.duration_s)
     shown = clip(output.text, _SHOWN_CHARS)
-    emit(ToolFinished(call.id, call.name, took_s, output.error_kind, None, shown, call.arguments))
+    emit(
+        ToolFinished(
+            call.id, call.name, stopped.duration_s, output.error_kind, preview=shown, arguments=call.arguments
+        )
+    )
 
 
 def _may_run_again(session: Session, open_call: OpenCall) -> bool:
@@ -112,7 +115,8 @@ def _may_run_again(session: Session, open_call: OpenCall) -> bool:
 
 def interrupted_output(session: Session, open_call: OpenCall, text: str) -> ToolOutput:
     """Return the result of a call that was stopped while it ran, with the effects that it may have had."""
-    call, edited = open_call.call, open_call.ran  # `edited`: the arguments as the person changed them, or ""
+    call = open_call.call
+    edited = open_call.ran  # the arguments as the person changed them, or ""
     output = ToolOutput(note_changed_arguments(edited, text) if edited else text, error_kind="interrupted")
     if (tool := session.tools.get(call.name)) is not None:
         with suppress(ToolError):

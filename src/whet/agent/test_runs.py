@@ -228,7 +228,7 @@ class _Summary(msgspec.Struct, frozen=True):
 
 
 def _read_pytest(text: str) -> _Summary | None:
-    match = _last(_PYTEST, text)
+    match = _find_last(_PYTEST, text)
     if match is None:
         return None
     counts = Counter({word.rstrip("s"): int(number) for number, word in _COUNT.findall(match[0])})
@@ -238,7 +238,7 @@ def _read_pytest(text: str) -> _Summary | None:
 
 
 def _read_unittest(text: str) -> _Summary | None:
-    match = _last(_UNITTEST, text)
+    match = _find_last(_UNITTEST, text)
     if match is None:
         return None
     counts = Counter({name: int(number) for name, number in _NAMED.findall(match[3] or "")})
@@ -250,7 +250,7 @@ def _read_unittest(text: str) -> _Summary | None:
 
 
 def _read_jest(text: str) -> _Summary | None:
-    match = _last(_JEST, text)
+    match = _find_last(_JEST, text)
     if match is None:
         return None
     counts = Counter({word: int(number) for number, word in _COUNT.findall(match[0])})
@@ -276,7 +276,7 @@ def _read_go(text: str) -> _Summary | None:
     return _Summary(last, len(packages) - failed, failed, 0, "packages")
 
 
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+def _find_last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     matches = list(pattern.finditer(text))
     return matches[-1] if matches else None
 

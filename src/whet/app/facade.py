@@ -65,7 +65,7 @@ class AsyncAgent:
         check_options("whet.Agent", options, AgentOptions)
         self._options = options
         self._opened: _OpenedAgent | None = None
-        self._one_turn = asyncio.Lock()
+        self._turn_lock = asyncio.Lock()
         self._turn: asyncio.Task[TurnEnd] | None = None
         self._notices: list[str] = []
 
@@ -181,7 +181,7 @@ class AsyncAgent:
         return self._open.session
 
     async def _run(self, text: str, images: Sequence[ImagePart], emit: Emit) -> TurnEnd:
-        async with self._one_turn:
+        async with self._turn_lock:
             session = self._session
             began_s = session.clock.monotonic_s()
             notices = self._notices = list[str]()

@@ -145,7 +145,8 @@ def _read_step_effects(connection: apsw.Connection, session_id: str) -> tuple[di
         return {}, []
     fact_rows = facts.list_session_facts(connection, key)
     undone = calls.list_undone_turns(connection, key)
-    lists, by_step, position = TodoLists(), dict[str, list[facts.FactRow]](), 0
+    lists, position = TodoLists(), 0
+    by_step: dict[str, list[facts.FactRow]] = {}
     todo_arguments: list[str] = []
     for call in calls.stream_calls(connection, key):
         if not isinstance(call, calls.StoredCall) or call.error_kind:

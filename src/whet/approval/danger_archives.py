@@ -23,7 +23,8 @@ _READING_VERBS = frozenset(("l", "t", "x", "e", "b", "h", "i", "lb", "lt", "v", 
 
 def judge_tar(words: Sequence[Word], setting: CommandSetting) -> Iterator[Finding]:
     """Judge the archive that tar creates or changes, and whether it deletes what it packs."""
-    modes, archives = set[str](), list[Word]()
+    modes: set[str] = set()
+    archives: list[Word] = []
     at, is_first = 0, True
     while at < len(words):
         word = words[at]

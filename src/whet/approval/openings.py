@@ -23,7 +23,7 @@ from whet.shell.options import operands
 from whet.shell.programs import program
 from whet.shell.words import Word
 
-_OUTSIDE = Opening("run", UNCONFINED)
+_RUN_OUTSIDE = Opening("run", UNCONFINED)
 _HOST = late_pattern(r"(?:[a-z][\w+.-]*://(?:[^/@\s]*@)?|[\w.-]+@)(\[[0-9a-f:.]+\]|[\w.-]+)", re.IGNORECASE)
 _BARE_HOST = late_pattern(r"((?:[\w-]+\.)+[a-z]{2,}|\d+(?:\.\d+){3}|localhost)(?:[:/].*)?", re.IGNORECASE)
 _REMOTE_COPY = late_pattern(r"[\w.@-]+:(?!\\)")
@@ -43,19 +43,19 @@ class Needs:
     @property
     def openings(self) -> tuple[Opening, ...]:
         """All needs, or only "run outside the sandbox" if that is one of them."""
-        return (_OUTSIDE,) if _OUTSIDE in self._openings else tuple(self._openings)
+        return (_RUN_OUTSIDE,) if _RUN_OUTSIDE in self._openings else tuple(self._openings)
 
     def add_command(self, name: str, words: Sequence[Word], setting: CommandSetting, *, reads: bool) -> None:
         """Add a simple command, program left out. `reads`: it is known to change nothing."""
         if "outside" in program(name).kinds and not reads:
-            self._add([_OUTSIDE])
+            self._add([_RUN_OUTSIDE])
         elif name not in _WORDS_ONLY:
             self._add(self._paths(name, words, setting, reads))
 
     def add_network(self, name: str, words: Sequence[Word], setting: CommandSetting) -> None:
         """Add a simple command that connects. The sandbox has a proxy for HTTP, but none for ssh."""
         if _connects_by_ssh(name, words, setting):
-            self._add([_OUTSIDE])
+            self._add([_RUN_OUTSIDE])
         self._add(Opening("reach", host) for host in _hosts(name, words, setting) if host)
 
     def add_written_file(self, target: Word, setting: CommandSetting) -> None:
@@ -97,7 +97,7 @@ class Needs:
                 full = os.path.dirname(full)
         is_whole_home = within(self._scope.home, full) or within(full, self._scope.whet_home)
         opening = Opening("write" if kind == "write" else "read", full)
-        yield _OUTSIDE if is_whole_home and not is_temporary(full) else opening
+        yield _RUN_OUTSIDE if is_whole_home and not is_temporary(full) else opening
 
 
 def _connects_by_ssh(name: str, words: Sequence[Word], setting: CommandSetting) -> bool:

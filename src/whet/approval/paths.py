@@ -163,10 +163,10 @@ def _zone(full: str, scope: RiskScope) -> Zone:
         return "workspace"
     if any(within(full, folder) for folder in scope.temp):
         return "temp"
-    return _outside(full, scope)
+    return _zone_outside(full, scope)
 
 
-def _outside(full: str, scope: RiskScope) -> Zone:
+def _zone_outside(full: str, scope: RiskScope) -> Zone:
     if is_vital(full, scope):
         return "root"
     if within(full, scope.home):

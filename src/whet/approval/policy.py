@@ -112,7 +112,7 @@ class GatePolicy:
         `asks` is a reason why a person must decide even if something would allow it, `digest` the call's.
         """
         typed = tuple(action.as_command(tool) for tool in _COMMAND_TOOLS if action.typed)
-        denied = _first(self._deny, action, *typed)
+        denied = _find_rule(self._deny, action, *typed)
         if denied is not None:
             return Ruling("deny", f"the rule deny: {denied.source} forbids it", by_rule=True)
         if possible := _first_possible(self._deny, action, *typed):
@@ -138,7 +138,7 @@ class GatePolicy:
         return self._needs_person("; ".join(action.reasons), level == "normal")
 
     def _find_question(self, action: ActionView, typed: tuple[ActionView, ...]) -> str:
-        if (rule := _first(self._ask, action, *typed)) is not None:
+        if (rule := _find_rule(self._ask, action, *typed)) is not None:
             return f"the rule ask: {rule.source} wants a person's decision"
         if possible := _first_possible(self._ask, action, *typed):
             rule, why = possible
@@ -175,7 +175,7 @@ def _rules(kind: str, texts: Iterable[str]) -> tuple[PatternRule, ...]:
     return (*rules, *prefixes)
 
 
-def _first(rules: Sequence[PatternRule], *actions: ActionView) -> PatternRule | None:
+def _find_rule(rules: Sequence[PatternRule], *actions: ActionView) -> PatternRule | None:
     """Return the first rule that matches one of the actions: the whole text, a piece, or one of its commands
     with the variables that it sets filled in, in each way that a program may take its words."""
     for action in actions if rules else ():

@@ -1,5 +1,5 @@
-"""Deny every call that touches the confirmation service or another server of Whet's, in any mode and whoever
-allows it: people decide on the agent there.
+"""Deny every call that touches the confirmation service or another of Whet's servers, where people decide
+about the agent. No mode, rule or person can allow such a call.
 
 Paths are resolved first. A command's text and the script that it runs are searched for the service's
 names. A command that builds the names at run time is stopped by the sandbox, or not at all without a
@@ -78,7 +78,7 @@ def find_touched(call: GateCall, action: ActionView, scope: RiskScope, sealed: S
             return touched_name
     if "command" not in call.tool.tags:
         return ""
-    for path in _scripts(action, folder):
+    for path in _iter_scripts(action, folder):
         with contextlib.suppress(OSError):
             if touched_name := sealed.touched_by(_expand(read_regular_text(path, _MAX_BYTES), scope)):
                 return f"{touched_name} (in {os.path.basename(path)})"
@@ -113,15 +113,15 @@ def _find_sealed_word(text: str, folder: str, sealed: Sealed) -> str:
     return ""
 
 
-def _scripts(action: ActionView, folder: str) -> Iterator[str]:
+def _iter_scripts(action: ActionView, folder: str) -> Iterator[str]:
     """Yield the files that a command runs."""
     for piece in action.pieces:
         words = piece.text.split()
         if not words:
             continue
         facts = program(os.path.basename(words[0]))
-        runs = facts.kinds & {"shell"} or facts.code is not None or piece.program in (".", "source")
-        candidates = words if runs else words[:1]
+        runs_arguments = facts.kinds & {"shell"} or facts.code is not None or piece.program in (".", "source")
+        candidates = words if runs_arguments else words[:1]
         if os.path.basename(words[0]) in ("make", "gmake"):
             candidates = [*words, *_MAKEFILES]
         for word in candidates:

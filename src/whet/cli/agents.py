@@ -25,7 +25,7 @@ from whet.terminal.wording import exact
 
 _DAYS = 2
 _SHOWN_MESSAGES, _SHOWN_ROWS = 8, 24
-_NONE = f"no session was active in the last {_DAYS} days; `whet sessions` lists older ones"
+_NO_SESSIONS = f"no session was active in the last {_DAYS} days; `whet sessions` lists older ones"
 
 
 @click.group("agents", invoke_without_command=True, help="See every session of this machine, and its state.")
@@ -52,7 +52,7 @@ def _list(home: Home, days: int, as_json: bool) -> None:
         Column("folder", lambda row: os.path.basename(row.workspace), rank=3),
         Column("what", _describe, grows=True, least=16),
     ]
-    emit_rows(rows, columns, {"agents": rows}, none=_NONE, as_json=as_json)
+    emit_rows(rows, columns, {"agents": rows}, none=_NO_SESSIONS, as_json=as_json)
     waiting = sum(row.state == "waiting" for row in rows)
     if waiting and not as_json:
         click.echo(f"{plural(waiting, 'session')} waiting for you; whet agents show ID says for what")

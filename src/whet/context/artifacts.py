@@ -23,7 +23,7 @@ _LABELS: dict[Kind, str] = {"changed": "changed", "read": "read", "command": "ra
 _KINDS: dict[str, Kind] = {label: kind for kind, label in _LABELS.items()}
 _LINE = re.compile(r"- (changed|read|ran|opened) (.+?)(?: -> (exit -?\d+|failed))?(?: \[#(\d+)\])?$")
 _EXIT = re.compile(r"\[(?:no output, )?exit (-?\d+)")
-_MORE = "- older ones: recall with ref files, commands or urls"
+_OLDER_LINE = "- older ones: recall with ref files, commands or urls"
 
 
 class TrailEntry(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ def render(entries: list[TrailEntry], budget_tokens: int) -> str:
     if not entries:
         return ""
     newest = entries[::-1]
-    tokens_left = budget_tokens - chat.text_tokens(TITLE) - chat.text_tokens(_MORE)
+    tokens_left = budget_tokens - chat.text_tokens(TITLE) - chat.text_tokens(_OLDER_LINE)
     chosen_ids: set[int] = set()
     for entry in sorted(newest, key=lambda entry: entry.kind != "changed"):
         tokens = chat.text_tokens(_format(entry)) + 1
@@ -86,7 +86,7 @@ def render(entries: list[TrailEntry], budget_tokens: int) -> str:
             chosen_ids.add(id(entry))
     lines = [TITLE, *(_format(entry) for entry in newest if id(entry) in chosen_ids)]
     if len(chosen_ids) < len(entries):
-        lines.append(_MORE)
+        lines.append(_OLDER_LINE)
     return "\n".join(lines)
 
 
@@ -95,7 +95,7 @@ def parse(block: str) -> list[TrailEntry]:
     entries: list[TrailEntry] = []
     for text in block.splitlines():
         match = _LINE.match(text)
-        if match and text != _MORE:
+        if match and text != _OLDER_LINE:
             label, value, outcome, seq = match.groups()
             entries.append(TrailEntry(_KINDS[label], value, outcome or "", int(seq or 0)))
     return entries[::-1]

@@ -50,7 +50,8 @@ def read_prompt(
 
     Raises RequestError for sound, for other binary data, and for more than two million characters.
     """
-    texts, images = list[str](), list[ImagePart]()
+    texts: list[str] = []
+    images: list[ImagePart] = []
     for block in blocks:
         if line := _refuse_protected(block, find_rule):
             texts.append(line)

@@ -51,7 +51,7 @@ class EditorServers:
         """Report changes of the servers from now on, and tools that the session's `specs` don't have."""
         if self._servers is None:
             return
-        self._servers.attach_board(specs, self)
+        self._servers.attach_sink(specs, self)
         names = {spec.name for spec in specs}
         new_names = [tool.name for tool in self.tools() if tool.name not in names]
         if new_names:

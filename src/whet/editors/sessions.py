@@ -56,7 +56,7 @@ class EditorSessions:
     def __init__(self, start: Callable[[Furnish], Awaitable[Program]], commander: EditorCommands) -> None:
         self._start = start
         self.commander = commander
-        self._starting = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
         self._program: Program | None = None
         self._open: dict[str, OpenedSession] = {}
         self._connected: Editor | None = None
@@ -75,7 +75,7 @@ class EditorSessions:
 
     async def program(self) -> Program:
         """Return the program, and start it at the first call."""
-        async with self._starting:
+        async with self._start_lock:
             if self._program is None:
                 with convert_errors():
                     self._program = await self._start(self._extras)

@@ -29,11 +29,11 @@ _LABEL_CHARS = 60
 _NAME_CHARS = 60
 _MAX_CHOICES = 8
 _MARKS = {"once": "1", "session": "s", "always": "a", "no": "n"}
-_ONCE = (MessageButton("Allow once", "1", "good"), "once")
-_SESSION = (MessageButton("This conversation", "s"), "session")
-_ALWAYS = (MessageButton("Always", "a"), "always")
+_ALLOW_ONCE = (MessageButton("Allow once", "1", "good"), "once")
+_ALLOW_SESSION = (MessageButton("This conversation", "s"), "session")
+_ALLOW_ALWAYS = (MessageButton("Always", "a"), "always")
 _NO = (MessageButton("Deny", "n", "bad"), "no")
-_ALL = (MessageButton("Show all", "v"), "all")
+_SHOW_ALL = (MessageButton("Show all", "v"), "all")
 
 
 Find = Callable[[], Awaitable[QuestionRoute | None]]
@@ -95,9 +95,11 @@ class ChatPerson:
         notes = [row for row in question.notes if row.kind in ("reason", "undo")]
         lines += [f"• {escape_markdown(label_note(row))}" for row in notes]
         is_whole = rows == question.body
-        allowing = [_ONCE, _SESSION, _ALWAYS] if request.grant else [_ONCE, _SESSION]
+        allowing = (
+            [_ALLOW_ONCE, _ALLOW_SESSION, _ALLOW_ALWAYS] if request.grant else [_ALLOW_ONCE, _ALLOW_SESSION]
+        )
         buttons = [button for button in allowing if may_count(button[1], is_shown_whole=is_whole)] + [_NO]
-        buttons += [_ALL] if rows != full_rows(question) else []
+        buttons += [_SHOW_ALL] if rows != full_rows(question) else []
         if request.scopes and is_whole:
             lasts = "This conversation (until Whet restarts)"
             lasts += f" and always (in this folder; {TAKE_BACK})" if request.grant else ""
@@ -108,7 +110,7 @@ class ChatPerson:
         words = (
             f"`{name}once` or `{name}yes`, `{name}session`{always}, `{name}no`" if is_whole else f"`{name}no`"
         )
-        if _ALL in buttons:
+        if _SHOW_ALL in buttons:
             lines.append("This is only a part, so it can't be allowed yet.")
             words = f"`{name}show` (all of it), `{name}no`"
         elif not is_whole:

@@ -86,15 +86,12 @@ class ConversationRows:
         profile = self.parts.database.read_now(lambda db: sessions.profile_of(db, session_id))
         if profile == self.parts.router.profile(person, self.place):
             return session_id
-        return await self.begin_session(person, leaving="")
+        return await self.begin_session(person, succeeds_current=False)
 
     async def begin_session(
-        self, person: ChatUser, title: str = "", warm: str = "", leaving: str | None = None
+        self, person: ChatUser, title: str = "", warm: str = "", *, succeeds_current: bool = True
     ) -> str:
-        """Create a session for the conversation.
-
-        It succeeds the session `leaving`: by default the current one, none if empty.
-        """
+        """Create a session for the conversation. With `succeeds_current`, it succeeds the current one."""
         parts = self.parts
         profile = parts.router.profile(person, self.place)
         session_id = await parts.hosted.new_session(
@@ -103,7 +100,7 @@ class ConversationRows:
             source=self.place.channel,
             profile=profile,
             workspace=parts.files.workspace(profile),
-            leaving=self.chat.session_id if leaving is None else leaving,
+            leaving=self.chat.session_id if succeeds_current else "",
         )
         await parts.database.append(lambda db: chats.set_session(db, self.chat.id, session_id))
         self.chat: ChatRecord = msgspec.structs.replace(self.chat, session_id=session_id)

@@ -67,7 +67,8 @@ def _find_last_script(
     """Follow a command to the last script that it runs. Returns that script's text, its name (empty for the
     command itself) and the files that it names. All are empty if one of the texts starts tests or more than
     one script."""
-    text, name, visited = command, "", set[str]()
+    text, name = command, ""
+    visited: set[str] = set()
     while len(visited) < _MAX_SCRIPTS:
         text = _QUIET.sub("", _COMMENTS.sub("", text))
         paths = {path.removeprefix("./") for path in _PATHS.findall(text)}

@@ -258,7 +258,8 @@ def optional_imports(text: str) -> set[str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return set()
-    free, needed = set[str](), set[str]()
+    free: set[str] = set()
+    needed: set[str] = set()
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
         node, is_caught = pending.pop()
@@ -369,7 +370,8 @@ def _paths_in_scripts(texts: Mapping[str, str], tree: CheckedTree) -> frozenset[
 
 def _named_paths(texts: Iterable[str], command: str) -> frozenset[str]:
     """Return the paths that texts name, except those of files that they include."""
-    paths, included = set[str](), set[str]()
+    paths: set[str] = set()
+    included: set[str] = set()
     for text in (*texts, command):
         paths |= _paths(_INCLUDES.sub("", text))
         included |= _paths("\n".join(_INCLUDES.findall(text)))

@@ -99,7 +99,8 @@ def _recipes(makefile: str, targets: Sequence[str]) -> str:
     }
     variables = dict(_VARIABLE.findall(makefile))
     first = [name for name in rules if not name.startswith(".")][:1]
-    pending, lines = [*(targets or first)], list[str]()
+    pending = [*(targets or first)]
+    lines: list[str] = []
     while pending:
         if (rule := rules.pop(pending.pop(), None)) is None:
             continue

@@ -214,7 +214,8 @@ def _read_locations(answer: Any) -> Iterator[tuple[Path | None, int]]:
 
 
 def _describe_locations(checks: EditChecks, locations: list[tuple[Path | None, int]]) -> list[str]:
-    root, texts = checks.server.root, dict[Path, list[str]]()
+    root = checks.server.root
+    texts: dict[Path, list[str]] = {}
     rows: list[str] = []
     for path, line in locations:
         if path is None or not path.is_relative_to(root):

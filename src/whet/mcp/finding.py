@@ -83,7 +83,8 @@ class ToolFinder:
         matches = self._index.find_best(query)
         if not matches:
             return ToolOutput(f"No tool fits {query.strip()[:200]!r}. {self._directory()}")
-        parts, remaining_chars = list[str](), _RESULT_CHARS
+        remaining_chars = _RESULT_CHARS
+        parts: list[str] = []
         for tool in matches[:_MAX_FOUND]:
             schema = msgspec.json.encode(tool.spec.parameters).decode()
             description = f"{tool.name}\n{tool.spec.description}\narguments: {schema}"

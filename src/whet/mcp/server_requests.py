@@ -53,7 +53,7 @@ class ServerRequests:
         self._replies: set[asyncio.Task[None]] = set()
         self._askers: list[CallPerson] = []
         self._questions = 0
-        self._asking = asyncio.Lock()
+        self._ask_lock = asyncio.Lock()
 
     @contextmanager
     def during(self, asker: CallPerson | None) -> Generator[None]:
@@ -78,7 +78,7 @@ class ServerRequests:
 
     async def ask_person(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Ask the person of the running call, one question at a time. Returns the answer for the server."""
-        async with self._asking:
+        async with self._ask_lock:
             owners = {asker.owner for asker in self._askers}
             self._questions += 1
             if len(owners) == 1 and self._questions <= _MAX_QUESTIONS:

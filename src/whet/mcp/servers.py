@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from whet.clock import Clock
 from whet.config.permission_settings import McpServerSettings, McpSettings
 from whet.contract.errors import BadInput, ToolError
 from whet.contract.tools import Effect, Tool, ToolContext, ToolOutput, ToolSpec
-from whet.foreign_text import clean
 from whet.log import mask
 from whet.mcp.finding import ToolFinder
 from whet.mcp.first_start import SKIPPED, StartWait, end_starts, wait_for_starts, wait_limit_s
@@ -35,6 +33,7 @@ from whet.mcp.listing import (
     read_listing,
     size_chars,
 )
+from whet.mcp.progress import ProgressLines
 from whet.mcp.reading import run_reader
 from whet.mcp.remote import Remote, RemoteParts, check_server
 from whet.mcp.results import as_failure, as_output
@@ -78,11 +77,11 @@ class Servers:
         self._cap_chars = cap_chars
         self._search_above_chars = settings.search_above_tokens * CHARS_PER_TOKEN
         self._without = without
-        self._boards: weakref.WeakSet[NoticeSink] = weakref.WeakSet()
-        self._early: list[tuple[str, bool]] = []
-        self._known: set[str] = set()
+        self._sinks: weakref.WeakSet[NoticeSink] = weakref.WeakSet()
+        self._queued_notices: list[tuple[str, bool]] = []
+        self._listed_names: set[str] = set()
         self._starts: dict[str, asyncio.Task[None]] = {}
-        self._late: list[str] = []
+        self._late_names: list[str] = []
         for name, server in settings.servers.items():
             self._add(name, server)
 
@@ -111,7 +110,7 @@ class Servers:
             now_ms = self._reach.clock.unix_ms()
             store_failure(self._reach.home, name, unknown[name].settings, reason, now_ms)
             if reason != SKIPPED:
-                self._late.append(name)
+                self._late_names.append(name)
             self._report_failure(
                 name, f"{reason}; later sessions have them once it is; whet mcp test {name} waits longer"
             )
@@ -144,20 +143,20 @@ class Servers:
     def _are_guests(self) -> bool:
         return bool(self.remotes) and all(name.startswith(GUEST) for name in self.remotes)
 
-    def attach_board(self, specs: Sequence[ToolSpec], board: NoticeSink) -> None:
-        """Report server events to `board` as long as it exists. Reports at once how the tools differ from the
+    def attach_sink(self, specs: Sequence[ToolSpec], sink: NoticeSink) -> None:
+        """Report server events to `sink` as long as it exists. Reports at once how the tools differ from the
         session's `specs`."""
-        self._boards.add(board)
-        for line, must_show in self._early:
-            board.add_notice(line, must_show=must_show)
+        self._sinks.add(sink)
+        for line, must_show in self._queued_notices:
+            sink.add_notice(line, must_show=must_show)
         for line in self._describe_changes(specs):
-            board.add_notice(line)
-        self._early.clear()
+            sink.add_notice(line)
+        self._queued_notices.clear()
 
     async def aclose(self) -> None:
         """Release every server. A server that a session waited for and that is still not ready is started
         again outside of this program, so that later sessions have its tools."""
-        late = [name for name in self._late if not self._starts[name].done()]
+        late = [name for name in self._late_names if not self._starts[name].done()]
         await end_starts(self._starts)
         await asyncio.gather(*(remote.aclose() for remote in self.remotes.values()))
         self._reach.guardian.close()
@@ -180,7 +179,7 @@ class Servers:
 
     def _take_listing(self, name: str, settings: McpServerSettings, catalogue: Catalogue) -> None:
         self.listings[name] = listing = read_listing(name, settings, catalogue)
-        self._known.add(name)
+        self._listed_names.add(name)
         if listing.idle:
             self._notify(describe_idle(name, listing), must_show=True)
 
@@ -268,7 +267,7 @@ class Servers:
         self.is_stale: bool = True
         now = {tool.spec.name: tool.spec for tool in listing.offered}
         changed = _difference({tool.spec.name: tool.spec for tool in before.offered}, now)
-        if changed and name in self._known:
+        if changed and name in self._listed_names:
             self._notify(f"MCP server {name} has changed its tools ({changed}); new sessions see them")
 
     def _describe_changes(self, specs: Sequence[ToolSpec]) -> list[str]:
@@ -295,10 +294,10 @@ class Servers:
 
     def _notify(self, line: str, *, must_show: bool = False) -> None:
         line = " ".join(line.split())[:600]
-        if not self._boards:
-            self._early.append((line, must_show))
-        for board in self._boards:
-            board.add_notice(line, must_show=must_show)
+        if not self._sinks:
+            self._queued_notices.append((line, must_show))
+        for sink in self._sinks:
+            sink.add_notice(line, must_show=must_show)
 
 
 def _difference(before: Mapping[str, ToolSpec], now: Mapping[str, ToolSpec]) -> str:
@@ -321,47 +320,3 @@ def _is_same(first: ToolSpec, second: ToolSpec) -> bool:
 def _format_names(names: Sequence[str]) -> str:
     joined = ", ".join(names[:5])
     return f"{joined} and {len(names) - 5} more" if len(names) > 5 else joined
-
-
-_EVERY_S = 0.2
-_MAX_LINES = 500
-_LINE_CHARS = 200
-_LARGEST = 1e15
-
-
-class ProgressLines:
-    """Shows a call's progress as lines, at most five a second and 500 in all."""
-
-    def __init__(self, show: Callable[[str], None], clock: Clock) -> None:
-        self._show = show
-        self._clock = clock
-        self._shown_s = float("-inf")
-        self._last = ""
-        self._count = 0
-
-    def __call__(self, params: dict[str, Any]) -> None:
-        """Show one progress notification of the server."""
-        line, now_s = format_progress(params), self._clock.monotonic_s()
-        if not line or line == self._last or self._count >= _MAX_LINES or now_s - self._shown_s < _EVERY_S:
-            return
-        self._last, self._shown_s = line, now_s
-        self._count += 1
-        self._show(line + "\n")
-
-
-def format_progress(params: dict[str, Any]) -> str:
-    """Return progress as `3 of 10: message`, or an empty string if it has neither number nor message."""
-    done, total, message = params.get("progress"), params.get("total"), params.get("message")
-    numbers = f"{done:g}" if _is_number(done) else ""
-    if numbers and _is_number(total):
-        numbers += f" of {total:g}"
-    text = (
-        mask(" ".join(clean(message[: _LINE_CHARS * 2]).split()))[:_LINE_CHARS]
-        if isinstance(message, str)
-        else ""
-    )
-    return ": ".join(part for part in (numbers, text) if part)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -114,5 +114,5 @@ def _find_problems(files: dict[str, bytes]) -> list[str]:
                 problem = f"it names a place outside: {line.strip()[:80]}"
             if problem:
                 problems.append(f"{path} line {number}: {problem}")
-                break
+                break  # one line is enough for a person to look at the file
     return problems[:_MAX_FINDINGS]

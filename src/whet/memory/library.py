@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_MAIN_BYTES = 200_000
 _PROJECT_FOLDERS = (".claude/skills", ".agents/skills")
-_OUTSIDE = "links out of the repository"
+_LINKS_OUTSIDE = "links out of the repository"
 _INDEXED_FROM = 30
 BUILT_IN = Path(__file__).with_name("builtin_skills")
 # Repeated here so that starting a session reads no file for them; a test compares the two.
@@ -87,15 +87,15 @@ class Library:
         """Return every skill, sorted by name. The home's own skills replace the project's of
         the same name, and these replace others."""
         project = self._list_project()
-        infos = {info.name: info for info in project if info.problem == _OUTSIDE}
+        infos = {info.name: info for info in project if info.problem == _LINKS_OUTSIDE}
         infos.update(self._offered)
-        infos.update((info.name, info) for info in project if info.problem != _OUTSIDE)
+        infos.update((info.name, info) for info in project if info.problem != _LINKS_OUTSIDE)
         infos.update((info.name, info) for info in self._list_own())
         return [infos[name] for name in sorted(infos)]
 
     def find(self, name: str) -> SkillInfo | None:
         """Return the skill of that name, or None if there is none or a project links to it from outside."""
-        named = (info for info in self.all() if info.name == name and info.problem != _OUTSIDE)
+        named = (info for info in self.all() if info.name == name and info.problem != _LINKS_OUTSIDE)
         info = next(named, None)
         if info is None or info.problem or os.path.isfile(info.folder / "SKILL.md"):
             return info
@@ -145,7 +145,7 @@ class Library:
 def _refuse_outside(folder: Path) -> SkillInfo | None:
     """Return a project's skill that is not read, or None if there is none."""
     is_skill = os.path.isfile(folder / "SKILL.md") or _is_broken(folder)
-    return SkillInfo(folder.name, "", "project", str(folder), _OUTSIDE) if is_skill else None
+    return SkillInfo(folder.name, "", "project", str(folder), _LINKS_OUTSIDE) if is_skill else None
 
 
 def _read(folder: Path, source: str) -> SkillInfo | None:

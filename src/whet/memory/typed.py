@@ -38,11 +38,12 @@ _AFTER_COLON = re.compile(
     r"(?:(?<=^)|(?<=[.!?。！？]\s)|(?<=\n))(?:[^\s:：]+[ \t]+){3,}[^\s:：]+[:：]"
     r"[ \t]+(?=[\"“«„「]?[^\W\d_a-z])"
 )
-_SPOKEN = re.compile(
+_QUOTATION = re.compile(
     r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)[\"‹]([^\"‹›\n]+)[\"›]|(?<!\w)['‚]([^'‚‘\n]{12,})['‘](?!\w)"
     r"|\[([^\]\n]+)\]\([^)\n]*\)"  # the title of a file or page
 )
-_WORDS_SPOKEN = 3
+_MIN_QUOTED_WORDS = 3
+_MIN_QUOTED_CHARS = 8  # of writing that has no spaces between words
 
 
 def split(text: str, *, is_marked: bool = False) -> tuple[str, str]:
@@ -58,8 +59,8 @@ def split(text: str, *, is_marked: bool = False) -> tuple[str, str]:
 
     own_text = _FENCED.sub(take, _TAGGED.sub(take, text))
     for pattern in () if is_marked else (_MAIL, _BELOW_COLON, _AFTER_COLON):
-        if hit := pattern.search(own_text):
-            cut = hit.start() if pattern is _MAIL else hit.end()
+        if match := pattern.search(own_text):
+            cut = match.start() if pattern is _MAIL else match.end()
             foreign.append(own_text[cut:])
             own_text = own_text[:cut]
     for pattern in (_QUOTED,) if is_marked else (_STAMPED, _NOTATION, _QUOTED):
@@ -82,9 +83,10 @@ def find_heading(text: str, start: int) -> str:
 def is_quotation(text: str, start: int, end: int, statement: str) -> bool:
     """Return whether the stretch is inside quotation marks, or at least half of the statement is
     quotations."""
-    return any(match.start() <= start and end <= match.end() for match in _find_quotations(text)) or 2 * sum(
-        len(match[0]) for match in _find_quotations(statement)
-    ) >= len(statement)
+    if any(match.start() <= start and end <= match.end() for match in _find_quotations(text)):
+        return True
+    quoted_chars = sum(len(match[0]) for match in _find_quotations(statement))
+    return 2 * quoted_chars >= len(statement)
 
 
 def drop_quotations(text: str) -> str:
@@ -95,7 +97,9 @@ def drop_quotations(text: str) -> str:
 
 
 def _find_quotations(text: str) -> Iterator[re.Match[str]]:
-    for match in _SPOKEN.finditer(text):
+    for match in _QUOTATION.finditer(text):
         inside = next(filter(None, match.groups()), "")
-        if len(inside.split()) >= _WORDS_SPOKEN or (not inside.isascii() and len(inside) >= 8):
+        if len(inside.split()) >= _MIN_QUOTED_WORDS or (
+            not inside.isascii() and len(inside) >= _MIN_QUOTED_CHARS
+        ):
             yield match

@@ -111,7 +111,9 @@ def _find_abandoned(path: Path) -> set[str]:
     A branch is abandoned when the person edits an earlier prompt, with the old prompt and all that followed
     it, and when a request is sent again, with the earlier answer.
     """
-    abandoned, newest_prompts, newest_answers = set[str](), dict[object, str](), dict[str, _Line]()
+    abandoned: set[str] = set()
+    newest_prompts: dict[object, str] = {}
+    newest_answers: dict[str, _Line] = {}
     children: dict[object, list[str]] = {}
     for line in _skip_copies(JsonLines(path, _lines)):
         if not isinstance(line.uuid, str) or line.is_sidechain:
@@ -216,7 +218,9 @@ def _read_answer(content: Any) -> tuple[str, tuple[ToolCall, ...], str]:
     """Return an answer's text, calls and reasoning."""
     if isinstance(content, str):
         return content, (), ""
-    texts, calls, thoughts = list[str](), list[ToolCall](), list[str]()
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    thoughts: list[str] = []
     for block in dicts_in(content):
         match block.get("type"):
             case "text":

@@ -64,7 +64,8 @@ def read(
     settings: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[list[HermesChannel], list[ImportOutcome]]:
     """Return the channels in config.yaml and .env, and an outcome for each setting that can't be imported."""
-    channels, left_out = list[HermesChannel](), list[ImportOutcome]()
+    channels: list[HermesChannel] = []
+    left_out: list[ImportOutcome] = []
     for kind in KINDS:
         block = _merge_settings(settings, kind)
         tokens = {

@@ -78,7 +78,8 @@ def read(
     jobs: Sequence[Mapping[str, Any]], defaults: JobDefaults, clock: Clock
 ) -> tuple[list[HermesJob], list[ImportOutcome]]:
     """Convert jobs to schedules. Returns them, and an outcome for each job that can't be imported."""
-    hermes_jobs, left_out = list[HermesJob](), list[ImportOutcome]()
+    hermes_jobs: list[HermesJob] = []
+    left_out: list[ImportOutcome] = []
     for number, job in enumerate(jobs, 1):
         label = " ".join(str(job.get("name") or job.get("prompt") or f"job {number}").split())[:60]
         try:

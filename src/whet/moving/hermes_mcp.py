@@ -55,7 +55,8 @@ def read(
     `env` are the variables of its .env.
     """
     table = settings.get("mcp_servers")
-    servers, left_out = list[HermesMcpServer](), list[ImportOutcome]()
+    servers: list[HermesMcpServer] = []
+    left_out: list[ImportOutcome] = []
     for name, entry in cast(dict[Any, Any], table).items() if isinstance(table, dict) else ():
         try:
             if not isinstance(entry, dict):

@@ -199,7 +199,9 @@ class HermesSessions:
 
         A message that a compaction has written again is returned once.
         """
-        messages, live_indices, archived = list[PastMessage](), list[int](), dict[tuple[str, ...], int]()
+        messages: list[PastMessage] = []
+        live_indices: list[int] = []
+        archived: dict[tuple[str, ...], int] = {}
         for row in self._message_rows.rows("WHERE session_id = ? ORDER BY id", (session_id,)):
             is_active = row.get("active") in (None, 1)
             if row["role"] not in ("user", "assistant", "tool") or not (is_active or row.get("compacted")):

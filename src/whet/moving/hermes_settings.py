@@ -79,7 +79,8 @@ def _convert_fallback(settings: Mapping[str, Any]) -> tuple[dict[str, str], dict
         setting: Any = settings.get(key)
         entries += cast(list[Any], setting) if isinstance(setting, list) else [setting]
     chain = [cast(dict[str, Any], entry) for entry in entries if isinstance(entry, dict) and entry]
-    ours, left_out = dict[str, str](), dict[str, str]()
+    ours: dict[str, str] = {}
+    left_out: dict[str, str] = {}
     for entry in chain[:1]:
         provider = _PROVIDERS.get(str(entry.get("provider")), str(entry.get("provider")))
         if not entry.get("model") or not (provider in SERVERS or entry.get("base_url")):

@@ -53,7 +53,8 @@ def import_sessions(
     database: StateDatabase, origin: str, sessions: Iterable[PastSession], clock: Clock, progress: Progress
 ) -> ImportCounts:
     """Store `sessions` and index them for search. Each batch is durable once committed."""
-    counts, batch, size = ImportCounts(), list[PastSession](), 0
+    counts, size = ImportCounts(), 0
+    batch: list[PastSession] = []
     for past in sessions:
         batch.append(past)
         size += len(past.messages)

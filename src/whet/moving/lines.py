@@ -44,21 +44,18 @@ class JsonLines(Generic[T]):
                         pass
                     continue
                 try:
-                    line = self._decode(raw)
+                    value = _decode(raw, self._decoder)
                 except NOT_JSON:
                     self.bad += bool(raw.strip())
                     yield from self._decode_around_nuls(raw)
-                    continue
-                yield line
+                else:
+                    yield value
 
     def _decode_around_nuls(self, raw: bytes) -> Iterator[T]:
         """Yield the whole objects beside the NULs that a power cut leaves in place of the last writes."""
         for part in re.split(rb"\0+", raw) if b"\0" in raw else ():
             with suppress(*NOT_JSON):
-                yield self._decode(part)
-
-    def _decode(self, raw: bytes) -> T:
-        return _decode(raw, self._decoder)
+                yield _decode(part, self._decoder)
 
 
 def _decode(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:

@@ -78,7 +78,8 @@ def read(
 
     `clean` gets a file's name and text, and returns the text with only its notes.
     """
-    found_notes, left_out = list[Note](), list[ImportOutcome]()
+    found_notes: list[Note] = []
+    left_out: list[ImportOutcome] = []
     for target, path in notes.FILES.items():
         name = path.rpartition("/")[2]
         try:

@@ -156,7 +156,8 @@ class OpenClawHome:
 
     def notes(self) -> tuple[list[Note], list[ImportOutcome]]:
         """Return the notes in MEMORY.md and USER.md of the workspaces, and an outcome for each other file."""
-        all_notes, left_out = list[Note](), list[ImportOutcome]()
+        all_notes: list[Note] = []
+        left_out: list[ImportOutcome] = []
         for workspace in self.workspaces():
             own_notes, skipped = notes.read(workspace, _without_form)
             all_notes += own_notes
@@ -210,7 +211,8 @@ def _unpack(packed: list[tuple[Any, Any]]) -> list[bytes | None]:
     unpacked = unpack_bytes(b"".join(frame for frame, _ in packed))
     if unpacked is None or len(unpacked) != sum(sizes):
         return failed
-    events, start = list[bytes | None](), 0
+    start = 0
+    events: list[bytes | None] = []
     for size in sizes:
         events.append(unpacked[start : start + size])
         start += size

@@ -42,7 +42,9 @@ def pair(messages: Sequence[PastMessage]) -> PairedMessages:
     for index, past in enumerate(messages):
         if past.message.role == "tool":
             results[past.message.tool_call_id].append(index)
-    ordered, sources, left_out = list[PastMessage](), list[int](), 0
+    left_out = 0
+    ordered: list[PastMessage] = []
+    sources: list[int] = []
     for index, past in enumerate(messages):
         message = past.message
         if message.role == "tool":

@@ -98,7 +98,8 @@ def _find_branch(entries: list[Entry]) -> list[Entry]:
     if not entries or not isinstance(entries[-1].id, str):
         return entries  # before version 2 there were no branches
     positions = {entry.id: number for number, entry in enumerate(entries) if isinstance(entry.id, str)}
-    branch, position = list[Entry](), len(entries) - 1
+    position = len(entries) - 1
+    branch: list[Entry] = []
     if entries[-1].type == "leaf":  # the person went back to an earlier entry
         position = positions.get(text_in(entries[-1].target), -1)
     while position >= 0:

@@ -62,7 +62,8 @@ def read(
 
     Others are invalid, or unchanged from the program that they came with.
     """
-    intakes, left_out = list[SkillIntake](), list[ImportOutcome]()
+    intakes: list[SkillIntake] = []
+    left_out: list[ImportOutcome] = []
     bundled_hashes = bundled_hashes or {}
     for folder in skill_folders:
         try:
@@ -85,7 +86,8 @@ async def import_skills(
     learning: LearningService, skills: Sequence[SkillIntake], source: str, progress: Callable[[int], None]
 ) -> list[ImportOutcome]:
     """Install skills and return the outcomes in order. Each skill is durable by itself."""
-    names, outcomes = _list_names(learning.library), list[ImportOutcome]()
+    names = _list_names(learning.library)
+    outcomes: list[ImportOutcome] = []
     for number, skill in enumerate(skills, 1):
         rows = await learning.database.read(lambda db, name=skill.name: _read_rows(db, name))
         outcomes.append(_describe_existing(skill, rows, names) or await _install(learning, skill, source))
@@ -106,7 +108,8 @@ def preview_skills(
     connection: apsw.Connection | None, library: Library, skills: Sequence[SkillIntake]
 ) -> list[ImportOutcome]:
     """Return the outcomes that `import_skills` would have. Writes nothing."""
-    names, outcomes = _list_names(library), list[ImportOutcome]()
+    names = _list_names(library)
+    outcomes: list[ImportOutcome] = []
     for skill in skills:
         rows = _read_rows(connection, skill.name) if connection else []
         outcomes.append(

@@ -36,7 +36,8 @@ def _count_marks(text: bytes) -> int:
 
 def join_rows(select: bytes, inserts: Sequence[bytes]) -> bytes:
     """Return one statement for a SELECT and INSERTs into different tables."""
-    count, joined = _count_marks(select), list[bytes]()
+    count = _count_marks(select)
+    joined: list[bytes] = []
     for number, text in enumerate(inserts):
         joined.append(b"w%d AS (%s)" % (number, shift_marks(text, count)))
         count += _count_marks(text)

@@ -18,7 +18,7 @@ from whet.late import late_pattern
 
 # Tokenizers first split text between letters, digits and other characters, and digits into groups of at most
 # three. So each match is at least one token. Spaces and punctuation are left out.
-_LEAST = late_pattern(rb"[A-Za-z\x80-\xff]{1,16}|[0-9]{1,3}")
+_WORD_OR_NUMBER = late_pattern(rb"[A-Za-z\x80-\xff]{1,16}|[0-9]{1,3}")
 # Pieces of about one token. In base64, hexadecimal numbers, JSON and emoji, they have less than three bytes.
 _PIECES = late_pattern(
     rb"[A-Z]?[a-z]{1,8}|[A-Z]{1,2}|[0-9]{1,3}|[\x9f\xf0-\xff]|[\x80-\xef]{1,4}|[^\sA-Za-z0-9\x80-\xff]{1,2}"
@@ -100,7 +100,7 @@ class TextSize(msgspec.Struct, frozen=True):
 def size_of(text: str, *, counts_pieces: bool = True) -> TextSize:
     """Measure a text. Counting pieces, which only an estimate needs, takes half of the time."""
     data = text.encode("utf-8", "surrogatepass")
-    return TextSize(len(data), _least(data), pieces=len(_PIECES.findall(data)) if counts_pieces else 0)
+    return TextSize(len(data), _min_tokens(data), pieces=len(_PIECES.findall(data)) if counts_pieces else 0)
 
 
 class PromptSizes:
@@ -116,7 +116,7 @@ class PromptSizes:
     def measure(self, messages: Sequence[Message], body: bytes, window_tokens: int) -> TextSize:
         """Measure a request. `least` counts the messages and a share of the head (prompt and tools)."""
         if self._head_least < 0:
-            self._head_least = max(int(_least(self._head) * _HEAD_SHARE) - _FIELDS_LEAST, 0)
+            self._head_least = max(int(_min_tokens(self._head) * _HEAD_SHARE) - _FIELDS_LEAST, 0)
         kept = 0
         for kept_message, message in zip(self._messages, messages, strict=False):
             if kept_message is not message:
@@ -243,8 +243,8 @@ def _replace_counts(info: ModelInfo, usage: Usage, prompt: int, output: int, rea
     return msgspec.structs.replace(counted, cost_usd=max(counted.cost_usd, reported_usd))
 
 
-def _least(data: bytes) -> int:
-    return len(_LEAST.findall(data))
+def _min_tokens(data: bytes) -> int:
+    return len(_WORD_OR_NUMBER.findall(data))
 
 
 def _message_size(message: Message) -> TextSize:

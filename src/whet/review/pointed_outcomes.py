@@ -97,7 +97,8 @@ def verify_answers(
 ) -> PointedOutcomes:
     """Verify what a review's answers point at, in the reviewed sessions: by id, the last turn that it saw.
     A session that was deleted meanwhile, or made private, proves nothing."""
-    pointers, by_session = read_pointers(answers), dict[int, dict[int, str]]()
+    pointers = read_pointers(answers)
+    by_session: dict[int, dict[int, str]] = {}
     for session_id, last_turn in reviewed.items() if answers else ():
         with suppress(NotFound):
             session = sessions.get(connection, session_id)

@@ -57,7 +57,7 @@ _LOOKING = frozenset(
     {"ls", "cat", "head", "tail", "grep", "rg", "find", "pwd", "echo", "which", "type", "wc", "tree", "file"}
     | {"stat", "env", "printenv", "man", "test", "[", "diff", "sort"}
 )
-_NEAR = 6
+_NEAR_CALLS = 6
 _WORD = late_pattern(r"[^\W_][\w-]{2,}")
 _OPENS = late_pattern(r"\W*\w{1,9}\s*[,.!;:，、。！]")
 _MENDED = frozenset(("correction", "recovery"))
@@ -372,7 +372,7 @@ def shows_recovery(calls: Sequence[TurnCall]) -> bool:
         after = doing[at + 1 :]
         later = [call for call in after if call.name == failed.name and not call.error_kind]
         again = next((n for n, call in enumerate(later) if call.arguments == failed.arguments), None)
-        if again is None and any(call in later for call in after[:_NEAR]):
+        if again is None and any(call in later for call in after[:_NEAR_CALLS]):
             return True
         if any(is_taught(call.arguments, failed.arguments, failed.error) for call in later[: again or 0]):
             return True

@@ -90,7 +90,7 @@ class Workspace:
         """Why they could not be recorded. The next scan raises it."""
         self._path = record_path(home, self.root)
         self._folder = self._path.parent
-        self._skipped = _inside(self.root, os.path.realpath(home))
+        self._skipped = _home_inside(self.root, os.path.realpath(home))
         self._lock = threading.RLock()
         self._file: RecordFile | None = None
         self._tree: Tree = {}
@@ -394,7 +394,7 @@ def _is_large(scan: Scan) -> bool:
     return sum(status.st_size for _, status in scan.to_read) > _FILL_BYTES
 
 
-def _inside(root: str, home: str) -> frozenset[str]:
+def _home_inside(root: str, home: str) -> frozenset[str]:
     if home == root or not home.startswith(root.rstrip("/") + "/"):
         return frozenset()
     return frozenset({os.path.relpath(home, root)})

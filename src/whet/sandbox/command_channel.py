@@ -68,7 +68,8 @@ def await_start(ours: socket.socket, command: JailedCommand, is_over: Callable[[
     Raises OSError if the command can't be run, and ToolError if the launcher ends or stops first. The
     command may have caused that, so it is not run again.
     """
-    answer, handles = b"", list[int]()
+    answer = b""
+    handles: list[int] = []
     ours.settimeout(_LOOK_S)
     deadline = time.monotonic() + _ANSWER_S
     while not answer:

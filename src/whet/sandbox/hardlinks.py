@@ -102,7 +102,7 @@ class WorkspaceLinks:
         a name in it, `record` is called with those in which none can write still. If it raises ToolError, the
         command does not write."""
         _recorders.setdefault(self._roots[0], []).append(record)
-        return self._below(self.find_trees())
+        return self._relative_to_root(self.find_trees())
 
     def expect_write(self, tree: str) -> None:
         """Have a folder of `find_trees` recorded, in which a command changes something next. Raises
@@ -111,9 +111,9 @@ class WorkspaceLinks:
 
     def _expect_writes(self, held: frozenset[str]) -> None:
         for record in tuple(_recorders.get(self._roots[0], ())):
-            record(self._below(held))
+            record(self._relative_to_root(held))
 
-    def _below(self, trees: Iterable[str]) -> frozenset[str]:
+    def _relative_to_root(self, trees: Iterable[str]) -> frozenset[str]:
         return frozenset(tree.removeprefix(f"{self._roots[0]}/") for tree in trees)
 
     def _look_again(self) -> bool:

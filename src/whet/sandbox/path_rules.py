@@ -187,7 +187,8 @@ def _list_other_names(paths: Iterable[Path], folders: Iterable[Path]) -> list[Pa
     """Return the further names of the files at and below these paths, in these folders. Looks only until all
     names of the files are known."""
     names = {name: file for path in paths for name, file in _linked_below(str(path))}
-    files, others = frozenset(names.values()), dict[str, FileId]()
+    files = frozenset(names.values())
+    others: dict[str, FileId] = {}
     for folder in folders:
         if _have_all_names(names | others):
             break

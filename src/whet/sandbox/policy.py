@@ -87,7 +87,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         `run`."""
         policy = self
         for opening in openings:
-            policy = policy._with(opening)
+            policy = policy._add_opening(opening)
         return policy
 
     def allows(self, opening: Opening) -> bool:
@@ -166,7 +166,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True):
         refusal = max((len(folder.parts) for folder in self.absent if is_below(path, folder)), default=0)
         return grant > refusal
 
-    def _with(self, opening: Opening) -> SandboxPolicy:
+    def _add_opening(self, opening: Opening) -> SandboxPolicy:
         if opening.kind == "run":
             raise BadInput("what runs outside the sandbox has no policy")
         if opening.kind == "reach":

@@ -59,8 +59,8 @@ class Proxy:
         self._hosts = tuple(hosts)
         self._connect_s = connect_s
         self._listener = listener
-        self._room = threading.Semaphore(_MAX_CONNECTIONS)
-        self._counting = threading.Lock()
+        self._connection_slots = threading.Semaphore(_MAX_CONNECTIONS)
+        self._count_lock = threading.Lock()
         threading.Thread(target=self._accept, name="sandbox-proxy", daemon=True).start()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            if not self._room.acquire(blocking=False):
+            if not self._connection_slots.acquire(blocking=False):
                 client.close()
                 continue
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
@@ -91,7 +91,7 @@ class Proxy:
                 log.info("the sandbox's proxy: %s", error)
                 _answer(client, b"502 Bad Gateway", f"the sandbox's proxy: {error}")
             finally:
-                self._room.release()
+                self._connection_slots.release()
 
     def _forward(self, client: socket.socket) -> None:
         head, body_start = _read_head(client)
@@ -114,7 +114,7 @@ class Proxy:
             raise ProxyRefused(f"{host} is not an allowed host of the sandbox")
 
     def _count_received(self, count: int) -> None:
-        with self._counting:
+        with self._count_lock:
             self.received_bytes += count
 
 

@@ -25,7 +25,8 @@ class JobStopper:
         self, lock: threading.Lock, launcher_pid: Callable[[], int], end: Callable[[], None]
     ) -> None:
         self._lock, self._launcher_pid, self._end = lock, launcher_pid, end
-        self._count, self._is_stopped, self._stopped = 0, False, dict[int, int]()
+        self._count, self._is_stopped = 0, False
+        self._stopped: dict[int, int] = {}
         self.starts: int = 0
         """How many commands have started here."""
 
@@ -95,7 +96,7 @@ def stop_processes(launcher_pid: int) -> dict[int, int] | None:
         if time.monotonic() > deadline or children_of(launcher_pid) is None:
             resume_processes(stopped)
             return None
-        running = [pid for pid in _below(launcher_pid) if _stop(pid, stopped)]
+        running = [pid for pid in _iter_descendants(launcher_pid) if _stop(pid, stopped)]
         quiet_looks = 0 if running else quiet_looks + 1
         if running:
             pause.wait(_PAUSE_S)
@@ -122,7 +123,7 @@ def children_of(pid: int) -> set[int] | None:
     return children
 
 
-def _below(pid: int) -> Iterator[int]:
+def _iter_descendants(pid: int) -> Iterator[int]:
     parents = [pid]
     while parents:
         children = sorted(children_of(parents.pop()) or ())

@@ -153,7 +153,8 @@ class SyncedTree:
             return []
         pack = "tar -c --no-recursion --null --verbatim-files-from -T - -f -"
         packed = self._ask(f"cd {self._there} && {pack}", _join_with_nul(paths))
-        requested, failed = set(paths), list[str]()
+        requested = set(paths)
+        failed: list[str] = []
         try:
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
                 for member in archive:

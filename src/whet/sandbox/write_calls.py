@@ -19,15 +19,15 @@ OPENS: tuple[tuple[Numbers, int, int], ...] = (((2, None), 1, _WRITES), ((257, 5
 """`open` and `openat`: numbers, the argument of the flags, the flags of a writer."""
 
 _PATH = ((_NO_FOLDER, 0),)
-_AT = ((0, 1),)
+_PATH_AT = ((0, 1),)
 _FOLDER = ((0, _NO_PATH),)
 CHANGES: dict[Numbers, tuple[tuple[int, int], ...]] = {
     (85, None): _PATH,  # creat
     (76, 45): _PATH,  # truncate
     (83, None): _PATH,  # mkdir
-    (258, 34): _AT,  # mkdirat
+    (258, 34): _PATH_AT,  # mkdirat
     (133, None): _PATH,  # mknod
-    (259, 33): _AT,  # mknodat
+    (259, 33): _PATH_AT,  # mknodat
     (82, None): ((_NO_FOLDER, 0), (_NO_FOLDER, 1)),  # rename
     (264, 38): ((0, 1), (2, 3)),  # renameat
     (316, 276): ((0, 1), (2, 3)),  # renameat2
@@ -37,24 +37,24 @@ CHANGES: dict[Numbers, tuple[tuple[int, int], ...]] = {
     (266, 36): ((1, 2),),  # symlinkat
     (87, None): _PATH,  # unlink
     (84, None): _PATH,  # rmdir
-    (263, 35): _AT,  # unlinkat
+    (263, 35): _PATH_AT,  # unlinkat
     (90, None): _PATH,  # chmod
-    (268, 53): _AT,  # fchmodat
-    (452, 452): _AT,  # fchmodat2
+    (268, 53): _PATH_AT,  # fchmodat
+    (452, 452): _PATH_AT,  # fchmodat2
     (92, None): _PATH,  # chown
     (94, None): _PATH,  # lchown
-    (260, 54): _AT,  # fchownat
+    (260, 54): _PATH_AT,  # fchownat
     (132, None): _PATH,  # utime
     (235, None): _PATH,  # utimes
-    (261, None): _AT,  # futimesat
-    (280, 88): _AT,  # utimensat
+    (261, None): _PATH_AT,  # futimesat
+    (280, 88): _PATH_AT,  # utimensat
     (80, 49): _PATH,  # chdir
     (81, 50): _FOLDER,  # fchdir
 }
 """Every other call by its numbers: the arguments of each folder and path that it changes, or from which paths
 are changed afterwards."""
 
-_OF_OPENS: dict[Numbers, tuple[tuple[int, int], ...]] = {(2, None): _PATH, (257, 56): _AT}
+_OF_OPENS: dict[Numbers, tuple[tuple[int, int], ...]] = {(2, None): _PATH, (257, 56): _PATH_AT}
 _PATHS = [{numbers[which]: paths for numbers, paths in (_OF_OPENS | CHANGES).items()} for which in range(2)]
 
 

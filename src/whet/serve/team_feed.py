@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import apsw
 import msgspec
 
 from whet.contract.errors import StoreError
@@ -29,7 +30,7 @@ SELECT coalesce((SELECT max(id) FROM team_events WHERE session = ?),
   (SELECT coalesce(last_value, 0) FROM pg_sequences WHERE sequencename = 'team_events_id_seq'))
 """
 _OLDEST = "SELECT min(id) FROM team_events"
-_AFTER = """
+_EVENTS_AFTER = """
 SELECT e.id, e.session, e.turn, e.body FROM unnest($1::text[], $2::bigint[]) AS w (session, after)
 JOIN team_events e ON e.session = w.session AND e.id > w.after ORDER BY e.id LIMIT $3
 """
@@ -169,8 +170,12 @@ class TeamFeeds(Feeds):
 
     async def _read_rows(self, positions: dict[str, int]) -> list[EventRow]:
         values = [*positions], [*positions.values()], MAX_READ
-        rows = await asyncio.to_thread(self._database.run, lambda db: db.execute(_AFTER, values).fetchall())  # pyright: ignore[reportArgumentType] a team's database takes lists
-        return [EventRow(*row) for row in rows]
+
+        def read(db: apsw.Connection) -> list[EventRow]:
+            cursor = db.execute(_EVENTS_AFTER, values)  # pyright: ignore[reportArgumentType] a team's database takes lists
+            return [EventRow(*row) for row in cursor.fetchall()]
+
+        return await asyncio.to_thread(self._database.run, read)
 
     def _deliver(self, row: EventRow) -> None:
         """Pass a row to every follower and feed that has not received it."""

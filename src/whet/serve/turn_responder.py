@@ -150,7 +150,7 @@ class TurnResponder:
                         if not is_begun:
                             is_begun, silence = True, Ticker(self._beat_s)
                         yield piece
-                yield _last(turn, codec, is_begun=is_begun)
+                yield _encode_end(turn, codec, is_begun=is_begun)
             finally:
                 await _stop_turn(turn)
 
@@ -170,7 +170,7 @@ def failure_of(end: TurnEnd) -> ApiError | None:
     return None
 
 
-def _last(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool) -> bytes:
+def _encode_end(turn: asyncio.Future[TurnEnd], codec: ResponseCodec, *, is_begun: bool) -> bytes:
     """Return the last piece of a stream. Raises WhetError if the turn failed before anything was sent."""
     try:
         end = turn.result()

@@ -18,7 +18,7 @@ from whet.contract.errors import ConfigError, NotFound, QueueFull, StoreBusy, St
 from whet.contract.texts import encode_output, from_foreign_json
 from whet.log import mask
 from whet.web.bodies import BodyTooLarge, CallerGone, read_with_limit
-from whet.web.line import connection_of
+from whet.web.connection import connection_of
 
 T = TypeVar("T")
 BODY_LIMIT_BYTES = 32 * 1024 * 1024

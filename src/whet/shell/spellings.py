@@ -101,7 +101,8 @@ def _may_spell(rule_words: Sequence[str], words: Sequence[str], shapes: Sequence
 
 def _reaches(end: tuple[int, int], follow: Callable[[int, int], list[tuple[int, int]]]) -> bool:
     """Return whether steps from the beginning of two sequences lead to the `end` of both."""
-    states, visited = [(0, 0)], set[tuple[int, int]]()
+    states = [(0, 0)]
+    visited: set[tuple[int, int]] = set()
     while states:
         state = states.pop()
         if state == end:

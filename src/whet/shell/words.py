@@ -28,7 +28,7 @@ _ANSI = late_pattern(
 )
 _ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _IN_QUOTES = late_pattern(r"\\([$`\"\\])|\\\n")
-_OUTSIDE = late_pattern(r"\\(.)", re.DOTALL)
+_ESCAPED_CHAR = late_pattern(r"\\(.)", re.DOTALL)
 _TILDE = late_pattern(r"~[\w.+-]*(?=/|\Z)")  # `~bob` is another user's home
 _PLAIN = late_pattern(r"[\w@%+=:.,/\-]+", re.ASCII)
 _EXPANSIONS = frozenset(
@@ -186,7 +186,7 @@ class _Cooker:
                 self._add_known(home, "~", "~")
             raw = raw[tilde.end() :]
         last = 0
-        for match in _OUTSIDE.finditer(raw):
+        for match in _ESCAPED_CHAR.finditer(raw):
             self._add_unescaped(raw[last : match.start()])
             if match[1] != "\n":
                 self.literal(match[1])

@@ -180,7 +180,7 @@ _ENV = Wrapping(values="uCa", flags=ProgramOptions("-iv0 --ignore-environment --
 
 def _env(words: Sequence[Word]) -> WrappedCommand:
     inside = _prefix(words, _ENV)
-    options = _before(inside, words)
+    options = _own_words(inside, words)
     if any(re.match(r"-[iv0]*S|--s", word.text) for word in options):
         inside.doubts.append("env -S makes a command out of text")
     inside.elsewhere = any(re.match(r"-[iv0]*C|--c", word.text) for word in options)
@@ -188,7 +188,7 @@ def _env(words: Sequence[Word]) -> WrappedCommand:
     return inside
 
 
-def _before(inside: WrappedCommand, words: Sequence[Word]) -> Sequence[Word]:
+def _own_words(inside: WrappedCommand, words: Sequence[Word]) -> Sequence[Word]:
     """Return a wrapper's own words: those before the inner command."""
     return words[1 : len(words) - len(inside.commands[0])] if inside.commands else words[1:]
 
@@ -212,7 +212,8 @@ _XARGS = Wrapping(
 def _xargs(words: Sequence[Word]) -> WrappedCommand:
     """Unwrap xargs. A word that its input replaces is known only at run time."""
     inside = _prefix(words, _XARGS)
-    options, marks = _before(inside, words), set[str]()
+    options = _own_words(inside, words)
+    marks: set[str] = set()
     inside.commands = inside.commands or [[literal("echo")]]
     for word, following in zip(options, [*options[1:], literal("{}")], strict=False):
         match = re.match(r"-[^-IJnNPLRSsdaEle]*([IJi])(.*)|--r[^=]*=?(.*)", word.text, re.DOTALL)

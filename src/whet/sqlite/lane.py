@@ -134,12 +134,12 @@ class GroupLane(ABC):
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[tuple[Sequence[Write], Deliver] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._start = threading.Lock()
+        self._start_lock = threading.Lock()
         self._closed = False
 
     def put(self, writes: Sequence[Write], deliver: Deliver) -> None:
         """Queue `writes`. `deliver` is called on the lane's thread with their outcomes after the commit."""
-        with self._start:
+        with self._start_lock:
             if self._closed:
                 raise StoreError("the database is closed")
             if self._thread is None:
@@ -153,7 +153,7 @@ class GroupLane(ABC):
 
     def close(self) -> None:
         """Commit the queued writes and stop the thread."""
-        with self._start:
+        with self._start_lock:
             if self._closed:
                 return
             self._closed = True
@@ -204,7 +204,7 @@ class WriterLane(GroupLane):
         super().__init__()
         self._connection = connection
         self._path = path
-        self._held = threading.Lock()
+        self._write_lock = threading.Lock()
         # used under the lock; creating one for each commit would cost one per cent
         self._capture = _Capture()
         self._patience_ms = patience_ms
@@ -232,7 +232,7 @@ class WriterLane(GroupLane):
         if self._pace_s > _QUICK_COMMIT_S:
             self._pace_s *= 0.7  # forget the slow commit gradually, then try this thread again
             return None
-        if not self._held.acquire(False):
+        if not self._write_lock.acquire(False):
             return None
         try:
             if self._timeout_ms:
@@ -243,19 +243,19 @@ class WriterLane(GroupLane):
         except _NotBegun:
             return None
         finally:
-            self._held.release()
+            self._write_lock.release()
         if wants_checkpoint:
             self.put((), lambda _outcomes: None)  # a batch of nothing lets the lane's thread do it
         return outcomes
 
     def set_journal(self, mode: str) -> None:
         """Change the file's journal mode between commits. Raises apsw.Error if another connection reads."""
-        with self._held:
+        with self._write_lock:
             self._set_timeout(self._patience_ms if mode == "wal" else 0)
             self._connection.pragma("journal_mode", mode)
 
     def _commit_group(self, writes: Sequence[Write]) -> list[Outcome]:
-        with self._held:
+        with self._write_lock:
             outcomes = self._commit_patiently(writes) if writes else []
             if self._wants_checkpoint():
                 self._checkpoint()

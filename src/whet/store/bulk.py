@@ -116,7 +116,9 @@ def _create(connection: apsw.Connection, origin: str, past: PastSession, now: st
 
 def _append(connection: apsw.Connection, key: int, past: PastSession, index: int, turn: int) -> None:
     """Store the messages from `index` on, in turns after `turn`, and update the session's sums."""
-    stored, results, turns = list[tuple[Any, ...]](), list[tuple[Any, ...]](), list[_Turn]()
+    stored: list[tuple[Any, ...]] = []
+    results: list[tuple[Any, ...]] = []
+    turns: list[_Turn] = []
     for seq, entry in enumerate(past.messages[index:], index + 1):
         message = rows.to_storable(entry.message)
         if message.role == "user" or not turns:

@@ -56,7 +56,7 @@ class OutRow(msgspec.Struct, frozen=True):
 
 
 _CHAT = "id, channel, chat, thread, user, is_group, session_id, draft"
-_OUT = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
+_OUT_COLUMNS = "id, channel, chat, body, state, attempts, run_after_ms, at_ms"
 # Repeats the conditions of the indexes on open rows; without them a query reads every stored row.
 _IN_OPEN = "state IN ('waiting', 'begun')"
 _OUT_OPEN = "state IN ('queued', 'sending')"

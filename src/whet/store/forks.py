@@ -23,7 +23,7 @@ COPIED: dict[str, str] = {
     "compactions": "turn, after_seq, live, engine, tokens_before, tokens_after, at, undone",
 }
 _IDS_PER_QUERY = 500
-_FROM = re.compile(r" \(from turn \d+\)$")  # the suffix that an earlier fork added to the title
+_FORK_SUFFIX = re.compile(r" \(from turn \d+\)$")  # the suffix that an earlier fork added to the title
 
 
 class TreeRow(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ def fork(connection: apsw.Connection, session_id: str, turn: int, new_id: str, n
     NotFound."""
     key, old = sessions.key_of(connection, session_id), sessions.get(connection, session_id)
     last = _last_turn(connection, key, turn)
-    title = f"{_FROM.sub('', old.title)} (from turn {last})" if old.title else ""
+    title = f"{_FORK_SUFFIX.sub('', old.title)} (from turn {last})" if old.title else ""
     sessions.create(
         connection,
         NewSession(

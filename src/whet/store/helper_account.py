@@ -43,10 +43,10 @@ def close_helper(connection: apsw.Connection, parent: str, call: str, at: str) -
 
 
 def account_of_end(connection: apsw.Connection, row: helper_rows.HelperRow) -> str:
-    """Return a text with a helper's steps, calls, changed files and, unless the row has an answer, last
-    words.
+    """Return an account of a helper that ended early: its steps, calls and changed files.
 
-    Returns an empty string if the helper has answered.
+    Its last words are added unless the row holds them already. Returns an empty string for a helper that
+    ended with an answer.
     """
     if row.reason == "answered":
         return ""

@@ -170,7 +170,8 @@ def _read_session(
     marks = workspace_mark(workspace)
     if profile is not None:  # None for a review, whose messages belong to no person
         marks += f" {profile_mark(profile)}"
-    base, reached, days = rows.row_id(key, 0), done, dict[int, str]()
+    base, reached = rows.row_id(key, 0), done
+    days: dict[int, str] = {}
     last_role = rows.TOOL if is_open else -1
     records = connection.execute(_UNINDEXED, (base | done, rows.ids_of(key)[1], last_role))
     for id_, role, at, content, extra in records:

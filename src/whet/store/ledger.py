@@ -156,7 +156,8 @@ def find_by_call(connection: apsw.Connection, session_id: str, tool_call_id: str
 
 def select(connection: apsw.Connection, limit: int = 0, **filters: Unpack[LedgerFilter]) -> list[LedgerRow]:
     """Return the rows that match, newest first, or the newest `limit` of them."""
-    where, values = ["1"], list[Any]()
+    where = ["1"]
+    values: list[Any] = []
     if (profile := filters.get("profile")) is not None:
         where.append("profile = ?")
         values.append(profile)

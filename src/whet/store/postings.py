@@ -84,7 +84,8 @@ class PostingReader:
         if self._is_narrow:
             return self.newest(match, limit)
         expression = _LEAF.sub(rf'(\g<0> OR "{BEAT}")', " AND ".join((*self.marks, match)))
-        began, ids = _now_s(), list[int]()
+        began = _now_s()
+        ids: list[int] = []
         for (number,) in self._numbers(expression, self.first, self.last, -1):
             if not number & 1:
                 ids.append(-number >> 1)

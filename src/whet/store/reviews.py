@@ -87,18 +87,18 @@ class ReviewRow(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-_BEFORE = (
+_MESSAGE_BEFORE = (
     "coalesce((SELECT id FROM messages WHERE id > ?1 AND id < ?2 AND turn < ?3 ORDER BY id DESC LIMIT 1), ?1)"
 )
 # A result may be large, and its text is not needed here.
 _MESSAGES = (
     f"SELECT id, turn, role, CASE WHEN role <> {rows.TOOL} THEN content END, extra FROM messages"
-    f" WHERE id > {_BEFORE} AND id < ?2 ORDER BY id DESC"
+    f" WHERE id > {_MESSAGE_BEFORE} AND id < ?2 ORDER BY id DESC"
 )
 _CALLS = (
     f"SELECT c.turn, c.seq, c.step, c.name, c.error_kind, coalesce(substr(m.content, 1, {ERROR_CHARS}), '')"
     " FROM tool_calls c LEFT JOIN messages m ON c.error_kind <> '' AND m.id = ?1 + c.seq"
-    f" WHERE c.session = ?4 AND c.seq > {_BEFORE} - ?1 ORDER BY c.seq"
+    f" WHERE c.session = ?4 AND c.seq > {_MESSAGE_BEFORE} - ?1 ORDER BY c.seq"
 )
 
 
@@ -344,7 +344,8 @@ def list_reviews(
     connection: apsw.Connection, limit: int = 50, *, session_id: str = "", review_id: str = ""
 ) -> list[ReviewRow]:
     """Return reviews, newest first: of one session, or with this beginning of their id or session id."""
-    where, values = [f"j.kind = '{KIND}'"], list[str]()  # the words of the index on their time
+    where = [f"j.kind = '{KIND}'"]  # the words of the index on their time
+    values: list[str] = []
     if session_id:
         key = "(SELECT key FROM sessions WHERE id = ?)"
         where = ["j.kind = ?", f"j.id IN (SELECT job FROM reviews WHERE session = {key})"]

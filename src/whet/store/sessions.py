@@ -93,11 +93,13 @@ class StoreStats(msgspec.Struct, frozen=True):
 
 _BLOCKS = late_pattern(r"(?:\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>)*", re.DOTALL)
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
-_LAST = ", ".join((*rows.USAGE_COLUMNS, "model_chosen", "archived"))
-COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_LAST}"
+_USAGE_AND_STATE = ", ".join((*rows.USAGE_COLUMNS, "model_chosen", "archived"))
+COLUMNS = (
+    f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_USAGE_AND_STATE}"
+)
 # The concatenation stops SQLite from sorting by the index on time, which would visit every session.
 _SORTED = "ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?"
-_ALL = 1 << 40
+_NO_LIMIT = 1 << 40
 _TEXT_ID = "(SELECT id FROM frozen_texts WHERE hash = ?)"
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
@@ -228,7 +230,7 @@ def _list_rows(
     matches, parts = titles.build_condition(text)
     near = f"SELECT * FROM ({newest}) AS near WHERE {matches} LIMIT ? OFFSET ?"
     if (candidates := titles.build_index_condition(connection, text)) is None:
-        return _rows(connection, near, *values, _ALL, *parts, limit, offset)
+        return _rows(connection, near, *values, _NO_LIMIT, *parts, limit, offset)
     newest_rows = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
     if len(newest_rows) == limit:
         return newest_rows
@@ -246,7 +248,8 @@ def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[SessionRo
 
 def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
     archived = "archived <> ''" if filters.get("archived") else "1 = 1" if filters.get("query") else ""
-    where, values = [archived or "archived = ''"], list[Any]()
+    where = [archived or "archived = ''"]
+    values: list[Any] = []
     if kinds := filters.get("kinds", ("chat",)):
         where.append(f"kind IN ({', '.join('?' * len(kinds))})")
         values += kinds

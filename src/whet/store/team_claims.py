@@ -166,12 +166,12 @@ class Keeper:
         self.renewals: list[Callable[[PostgresConnection], None]] = []
         """Further leases to renew with these; called on the thread of the keeper."""
         self._ended = threading.Event()
-        self._start = threading.Lock()
+        self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def begin(self, process: ClaimingProcess) -> bool:
         """Start renewing the claims of this process, and return whether that is new."""
-        with self._start:
+        with self._start_lock:
             if self._thread is not None or self._ended.is_set():
                 return False
             self._thread = threading.Thread(
@@ -182,7 +182,7 @@ class Keeper:
 
     def close(self) -> None:
         """Stop renewing."""
-        with self._start:
+        with self._start_lock:
             self._ended.set()
         if self._thread is not None:
             self._thread.join()

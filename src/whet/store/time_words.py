@@ -75,7 +75,7 @@ def _named_month(match: re.Match[str], now: datetime) -> _Ends:
     return _month(now, int(year) if year else now.year - (month > now.month), month)
 
 
-def _near(match: re.Match[str], now: datetime) -> _Ends:
+def _today_or_yesterday(match: re.Match[str], now: datetime) -> _Ends:
     begin, end = _day(now)
     return (begin, end) if match[1] == "today" else (begin - timedelta(days=1), begin)
 
@@ -129,7 +129,7 @@ _FORMS: tuple[tuple[str, Callable[[re.Match[str], datetime], _Ends], bool], ...]
     ),
     (rf"\b(?P<m>{_MONTH})\.?,?\s+(?:of\s+)?{_YEAR}\b", _named_month, False),
     (rf"\b(?:in|during|since|last|of|from)\s+(?P<m>{_MONTH})\b(?P<y>)", _named_month, False),
-    (r"\b(today|yesterday)\b", _near, True),
+    (r"\b(today|yesterday)\b", _today_or_yesterday, True),
     (r"\b(\d{1,3}|an?|one|two|three)\s+(day|week|month|year)s?\s+ago\b", _ago, True),
     (r"\b(?:in the |the )?(?:last|past)\s+(\d{1,3})\s+(day|week|month|year)s?\b", _past, True),
     (r"\b(this|last|past)\s+(weekend|week|month|year)\b", _unit, True),

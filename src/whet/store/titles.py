@@ -17,7 +17,7 @@ from whet.store.database import is_team
 
 NEWEST = 2_000
 """How many of the newest sessions are searched before the index is used."""
-_FEW = 2_000
+_FEW_ROWS = 2_000
 _KEYS_BY_FILTER = {
     "token": "SELECT session FROM api_sessions WHERE token = ?",
     "workspace": "SELECT key FROM sessions WHERE workspace = ?",
@@ -73,9 +73,9 @@ def find_narrow_filter(connection: apsw.Connection, filters: Mapping[str, Any]) 
     """
     for name, keys in _KEYS_BY_FILTER.items():
         if value := filters.get(name):
-            counted = f"SELECT count(*) FROM ({keys} LIMIT {_FEW}) AS few"
+            counted = f"SELECT count(*) FROM ({keys} LIMIT {_FEW_ROWS}) AS few"
             row = connection.execute(counted, (value,)).fetchone()
-            if row is not None and row[0] < _FEW:
+            if row is not None and row[0] < _FEW_ROWS:
                 return keys, value
     return None
 

@@ -26,7 +26,7 @@ ON CONFLICT (scope, name) DO UPDATE SET
   tokens = CASE WHEN excluded.tokens > wallet_sums.tokens * 9 / 10 THEN excluded.tokens
     ELSE wallet_sums.tokens * 9 / 10 END
 """
-_OWN = {"goal": "goals", "helper": "helpers"}
+_TABLE_BY_OWNER = {"goal": "goals", "helper": "helpers"}
 
 # The cost of turns, whether or not a cap was set when they ran. Reviews and helpers have sessions of their
 # own. Turns that were imported, or copied by a fork, were not paid here.
@@ -132,9 +132,11 @@ def list_scopes(connection: apsw.Connection, session_id: str, day: str) -> list[
 def read_own_cap(connection: apsw.Connection, scope: Scope) -> Cap | None:
     """Return the budget of a goal or a helper, or None for a scope with a cap in the settings."""
     name, number = scope
-    if name not in _OWN:
+    if name not in _TABLE_BY_OWNER:
         return None
-    row = connection.execute(f"SELECT budget_usd FROM {_OWN[name]} WHERE id = ?", (number,)).fetchone()
+    row = connection.execute(
+        f"SELECT budget_usd FROM {_TABLE_BY_OWNER[name]} WHERE id = ?", (number,)
+    ).fetchone()
     return Cap(row[0] if row else 0.0, setting="--budget" if name == "goal" else "budget_usd")
 
 

@@ -109,9 +109,9 @@ def _copy_table(
 ) -> None:
     marks = ", ".join("?" * len(table.columns))
     insert = f"INSERT OR IGNORE INTO {table.name} ({', '.join(table.columns)}) VALUES ({marks})"
-    after = target.read_now(lambda db: _last(db, table))
+    after = target.read_now(lambda db: _read_last_key(db, table))
     copied = 0
-    while rows := source.read_now(lambda db, after=after: _next(db, table, after)):
+    while rows := source.read_now(lambda db, after=after: _read_batch(db, table, after)):
         target.write_now(lambda db, rows=rows: db.executemany(insert, rows))
         copied += len(rows)
         after = _key_of(table, rows[-1])
@@ -122,14 +122,14 @@ def _key_of(table: Table, row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(row[table.columns.index(name)] for name in table.key)
 
 
-def _last(connection: apsw.Connection, table: Table) -> tuple[Any, ...] | None:
+def _read_last_key(connection: apsw.Connection, table: Table) -> tuple[Any, ...] | None:
     order = ", ".join(f"{name} DESC" for name in table.key)
     return connection.execute(
         f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1"
     ).fetchone()
 
 
-def _next(
+def _read_batch(
     connection: apsw.Connection, table: Table, after: tuple[Any, ...] | None, limit: int = _BATCH
 ) -> list[tuple[Any, ...]]:
     """Return the next rows by key, limited by number and size."""
@@ -172,17 +172,17 @@ def digest(connection: apsw.Connection, table: Table, max_rows: int | None = Non
     the search index is excluded."""
     hasher = hashlib.sha256()
     count = 0
-    for row in islice(_all(connection, table), max_rows):
+    for row in islice(_iter_rows(connection, table), max_rows):
         hasher.update(msgspec.msgpack.encode(row))
         count += 1
     return CopiedTable(table.name, count, hasher.hexdigest()[:32])
 
 
-def _all(connection: apsw.Connection, table: Table) -> Iterator[tuple[Any, ...]]:
+def _iter_rows(connection: apsw.Connection, table: Table) -> Iterator[tuple[Any, ...]]:
     left_out = {"indexed_seq", "dirty"} if table.name == "sessions" else set[str]()
     columns = [index for index, name in enumerate(table.columns) if name not in left_out]
     after: tuple[Any, ...] | None = None
-    while rows := _next(connection, table, after):
+    while rows := _read_batch(connection, table, after):
         for row in rows:
             yield tuple(_normalise(row[index]) for index in columns)
         after = _key_of(table, rows[-1])

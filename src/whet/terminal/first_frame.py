@@ -22,6 +22,7 @@ _SGR = {
     "ansibrightblack": "90",
 }
 _MIN_ROWS = 5
+_IFLAG, _LFLAG = 0, 3  # positions in the list of termios.tcgetattr
 
 
 class FirstFrame:
@@ -79,8 +80,8 @@ class FirstFrame:
         program."""
         attributes = termios.tcgetattr(sys.stdin.fileno())
         changed = [*attributes]
-        changed[0] &= ~termios.ICRNL
-        changed[3] &= ~(termios.ECHO | termios.ICANON)
+        changed[_IFLAG] &= ~termios.ICRNL
+        changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON)
         self._attributes = attributes
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, changed)
 

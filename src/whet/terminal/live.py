@@ -191,11 +191,11 @@ class TerminalTurnView:
 
     def _add_output(self, event: ToolProgress) -> None:
         if call := self._running.get(event.call_id):
-            call.take(event.text)
+            call.add_output(event.text)
 
     def _finish_call(self, event: ToolFinished) -> None:
         call = self._running.pop(event.call_id, None)
-        self._turn.take(event)
+        self._turn.count_call(event)
         if "asks" in tags_of(event.name):
             self._turn.end_wait(self.now_s())
         width = self.surface.width()

@@ -49,14 +49,14 @@ class LinePerson:
         self.stop = stop
         self._now_s = now_s
         self._theme = theme
-        self._turn = asyncio.Lock()
+        self._question_lock = asyncio.Lock()
 
     async def approve(self, request: ApprovalRequest) -> Answer | Reply | None:
         """Ask until an answer decides. Enter and the end of input are a no."""
         from whet.terminal.permission_question import ANSWER_PROMPT, TerminalDecision  # noqa: PLC0415 - few one-shots ask
         from whet.terminal.themes import find_theme  # noqa: PLC0415 - as above
 
-        async with self._turn:
+        async with self._question_lock:
             decision = TerminalDecision(request, find_theme(self._theme, os.environ), has_keys=False)
             _show(decision, full=False)
             while True:
@@ -105,7 +105,7 @@ class LinePerson:
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
         """Ask a question. A number picks a choice; returns None at the end of input."""
-        async with self._turn:
+        async with self._question_lock:
             _say(f"\n{exact(question)}\n")
             for number, choice in enumerate(choices, 1):
                 _say(f"  {number}. {exact(choice)}\n")
@@ -127,6 +127,7 @@ def resolve_choice(text: str, choices: Sequence[str]) -> str:
 
 
 _SILENCE_S = 0.1
+_LFLAG = 3  # the position in the list of termios.tcgetattr
 _BEGUN = "not an answer: this line was begun before the question\n"
 _EARLY = "not an answer: this line came before the question could be read; answer again\n"
 
@@ -211,14 +212,14 @@ def drop_typed_ahead() -> bool:
     """
     with suppress(termios.error, OSError):
         fd = sys.stdin.fileno()
-        modes = termios.tcgetattr(fd)
-        changed = [*modes]
-        changed[3] &= ~termios.ICANON  # makes an unfinished line readable
+        attributes = termios.tcgetattr(fd)
+        changed = [*attributes]
+        changed[_LFLAG] &= ~termios.ICANON  # makes an unfinished line readable
         try:
             termios.tcsetattr(fd, termios.TCSANOW, changed)
             ahead = os.read(fd, 65_536) if select.select([fd], [], [], 0)[0] else b""
         finally:
-            termios.tcsetattr(fd, termios.TCSANOW, modes)
+            termios.tcsetattr(fd, termios.TCSANOW, attributes)
         termios.tcflush(fd, termios.TCIFLUSH)
         return bool(ahead) and not ahead.endswith((b"\n", b"\r"))
     return False

@@ -117,7 +117,7 @@ class Terminal:
         self._status: StatusLine = lambda width: ""
         self._keys = InputKeys()
         self._protocol = KeyProtocol()
-        self._asking = asyncio.Lock()
+        self._question_lock = asyncio.Lock()
         self._prompt: PromptSession[str] = PromptSession(
             lambda: self._drawn.sign,
             multiline=True,
@@ -229,7 +229,7 @@ class Terminal:
     async def ask(self, question: TerminalQuestion) -> str | None:
         """Show a question in place of the input line, one at a time, and return its answer. A half-typed
         message is put back afterwards."""
-        async with self._asking:
+        async with self._question_lock:
             buffer, self._draft = self._prompt.default_buffer, self._prompt.default_buffer.text
             buffer.reset()
             if question.typed is not None:

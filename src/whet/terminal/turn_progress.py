@@ -18,7 +18,7 @@ from whet.terminal.signs import Fragment, Marks
 
 TAIL_CHARS = 4_000
 _MAX_OUTPUT_CHARS = 20_000
-_OUTPUT_LINES, _OWN_LINES = 3, 200
+_TAIL_LINES, _FULL_LINES = 3, 200
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class RunningCall:
     output: str = ""
     is_cut: bool = False
 
-    def take(self, text: str) -> None:
+    def add_output(self, text: str) -> None:
         """Append output, keeping only its end."""
         self.output += text
         if len(self.output) > _MAX_OUTPUT_CHARS:
@@ -39,7 +39,7 @@ class RunningCall:
 
     def rows(self, marks: Marks, width: int, *, full: bool = False) -> list[str]:
         """Return the last lines of the output, or with `full` all kept lines."""
-        output, max_lines = (self.output, _OWN_LINES) if full else (self.output[-TAIL_CHARS:], _OUTPUT_LINES)
+        output, max_lines = (self.output, _FULL_LINES) if full else (self.output[-TAIL_CHARS:], _TAIL_LINES)
         # A terminal does not show text before a carriage return either, e.g. an old state of a progress bar.
         lines = [line.rstrip("\r").rpartition("\r")[2] for line in output.split("\n")]
         lines = [wording.printable(line).expandtabs(4) for line in lines]
@@ -96,7 +96,7 @@ class TurnProgress:
         elif isinstance(event, ToolStarted | ToolFinished) and self.approval is not None:
             self.approval = None if self.approval.call_id == event.call_id else self.approval
 
-    def take(self, event: ToolFinished) -> None:
+    def count_call(self, event: ToolFinished) -> None:
         """Count a finished call, unless it was stopped or never begun."""
         self.calls += event.error_kind not in (wording.NOT_RUN, wording.STOPPED)
         for edit in event.edits:

@@ -93,11 +93,11 @@ def parse(diff: str, path: str = "") -> list[FilePatch]:
         if line.startswith("@@"):
             if not files:
                 files.append((_require_path(path, index), path, []))
-            hunk, index = _hunk(lines, index)
+            hunk, index = _parse_hunk(lines, index)
             files[-1][2].append(hunk)
         else:
             if _is_file_header(lines, index):
-                files.append((*_names(line[4:], lines[index + 1][4:]), []))
+                files.append((*_parse_names(line[4:], lines[index + 1][4:]), []))
             _refuse(line)
             index += 1
     patches = [FilePatch(old, new, tuple(hunks)) for old, new, hunks in files]
@@ -210,7 +210,7 @@ def _locate(lines: list[str], hunk: Hunk, after: int, drift: int, number: int) -
         return start, 0
     if expected is not None and expected >= after and lines[expected : expected + len(old)] == old:
         return expected, 0
-    lowest = _below(lines, hunk, after, number)
+    lowest = _first_line(lines, hunk, after, number)
     expected = lowest if hunk.below else expected
     for level, (_, fold) in enumerate(FOLDS):
         starts = [start + lowest for start in find_block(lines[lowest:], old, fold)]
@@ -243,7 +243,7 @@ def _refuse_earlier_match(lines: list[str], hunk: Hunk, lowest: int, number: int
             )
 
 
-def _below(lines: list[str], hunk: Hunk, after: int, number: int) -> int:
+def _first_line(lines: list[str], hunk: Hunk, after: int, number: int) -> int:
     """Return the first possible line of a hunk. Raises BadInput if the line above it is missing."""
     if not hunk.below:
         return after
@@ -253,14 +253,14 @@ def _below(lines: list[str], hunk: Hunk, after: int, number: int) -> int:
     return after + marks[0]
 
 
-def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
+def _parse_hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
     header = _HEADER.match(lines[index])
     start = int(header[1]) if header else None
     if header:
         counts = (int(header[2] or 1), int(header[4] or 1))
         rows, end = _read_counted(lines, index + 1, counts)
         if rows is not None:
-            return _changing(Hunk(start, tuple(rows)), index), end
+            return _require_change(Hunk(start, tuple(rows)), index), end
     end = index + 1
     while end < len(lines) and not _ends_hunk(lines, end):
         end += 1
@@ -269,11 +269,11 @@ def _hunk(lines: Sequence[str], index: int) -> tuple[Hunk, int]:
         end -= 1
     body: list[HunkRow] = []
     for at in range(index + 1, end):
-        _take(body, lines[at], at)
-    return _changing(Hunk(start, tuple(body)), index), after
+        _add_row(body, lines[at], at)
+    return _require_change(Hunk(start, tuple(body)), index), after
 
 
-def _changing(hunk: Hunk, index: int) -> Hunk:
+def _require_change(hunk: Hunk, index: int) -> Hunk:
     if all(row.sign == " " for row in hunk.rows):
         raise BadInput(f"the hunk at line {index + 1} of the diff changes nothing")
     return hunk
@@ -294,7 +294,7 @@ def _read_counted(
         new -= sign in " +"
         if sign == "\\" and not rows:
             return None, index
-        _take(rows, line, index)
+        _add_row(rows, line, index)
         index += 1
     goes_on = index < len(lines) and lines[index][:1] in (" ", "+", "-")
     if old or new or (goes_on and not _is_file_header(lines, index)):
@@ -302,7 +302,7 @@ def _read_counted(
     return rows, index
 
 
-def _take(rows: list[HunkRow], line: str, index: int) -> None:
+def _add_row(rows: list[HunkRow], line: str, index: int) -> None:
     line = " \r" if line == "\r" else line
     sign, text = line[:1] or " ", line[1:]
     if sign == "\\" and rows:
@@ -326,8 +326,8 @@ def _is_file_header(lines: Sequence[str], index: int) -> bool:
     return lines[index].startswith("--- ") and index + 1 < len(lines) and lines[index + 1].startswith("+++ ")
 
 
-def _names(old: str, new: str) -> tuple[str, str]:
-    before, after = _name(old), _name(new)
+def _parse_names(old: str, new: str) -> tuple[str, str]:
+    before, after = _parse_name(old), _parse_name(new)
     is_prefixed = (before.startswith("a/") or not before) and (after.startswith("b/") or not after)
     if is_prefixed:
         before, after = before[2:], after[2:]
@@ -339,7 +339,7 @@ def _names(old: str, new: str) -> tuple[str, str]:
     return before, after
 
 
-def _name(header: str) -> str:
+def _parse_name(header: str) -> str:
     header = header.rstrip("\r")
     if header.startswith('"') and header.rstrip().endswith('"'):
         raw = _OCTAL.sub(_unescape, header.rstrip()[1:-1].encode("utf-8", "surrogateescape"))

@@ -21,14 +21,14 @@ from typing import BinaryIO, NamedTuple
 
 from whet.contract.errors import ToolError
 
-_CHILD = (
+_CHILD_CODE = (
     "import json, sys; sys.path += json.loads(sys.argv[1]); "
     "from whet.tools.document_process import main; main(sys.argv[2:])"
 )
 _PACKAGES = str(Path(__file__).parents[2])
 MAX_BYTES = 50_000_000
-_LOOK_S = 0.05
-_MAX_WAIT = 4  # seconds by the clock for each second of CPU
+_POLL_S = 0.05
+_CLOCK_S_PER_CPU_S = 4
 _MAX_CHAR_BYTES = 12  # JSON escapes a character outside the BMP as two units of 6 bytes
 _ANSWER_BYTES = 10_000
 
@@ -58,8 +58,8 @@ def read_document(
     Blocks until the document is read, a limit is reached, or `stopped`. Raises ToolError.
     """
     limits = limits or ReadLimits()
-    python = (sys.executable or "python3", "-I", "-S", "-W", "ignore", "-c", _CHILD)
-    command = [*python, _search_path(), *map(str, (max_chars, limits.memory_mb, limits.seconds))]
+    python = (sys.executable or "python3", "-I", "-S", "-W", "ignore", "-c", _CHILD_CODE)
+    command = [*python, _encode_search_path(), *map(str, (max_chars, limits.memory_mb, limits.seconds))]
     with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as answer:
         stream.seek(0)
         while piece := stream.read(1 << 20):
@@ -69,7 +69,7 @@ def read_document(
             command, stdin=source, stdout=answer, stderr=subprocess.DEVNULL, env={}, cwd="/"
         )
         try:
-            while _runs(process):
+            while _wait_briefly(process):
                 if stopped():
                     raise ToolError("reading the document was stopped")
         finally:
@@ -79,9 +79,10 @@ def read_document(
         return _parse_answer(answer.read(), process.returncode, limits)
 
 
-def _runs(process: subprocess.Popen[bytes]) -> bool:
+def _wait_briefly(process: subprocess.Popen[bytes]) -> bool:
+    """Wait for a moment. Returns whether the process still runs."""
     try:
-        process.wait(_LOOK_S)
+        process.wait(_POLL_S)
     except subprocess.TimeoutExpired:
         return True
     return False
@@ -105,7 +106,7 @@ def _parse_answer(answer: bytes, code: int, limits: ReadLimits) -> DocumentText 
             )
 
 
-def _search_path() -> str:
+def _encode_search_path() -> str:
     """Return as JSON the folders of the child's modules: Whet's own, and that of pypdf."""
     spec = importlib.util.find_spec("pypdf")
     origin = spec.origin if spec is not None else None
@@ -136,7 +137,7 @@ def main(arguments: list[str]) -> None:
 def _limit_process(max_chars: int, memory_mb: int, seconds: int) -> None:
     """Have the kernel end this process at its limits. It may write its answer and no other file."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    signal.alarm(seconds * _MAX_WAIT)
+    signal.alarm(seconds * _CLOCK_S_PER_CPU_S)
     output_bytes = max_chars * _MAX_CHAR_BYTES + _ANSWER_BYTES
     limits = {
         resource.RLIMIT_AS: memory_mb << 20,

@@ -103,7 +103,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         if private := [address for address in addresses if not self._is_open(address)]:
             raise private_address_error(host, private[0])
         if proxy:
-            return await self._through(proxy).handle_async_request(request)
+            return await self._proxy_transport(proxy).handle_async_request(request)
         return await self._send(request, host, addresses)
 
     async def aclose(self) -> None:
@@ -139,7 +139,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 failure = error
         raise failure or httpx2.ConnectError(f"{host} has no address")
 
-    def _through(self, proxy: str) -> httpx2.AsyncHTTPTransport:
+    def _proxy_transport(self, proxy: str) -> httpx2.AsyncHTTPTransport:
         if proxy not in self._proxied:
             try:
                 self._proxied[proxy] = httpx2.AsyncHTTPTransport(

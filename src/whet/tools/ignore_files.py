@@ -1,7 +1,7 @@
 """Ignore files that are not regular files: ripgrep waits for a named pipe, and reads a device without an end.
 
-Looking for such files takes as long as a search, so the search begins at once. Only if ripgrep still runs
-after a moment are they looked for, and it is ended if one is found. Its memory is limited.
+A look for such files takes as long as a search. So the search begins at once, and the look only if ripgrep
+still runs after a second. If there is such a file, ripgrep is ended. Its memory is limited.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def wait_for_pipe(folder: Path) -> None:
     """Wait until a search below a folder may hang: forever if all ignore files there are regular files."""
     await asyncio.sleep(_WAIT_S)
     if not await asyncio.to_thread(_has_special, str(folder)):
-        await asyncio.Event().wait()
+        await asyncio.Event().wait()  # never set: the caller cancels this when ripgrep ends
 
 
 def _has_special(folder: str) -> bool:
@@ -40,15 +40,15 @@ def _has_special(folder: str) -> bool:
         _is_special(os.path.join(above, name)) for above in (folder, *Path(folder).parents) for name in _NAMES
     ):
         return True
-    waiting, count = [folder], 0
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+    folders, count = [folder], 0
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 count += 1
                 if count > _MAX_ENTRIES:
                     return False
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
+                    folders.append(entry.path)
                 elif entry.name in _NAMES and _is_special(entry.path):
                     return True
     return False

@@ -58,7 +58,8 @@ def take_unread(errors: str, result: SearchResult) -> str:
 
 def take_records(buffer: bytes, result: SearchResult, has_lines: bool) -> bytes:
     """Parse complete records (path NUL, or path NUL number:line NEWLINE) and return the remaining bytes."""
-    start, path, rows = 0, b"", list[tuple[int, str]]()
+    start, path = 0, b""
+    rows: list[tuple[int, str]] = []
     while (middle := buffer.find(b"\0", start)) >= 0:
         if not has_lines:
             result.rows[_name(buffer[start:middle])] = []

@@ -154,7 +154,7 @@ class _WaitingProcess:
 
 _spare: list[_WaitingProcess] = []
 """The process for the next search; at most one."""
-_keeping = threading.Lock()
+_kept_lock = threading.Lock()
 
 
 class WalkProcess(SearchProcess):
@@ -192,14 +192,14 @@ def _take_spare() -> _WaitingProcess | None:
 
 def _keep(waiting: _WaitingProcess) -> bool:
     """Keep a process for the next search, unless another waits or is being kept by another thread."""
-    if not _keeping.acquire(blocking=False):
+    if not _kept_lock.acquire(blocking=False):
         return False
     try:
         if is_first := not _spare:
             _spare.append(waiting)
         return is_first
     finally:
-        _keeping.release()
+        _kept_lock.release()
 
 
 @atexit.register

@@ -37,11 +37,13 @@ async def search_sessions(
 
 async def read_around(database: StateDatabase, asking: str, session_id: str, seq: int) -> ToolOutput:
     """Return the messages around one. Raises BadInput for a session that `asking` may not see."""
-    rows = await database.read(lambda db: _around(db, asking, session_id, seq))
+    rows = await database.read(lambda db: _read_around(db, asking, session_id, seq))
     return ToolOutput("\n".join(_line(number, row) for number, row in rows) or "Nothing there.")
 
 
-def _around(connection: apsw.Connection, asking: str, session_id: str, seq: int) -> list[tuple[int, Message]]:
+def _read_around(
+    connection: apsw.Connection, asking: str, session_id: str, seq: int
+) -> list[tuple[int, Message]]:
     profile, token = sessions.profile_of(connection, asking), api.find_limiting_token(connection, asking)
     try:
         is_open = not token or api.find_token_name(connection, session_id) == token

@@ -135,7 +135,7 @@ def command_spec(
     waits_for_input = background or pty  # a terminal must be sent an end of file
     return ProcessSpec(
         text=command,
-        workdir=_inside(workspace, workdir),
+        workdir=_resolve_workdir(workspace, workdir),
         environment=_environment(_items(source), frozenset(limits.pass_variables), pty),
         withheld=_withheld(_items(source), frozenset(limits.pass_variables)),
         pty=pty,
@@ -388,7 +388,7 @@ def _read_text(process: Process, cap_chars: int) -> str:
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
 
 
-def _inside(workspace: Path, workdir: str) -> Path:
+def _resolve_workdir(workspace: Path, workdir: str) -> Path:
     root = workspace.resolve()
     try:
         folder = (root / workdir).resolve() if workdir else root

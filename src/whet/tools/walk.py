@@ -63,7 +63,7 @@ def files(target: str) -> Iterator[str]:
     if not os.path.isdir(target):
         yield target
         return
-    yield from _below(target, _layers_above(os.path.abspath(target)))
+    yield from _walk_folder(target, _layers_above(os.path.abspath(target)))
 
 
 def is_ignored_in(base: str, parts: Sequence[str]) -> Callable[[str, bool], bool]:
@@ -240,7 +240,7 @@ def _search(mode: str, source: str, targets: Sequence[str], out: Parts) -> bytes
     return bytes(errors)
 
 
-def _below(folder: str, layers: list[Layer]) -> Generator[str]:
+def _walk_folder(folder: str, layers: list[Layer]) -> Generator[str]:
     try:
         with os.scandir(folder) as entries:
             sorted_entries = sorted(entries, key=lambda entry: entry.name)
@@ -260,7 +260,7 @@ def _below(folder: str, layers: list[Layer]) -> Generator[str]:
         if verdict is False or (verdict is None and entry.name.startswith(".")):
             continue
         if is_folder:
-            yield from _below(entry.path, layers)
+            yield from _walk_folder(entry.path, layers)
         else:
             yield entry.path
 

@@ -29,15 +29,21 @@ from whet.warm.select import Situation, pick_examples, rank_templates, usable_ex
 from whet.warm.template import Example, Template, iter_templates, load
 
 MAX_HOLDOUT = 0.5
-_WHY = re.compile(r"(?s)Before it, .* had failed \((?:exit -?\d+|[a-z]+(?: [a-z]+){0,3})\)\.")
+_MINED_REASON = re.compile(r"(?s)Before it, .* had failed \((?:exit -?\d+|[a-z]+(?: [a-z]+){0,3})\)\.")
 
 
 class TemplateChoice(msgspec.Struct, frozen=True):
     """A template, the examples that the session gets, and lines for the person."""
 
-    template: Template | None = None
-    examples: Sequence[Example] = ()
-    news: tuple[str, ...] = ()
+    template: Template
+    examples: Sequence[Example]
+    lines: tuple[str, ...]
+
+
+class NoTemplate(msgspec.Struct, frozen=True):
+    """No template fits the session. `lines` say why."""
+
+    lines: tuple[str, ...]
 
 
 async def start_warm(
@@ -49,14 +55,14 @@ async def start_warm(
         row = await warmth.database.read(lambda db: warm.read_start(db, session.id))
         if row is not None or session.log.messages:
             return
-        chosen = await _choose(warmth, session, wish, opening, text)
-        if chosen.template is None or not chosen.examples:
-            _show_lines(opening, chosen.news)
+        choice = await _choose_template(warmth, session, wish, opening, text)
+        if isinstance(choice, NoTemplate):
+            _show_lines(opening, choice.lines)
             return
         held_out = wish.chosen_by in ("auto", "default") and is_held_out(
-            session.id, chosen.template.hash, warmth.settings.holdout
+            session.id, choice.template.hash, warmth.settings.holdout
         )
-        await _write_start(warmth, session, wish, opening, chosen, held_out=held_out)
+        await _write_start(warmth, session, wish, opening, choice, held_out=held_out)
     except WhetError as error:
         _show_lines(opening, (f"started cold: {error.message}",))
 
@@ -66,10 +72,11 @@ def is_held_out(session_id: str, template_hash: str, share: float) -> bool:
     return zlib.crc32(f"{template_hash}:{session_id}".encode()) / 0x1_0000_0000 < min(share, MAX_HOLDOUT)
 
 
-async def _choose(
+async def _choose_template(
     warmth: WarmStarts, session: Session, wish: WarmWish, opening: SessionOpening, text: str
-) -> TemplateChoice:
-    if wish.name == AUTO:
+) -> TemplateChoice | NoTemplate:
+    is_auto = wish.name == AUTO
+    if is_auto:
         templates = [
             candidate
             for candidate in await asyncio.to_thread(lambda: list(iter_templates(warmth.home)))
@@ -79,10 +86,10 @@ async def _choose(
         templates = [load(warmth.home, wish.name)]
     sources = list(dict.fromkeys(id_ for candidate in templates for id_ in candidate.source_session_ids))
 
-    def look(db: apsw.Connection) -> tuple[dict[str, TemplateState], tuple[set[str], set[str]]]:
+    def read_states(db: apsw.Connection) -> tuple[dict[str, TemplateState], tuple[set[str], set[str]]]:
         return warm.list_states(db), warm.find_hidden_sources(db, sources)
 
-    states, (private, gone) = await warmth.database.read(look)
+    states, (private, gone) = await warmth.database.read(read_states)
     situation = Situation(
         text=text,
         workspace=str(session.workspace),
@@ -92,22 +99,21 @@ async def _choose(
         gone=gone,
         last_wins={hash_: state.last_win for hash_, state in states.items()},
     )
-    is_auto = wish.name == AUTO
     if is_auto:
         templates = [template for template, _ in rank_templates(templates, situation)]
-    news: list[str] = []
+    lines: list[str] = []
     for template in templates:
         off = states.get(template.hash, TemplateState()).off_reason
         if off and (is_auto or wish.chosen_by == "default"):
-            news.append(f"warm template {template.name} is switched off: {off}")
+            lines.append(f"warm template {template.name} is switched off: {off}")
         elif examples := pick_examples(template, situation):
-            return TemplateChoice(template, examples, tuple(news))
+            return TemplateChoice(template, examples, tuple(lines))
         elif not is_auto:
             is_stale = not usable_examples(template, situation)
             reason = "every example of {} is stale" if is_stale else "no example of {} fits this task"
             name = template.name
-            news.append(f"started cold: {reason.format(name)} (whet warm show {name})")
-    return TemplateChoice(news=tuple(news))
+            lines.append(f"started cold: {reason.format(name)} (whet warm show {name})")
+    return NoTemplate(tuple(lines))
 
 
 async def _write_start(
@@ -115,16 +121,15 @@ async def _write_start(
     session: Session,
     wish: WarmWish,
     opening: SessionOpening,
-    chosen: TemplateChoice,
+    choice: TemplateChoice,
     *,
     held_out: bool,
 ) -> None:
-    template = chosen.template
-    assert template is not None
+    template = choice.template
     arm = "held_out" if held_out else "warm"
-    row = WarmStart(template.name, template.hash, arm, wish.chosen_by, len(chosen.examples))
+    row = WarmStart(template.name, template.hash, arm, wish.chosen_by, len(choice.examples))
     now = iso(warmth.clock.now())
-    items = [_item(template, example) for example in chosen.examples]
+    items = [_make_item(template, example) for example in choice.examples]
     by_chance = wish.chosen_by in ("auto", "default") and warmth.settings.holdout > 0
 
     def record(db: apsw.Connection) -> None:
@@ -134,10 +139,10 @@ async def _write_start(
 
     if held_out:
         await warmth.database.write(record)
-        _show_lines(opening, chosen.news)
+        _show_lines(opening, choice.lines)
         return
     # Redacted a second time: a secret here may not have been recognised as one when the example was stored.
-    examples = [redact_example(example) for example in chosen.examples]
+    examples = [redact_example(example) for example in choice.examples]
     prime = make_prime(template.hash, examples, redact(template.system_prompt_addendum))
     prompt = f"{opening.prompt}\n\n{prime.addendum}"
 
@@ -147,11 +152,11 @@ async def _write_start(
 
     await warmth.database.write(write)
     line = f"started warm with {template.name}: {plural(len(examples), 'example')}"
-    opening.use_link(PrimedLink(opening.open_link(prompt), prime.messages, (*chosen.news, line)))
+    opening.use_link(PrimedLink(opening.open_link(prompt), prime.messages, (*choice.lines, line)))
     opening.lengthen(session.context, list_tokens(prime.messages) + text_tokens(prime.addendum))
 
 
-def _item(template: Template, example: Example) -> ContextItem:
+def _make_item(template: Template, example: Example) -> ContextItem:
     """Return an example as an item for the record of session starts."""
     arguments = redact(msgspec.json.encode(example.arguments).decode())
     return ContextItem("example", template.name, example.hash, f"{example.tool_name} {arguments}")
@@ -167,10 +172,10 @@ def redact_example(example: Example) -> Example:
         # an example mined before results were outlined still contains the original text
         result_summary=outline(example.result_summary) if mined else redact(example.result_summary),
         context_hint=redact(example.context_hint),
-        why="" if mined and not _WHY.fullmatch(example.why) else redact(example.why),
+        why="" if mined and not _MINED_REASON.fullmatch(example.why) else redact(example.why),
     )
 
 
-def _show_lines(opening: SessionOpening, news: Sequence[str]) -> None:
-    if news:
-        opening.use_link(PrimedLink(opening.open_link(opening.prompt), (), news))
+def _show_lines(opening: SessionOpening, lines: Sequence[str]) -> None:
+    if lines:
+        opening.use_link(PrimedLink(opening.open_link(opening.prompt), (), lines))

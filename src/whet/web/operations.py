@@ -127,14 +127,15 @@ def build_document(
     named = named or {}
     types = [error, *named.values(), *(shape for operation in operations for shape in _types_of(operation))]
     json_schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    # keyed by identity: the operations keep the types alive
     schemas = dict(zip(map(id, types), json_schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        refused = {str(status): "refused, and why" for status in (*operation.failures, *failures)} or {
+        errors = {str(status): "refused, and why" for status in (*operation.failures, *failures)} or {
             "default": "refused, and why"
         }
         calls = paths.setdefault(_PARAMETER.sub(r"{\1}", operation.path), {})
-        calls[operation.method.lower()] = _describe(operation, schemas, _content(schemas, error), refused)
+        calls[operation.method.lower()] = _describe(operation, schemas, _content(schemas, error), errors)
     return {
         "openapi": "3.1.0",
         "info": dict(info),
@@ -148,13 +149,13 @@ def build_document(
 
 
 def _describe(
-    operation: Operation, schemas: Mapping[int, Any], error: Any, refused: Mapping[str, str]
+    operation: Operation, schemas: Mapping[int, Any], error: Any, errors: Mapping[str, str]
 ) -> dict[str, Any]:
     responses: dict[str, Any] = {
         str(status): {"description": "the answer", "content": _content(schemas, *_alternatives(types))}
         for status, types in operation.answers.items()
     }
-    for status, text in refused.items():
+    for status, text in errors.items():
         responses.setdefault(status, {"description": text, "content": error})
     entry: dict[str, Any] = {"summary": operation.summary, "responses": responses}
     names = [parameter.name for parameter in operation.parameters]
@@ -189,10 +190,10 @@ def _describe_parameter(parameter: RequestParameter, schemas: Mapping[int, Any])
 
 def _content(schemas: Mapping[int, Any], *types: Any) -> dict[str, Any]:
     return {
-        each.content_type if isinstance(each, Media) else "application/json": {
-            "schema": {"type": "string"} if isinstance(each, Media) else schemas[id(each)]
+        shape.content_type if isinstance(shape, Media) else "application/json": {
+            "schema": {"type": "string"} if isinstance(shape, Media) else schemas[id(shape)]
         }
-        for each in types
+        for shape in types
     }
 
 
@@ -200,9 +201,9 @@ def _types_of(operation: Operation) -> Iterable[Any]:
     answer_types = (shape for status in operation.answers.values() for shape in _alternatives(status))
     parameters = (parameter.value_type for parameter in operation.parameters)
     return (
-        each
-        for each in (operation.body, *answer_types, *parameters)
-        if each is not None and type(each) is not Media
+        shape
+        for shape in (operation.body, *answer_types, *parameters)
+        if shape is not None and type(shape) is not Media
     )
 
 

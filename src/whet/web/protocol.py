@@ -19,9 +19,9 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, par
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from whet.web.connection import WebConnection
 from whet.web.cycle import Cycle
 from whet.web.first_step import run_first_step
-from whet.web.line import WebConnection
 
 HEAD_LIMIT_BYTES = 64 * 1024
 # Headers that identify the caller, the origin and the content. Duplicates are refused: a proxy and the

@@ -90,7 +90,7 @@ def cut_items(text: str, keys: Sequence[str], is_ours: Callable[[object], bool])
             continue
         text = text[:start] + text[end:]
         if commas:
-            # the comma behind it, or before the last one
+            # Each item but the last has its comma behind it, the last one before it.
             comma_at = commas.pop(min(number, len(commas) - 1))
             comma_at -= (end - start) * (comma_at > start)
             text = text[:comma_at] + text[comma_at + 1 :]
@@ -128,7 +128,9 @@ def _find_member(text: str, start: int, key: str) -> int:
 
 def _find_items(text: str, start: int) -> tuple[list[tuple[int, int]], list[int]]:
     """Return where the items begin and end in the list at `start`, and where its commas are."""
-    at, spans, commas = _skip_blank(text, start + 1), list[tuple[int, int]](), list[int]()
+    at = _skip_blank(text, start + 1)
+    spans: list[tuple[int, int]] = []
+    commas: list[int] = []
     while text[at] != "]":
         end = _decode(text, at)[1]
         spans.append((at, end))

@@ -35,16 +35,16 @@ def plan_for(
     program: tuple[str, ...], approvers: tuple[str, ...], submitters: tuple[str, ...], has_user: bool
 ) -> InstallPlan:
     """Return the installation plan. Its unit lets the service write its own folder and nothing else."""
-    words = [*program, "confirm", "serve", "--socket", str(SOCKET), "--no-first-tokens"]
+    arguments = [*program, "confirm", "serve", "--socket", str(SOCKET), "--no-first-tokens"]
     for option, names in (("--approver", approvers), ("--submitter", submitters)):
         for name in names:
-            words += [option, name]
-    unit = _UNIT.format(user=USER, command=shlex.join(words), home=INSTALLED, run=SOCKET.parent.name)
-    make = (
+            arguments += [option, name]
+    unit = _UNIT.format(user=USER, command=shlex.join(arguments), home=INSTALLED, run=SOCKET.parent.name)
+    create_user = (
         ("useradd", "--system", "--home-dir", str(INSTALLED), "--no-create-home", "--shell", _NO_SHELL, USER),
     )
     commands = (
-        *(() if has_user else make),
+        *(() if has_user else create_user),
         ("install", "-d", "-m", "0700", "-o", USER, "-g", USER, str(INSTALLED)),
         ("systemctl", "daemon-reload"),
         ("systemctl", "enable", "--now", UNIT.name),
@@ -53,7 +53,7 @@ def plan_for(
 
 
 # ProtectHome and PrivateTmp hide these from the service.
-_HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
+_HIDDEN_FOLDERS = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 _MAX_LINKS = 40
 _NO_SHELL = "/usr/sbin/nologin"
 _UNIT = """[Unit]
@@ -150,7 +150,7 @@ def find_hidden_path(paths: Iterable[str | None]) -> str:
     """
     for path in filter(None, paths):
         for step in _follow(path):
-            if any(Path(step).is_relative_to(folder) for folder in _HIDDEN):
+            if any(Path(step).is_relative_to(folder) for folder in _HIDDEN_FOLDERS):
                 return step
     return ""
 

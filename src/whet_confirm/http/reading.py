@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from whet.contract.texts import parse_typed_number
-from whet.web.line import connection_of
+from whet.web.connection import connection_of
 from whet_confirm import attendance, sight
 from whet_confirm.http import answers, shapes
 from whet_confirm.http.decisions import build_grant

@@ -19,7 +19,7 @@ _VOTED = {200: shapes.SettledAnswer, 202: shapes.CountedAnswer}
 _KEY = RequestParameter("Idempotency-Key", location="header")
 _STATUS = RequestParameter("status")
 _LIMIT, _BEFORE = RequestParameter("limit", int), RequestParameter("before", int)
-_AFTER = RequestParameter("after", int)
+_AFTER_PARAMETER = RequestParameter("after", int)
 
 
 async def describe(call: Exchange) -> Answer:
@@ -102,7 +102,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "/audit", reading.audit, shapes.AuditPage, roles=("audit", "approve"), parameters=(_LIMIT, _BEFORE)
     ),
     _read_operation(
-        "/audit/events", admin.audit_events, shapes.EventPage, roles=("audit",), parameters=(_AFTER,)
+        "/audit/events",
+        admin.audit_events,
+        shapes.EventPage,
+        roles=("audit",),
+        parameters=(_AFTER_PARAMETER,),
     ),
     _read_operation(
         "/audit/checkpoint", admin.checkpoint, shapes.CheckpointAnswer, roles=("audit", "approve")
@@ -112,7 +116,7 @@ OPERATIONS: tuple[Operation, ...] = (
         streams.stream,
         EVENT_STREAM,
         parameters=(
-            _AFTER,
+            _AFTER_PARAMETER,
             RequestParameter("request"),
             RequestParameter("Last-Event-ID", location="header"),
         ),

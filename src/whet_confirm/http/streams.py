@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from whet.contract.texts import parse_typed_number
-from whet.web.line import connection_of
+from whet.web.connection import connection_of
 from whet_confirm.http import answers
 from whet_confirm.http.exchange import Exchange
 from whet_confirm.http.wire import HttpRefusal, Send

@@ -36,7 +36,7 @@ _IS_NEWS = (
 )
 _NEWS_CELLS = "e.id, e.kind, e.request_id, r.status, r.plan, r.escalated_at, e.data"
 _NEWS_FROM = ("events e JOIN requests r ON r.id = e.request_id", "e.id")
-_NEXT = f"e.id > ? AND e.{_IS_NEWS} ORDER BY e.id LIMIT ?"
+_NEXT_EVENTS = f"e.id > ? AND e.{_IS_NEWS} ORDER BY e.id LIMIT ?"
 
 
 class NotifyDelivery(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ def queue_deliveries(
     row records that the notice went to the log; the caller must log it.
     """
     newest = db.execute("SELECT max(id) FROM events").fetchone()
-    items = select_rows(db, _NEWS_CELLS, _NEWS_FROM, _NEXT, (last_queued_event(db), limit))
+    items = select_rows(db, _NEWS_CELLS, _NEWS_FROM, _NEXT_EVENTS, (last_queued_event(db), limit))
     without_channel: list[tuple[int, str, str]] = []
     for event_id, *news in items:
         if not news:

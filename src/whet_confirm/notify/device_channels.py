@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from whet_confirm.push.channel import DeviceChannel, PushSender
     from whet_confirm.push.devices import PushDevice
 
-_ANY = "SELECT 1 FROM devices LIMIT 1"
+_HAS_DEVICE = "SELECT 1 FROM devices LIMIT 1"
 _REFRESH_S = 60.0  # a login that expires changes no row
 
 
@@ -79,9 +79,9 @@ class DeviceChannels:
             name: channel for name, channel in self._channels.items() if usable.get(name) == channel.device
         }
         opened = {name: self.open(device) for name, device in usable.items() if name not in kept}
-        has_lost = len(kept) < len(self._channels) or is_first
+        may_have_lost = is_first or len(kept) < len(self._channels)
         self._channels = kept | opened
-        if has_lost:
+        if may_have_lost:
             names = frozenset(self._channels)
             if service.database.read_now(lambda db: drop_unserved(db, names, now_s, is_trial=True)):
                 await service.change(lambda tx: drop_unserved(tx.connection, names, tx.now_s))
@@ -112,7 +112,7 @@ class DeviceChannels:
 
     def _read_devices(self, now_s: float) -> dict[str, PushDevice]:
         def read(db: apsw.Connection) -> Sequence[PushDevice]:
-            if db.execute(_ANY).fetchone() is None:
+            if db.execute(_HAS_DEVICE).fetchone() is None:
                 return ()
             from whet_confirm.push.devices import list_usable
 

@@ -51,7 +51,8 @@ class UserGroups:
 
     async def run(self) -> None:
         """Fetch until cancelled."""
-        loop, fetched, next_s = asyncio.get_running_loop(), set[str](), 0.0
+        loop, next_s = asyncio.get_running_loop(), 0.0
+        fetched: set[str] = set()
         try:
             while True:
                 groups = self.policy_groups()

@@ -30,10 +30,10 @@ from whet_confirm.service import ConfirmService
 from whet_confirm.web import view
 from whet_confirm.web.accounts import SessionRows, TokenAccounts
 from whet_confirm.web.audit import AuditWatch
+from whet_confirm.web.audit_pages import AuditPages
 from whet_confirm.web.devices import DevicePages, make_manifest
-from whet_confirm.web.keyring import PasskeyPages
 from whet_confirm.web.live import RequestStream
-from whet_confirm.web.past import AuditPages
+from whet_confirm.web.passkey_pages import PasskeyPages
 from whet_confirm.web.provider import ProviderPages
 from whet_confirm.web.requests import RequestPages
 from whet_confirm.web.several import SeveralPages
@@ -82,7 +82,7 @@ def make_page(
     login = SiteLogin(sessions, pages, _WORDS, is_open=is_open)
     request_pages = RequestPages(service, pages, accounts, notifier)
     audit_pages = AuditPages(service, pages, AuditWatch(service))
-    keyring = PasskeyPages(service, pages, accounts, notifier)
+    passkey_pages = PasskeyPages(service, pages, accounts, notifier)
     several = SeveralPages(service, pages, accounts, notifier)
     live = RequestStream(service, sessions)
     routes = [
@@ -92,8 +92,8 @@ def make_page(
         Route("/r/{id}/reveal", login.accept_form(request_pages.reveal), methods=["POST"]),
         Route("/r/{id}/amend", login.accept_form(request_pages.amend), methods=["POST"]),
         Route("/grants/{number}/stop", login.accept_form(request_pages.stop_grant), methods=["POST"]),
-        Route("/passkeys", login.require_login(keyring.show), methods=["GET"]),
-        Route("/passkeys", login.accept_form(keyring.enrol), methods=["POST"]),
+        Route("/passkeys", login.require_login(passkey_pages.show), methods=["GET"]),
+        Route("/passkeys", login.accept_form(passkey_pages.enrol), methods=["POST"]),
         *_device_routes(DevicePages(service, pages, accounts, notifier, sessions), login, assets),
         Route("/several", login.require_login(several.show), methods=["GET"]),
         Route("/several", login.accept_form(several.decide), methods=["POST"]),

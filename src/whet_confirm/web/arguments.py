@@ -29,7 +29,7 @@ _PAIRS = (
     ("old_value", "new_value"),
 )
 _PATCHES = ("patch", "diff")
-_FIRST = (
+_FIRST_NAMES = (
     "command",
     "cmd",
     "sql",
@@ -129,7 +129,7 @@ def format_document(details: Mapping[str, Any], disclosure: Disclosure) -> str:
 
 
 def _rank(name: str) -> int:
-    return _FIRST.index(name) if name in _FIRST else len(_FIRST)
+    return _FIRST_NAMES.index(name) if name in _FIRST_NAMES else len(_FIRST_NAMES)
 
 
 def _build_row(name: str, value: object, disclosure: Disclosure) -> ArgumentRow:

@@ -24,7 +24,7 @@ from whet_confirm.requests import RequestFilter, viewed_at
 from whet_confirm.service import run_off_loop
 from whet_confirm.stand_ins import apply_stand_ins
 from whet_confirm.web import view
-from whet_confirm.web.keyring import request_origin
+from whet_confirm.web.passkey_pages import request_origin
 from whet_confirm.web.site import AccountPages
 from whet_confirm.whitelist import list_running
 

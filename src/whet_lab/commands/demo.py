@@ -33,7 +33,7 @@ CHAPTERS: dict[str, Callable[[DemoRun], None]] = {
     "team": team.run_chapter,
 }
 
-_NEXT = (
+_NEXT_COMMANDS = (
     ("with a key", "export OPENAI_API_KEY=... (or ANTHROPIC_API_KEY, OPENROUTER_API_KEY, ...), then: whet"),
     ("a local server", "whet chat --base-url http://localhost:11434/v1 --model NAME"),
     ("is it all right?", "whet doctor"),
@@ -83,6 +83,6 @@ def _show_end(run: DemoRun, keep: bool) -> None:
     stage.show_conclusion(f"{good} of {len(run.checks)} checks hold. To see what each is: whet demo --json")
     stage.title("Now with a real model")
     stage.write("\n")
-    stage.table(list(_NEXT))
+    stage.table(list(_NEXT_COMMANDS))
     if keep:
         stage.write(f"\nKept: {run.world.folder}\n")

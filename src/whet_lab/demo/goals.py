@@ -61,7 +61,8 @@ def _show_lie(run: DemoRun) -> None:
     (project / "total.py").write_text(_WRONG, "utf-8")
     replies = script_lie_and_fix(("check.py", _CHECK), ("total.py", _RIGHT))
     with PracticeServer(script=replies) as server:
-        report = _run_goal(run, server, ["start", "mend the total", "--verify", "python3 check.py"])
+        _write_settings(run, server)
+        report = _run_goal(run, ["start", "mend the total", "--verify", "python3 check.py"])
         sent = [json.dumps(request.json_body["messages"][-1]) for request in server.requests]
     stage.say("What the model was told after each of its ends:")
     notices = {
@@ -94,10 +95,10 @@ def _show_kill(run: DemoRun) -> None:
             "killed_on_the_way", has_begun and process.returncode == -signal.SIGKILL, f"{process.returncode}"
         )
         stage.block("killed while it worked")
-        done = _run_goal(run, server, ["resume"])
-    run.check("went_on_to_its_end", done.goal.state == "achieved", f"{done.goal.state}: {done.goal.note}")
-    run.check("no_round_twice", done.goal.round == done.goal.asked, f"{done.goal.asked} of {done.goal.round}")
-    run.conclude(f"It went on where it was: {done.goal.round} rounds, each asked for once.")
+        goal = _run_goal(run, ["resume"]).goal
+    run.check("went_on_to_its_end", goal.state == "achieved", f"{goal.state}: {goal.note}")
+    run.check("no_round_twice", goal.round == goal.asked, f"{goal.asked} of {goal.round}")
+    run.conclude(f"It went on where it was: {goal.round} rounds, each asked for once.")
 
 
 def _show_cap(run: DemoRun) -> None:
@@ -106,28 +107,22 @@ def _show_cap(run: DemoRun) -> None:
     with PracticeServer(script=[ScriptedReply("Not yet.")] * 9) as server:
         _write_settings(run, server, "wallet:\n  session_tokens: 30000\n")
         stage.command("whet config set wallet.session_tokens 30000")
-        done = _run_goal(
-            run, server, ["start", "go on for ever", "--verify", "echo $RANDOM; false"], set_up=False
-        )
+        goal = _run_goal(run, ["start", "go on for ever", "--verify", "echo $RANDOM; false"]).goal
         calls = server.count
-    run.check("ended_by_the_cap", done.goal.state == "budget", f"{done.goal.state}: {done.goal.note}")
-    run.check("cap_named", "cap" in done.goal.note, done.goal.note)
-    stage.block(done.goal.note)
+    run.check("ended_by_the_cap", goal.state == "budget", f"{goal.state}: {goal.note}")
+    run.check("cap_named", "cap" in goal.note, goal.note)
+    stage.block(goal.note)
     run.conclude(f"After {calls} calls the next one had no room under the cap, and was not made.")
 
 
 def _write_settings(run: DemoRun, server: PracticeServer, more: str = "") -> None:
     """Configure the demo's home to use this server."""
-    run.world.home.config.write_text(
-        f"model:\n  provider: practice\n  model: practice\n  base_url: {server.base_url}\n{settings()}{more}",
-        "utf-8",
-    )
+    model = f"model:\n  provider: practice\n  model: practice\n  base_url: {server.base_url}\n"
+    run.world.home.config.write_text(f"{model}{allow_goal_calls()}{more}", "utf-8")
 
 
-def _run_goal(run: DemoRun, server: PracticeServer, arguments: list[str], *, set_up: bool = True) -> _Report:
+def _run_goal(run: DemoRun, arguments: list[str]) -> _Report:
     """Run `whet goal` to its end and return its report."""
-    if set_up:
-        _write_settings(run, server)
     run.stage.command(
         "whet goal " + " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)
     )
@@ -170,6 +165,6 @@ def script_counting(rounds: int) -> list[ScriptedReply]:
     return [terminal_reply("echo round >> rounds.txt"), ScriptedReply("Counted.")] * rounds
 
 
-def settings() -> str:
+def allow_goal_calls() -> str:
     """Return the settings that allow the goal's calls while no one is there to approve them."""
     return "approval:\n  mode: auto\n  allow: [terminal, write_file]\n"

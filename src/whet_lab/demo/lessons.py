@@ -23,7 +23,7 @@ from whet_lab.practice.review import OPENING
 
 T = TypeVar("T")
 _KINDS: tuple[learned.ItemKind, ...] = ("memory", "user", "skill")
-_ALL = 10_000
+_MAX_SESSIONS = 10_000
 
 
 class LearningSums(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ def read_sums(world: DemoWorld) -> LearningSums:
     """Read the sums from the database."""
     rows = list_changes(world)
     total = stored.read(world.home, sessions.read_stats).usage
-    reviews = stored.read(world.home, lambda db: sessions.list_sessions(db, _ALL, kinds=("review",)))
+    reviews = stored.read(world.home, lambda db: sessions.list_sessions(db, _MAX_SESSIONS, kinds=("review",)))
     uses = stored.read(world.home, lambda db: outcomes.list_item_uses(db, _KINDS))
     states = [row.state for row in rows]
     return LearningSums(

@@ -20,13 +20,13 @@ from whet_lab.demo.run import DemoRun, is_start_of
 from whet_lab.demo.world import SeenRequest
 from whet_lab.practice.project import CHAPTERS
 
-_MEND = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
-_CLEAN = "Clean up the build output."
-_NUMBER = "Number the chapters. (pause 0.1 s)"
+_FIX_TASK = "The order totals are wrong for discounts. Find out why, fix it and show that the tests pass."
+_CLEAN_TASK = "Clean up the build output."
+_NUMBER_TASK = "Number the chapters. (pause 0.1 s)"
 _SOURCE = "orders/price.py"
-_KILL_IN = 8
-_OUTLIVES_S = 0.25
-_EACH = re.compile(rf"Chapter \d+ of {CHAPTERS}\.")
+_KILL_IN_STEP = 8
+_COMMAND_OUTLIVES_AGENT_S = 0.25
+_CHAPTER_LINE = re.compile(rf"Chapter \d+ of {CHAPTERS}\.")
 
 
 def run_chapter(run: DemoRun) -> None:
@@ -58,7 +58,7 @@ def _fix_bug(run: DemoRun) -> str:
         "the error, and find the way."
     )
     before = source.read_text("utf-8")
-    turn = run.chat(["-q", _MEND])
+    turn = run.chat(["-q", _FIX_TASK])
     after = source.read_text("utf-8")
     diff = list(
         difflib.unified_diff(before.splitlines(), after.splitlines(), _SOURCE, _SOURCE, "", "", 0, "")
@@ -89,7 +89,7 @@ def _stop_danger(run: DemoRun) -> None:
         "folder in the home folder. Nobody sits at this run who could allow that."
     )
     others = {path for path in project.rglob("*") if "build" not in path.parts}
-    turn = run.chat(["-q", _CLEAN])
+    turn = run.chat(["-q", _CLEAN_TASK])
     denials = [
         event for event in turn.events if isinstance(event, ApprovalDecided) and event.verdict == "deny"
     ]
@@ -112,16 +112,19 @@ def _survive_kill(run: DemoRun) -> None:
     stage, log = run.stage, run.world.project / "steps.log"
     stage.title("3  kill -9 in the middle of the work")
     stage.say(
-        f"Now {CHAPTERS} steps, each of which may happen only once. While step {_KILL_IN} runs, the demo "
-        "sends the agent SIGKILL: no goodbye, no clean-up."
+        f"Now {CHAPTERS} steps, each of which may happen only once. While step {_KILL_IN_STEP} runs, the "
+        "demo sends the agent SIGKILL: no goodbye, no clean-up."
     )
-    page = f">> book/chapter_{_KILL_IN:02d}.md"
+    page = f">> book/chapter_{_KILL_IN_STEP:02d}.md"
     first = run.chat(
-        ["-q", _NUMBER], pace=0.0, shows=_is_worth_showing, kill_at=lambda event: is_start_of(event, page)
+        ["-q", _NUMBER_TASK],
+        pace=0.0,
+        shows=_is_worth_showing,
+        kill_at=lambda event: is_start_of(event, page),
     )
     finished = [call.preview.strip() for call in first.calls if call.preview.startswith("--")]
     # The running command may outlive the agent by its pause; it must not write while the next one reads.
-    time.sleep(_OUTLIVES_S)
+    time.sleep(_COMMAND_OUTLIVES_AGENT_S)
     stage.command(f"kill -9 {first.pid}")
     stage.say(
         f"The agent is dead (exit {first.exit_code}). steps.log has {len(_read_words(log))} lines. Go on:"
@@ -129,7 +132,7 @@ def _survive_kill(run: DemoRun) -> None:
     request_count = len(run.world.requests())
     second = run.chat(["--continue", "-q", "go on"], pace=0.3, shows=_is_worth_showing)
     run.check_turn("went_on", second)
-    in_the_middle = first.exit_code == -signal.SIGKILL and _KILL_IN - 1 <= len(finished) < CHAPTERS
+    in_the_middle = first.exit_code == -signal.SIGKILL and _KILL_IN_STEP - 1 <= len(finished) < CHAPTERS
     run.check("killed_in_mid_step", in_the_middle, f"exit {first.exit_code}, {len(finished)} steps finished")
     results = [
         text
@@ -205,7 +208,7 @@ def _measure(run: DemoRun) -> None:
 
 
 def _is_worth_showing(event: Event) -> bool:
-    return not (isinstance(event, TextDelta) and _EACH.fullmatch(event.text.strip()))
+    return not (isinstance(event, TextDelta) and _CHAPTER_LINE.fullmatch(event.text.strip()))
 
 
 def _read_results(request: SeenRequest) -> list[str]:

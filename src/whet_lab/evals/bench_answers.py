@@ -92,7 +92,7 @@ class Answerer:
         self._provider = provider
         self._data = data
         self._hits = hits
-        self._kept = answers_path
+        self._answers_path = answers_path
         self._run = f"{data.digest[:16]} {hits} {provider.info.model}"
         self._done = {
             (answer.question, answer.arm): answer
@@ -143,7 +143,7 @@ class Answerer:
             verdict, more = await self._ask(_JUDGE, judge_prompt)
             score, spent = float(verdict.strip().lower().startswith("yes")), spent + more
         answer = ScoredAnswer(self._run, name, arm, question.kind, answer_text, score, spent)
-        with self._kept.open("ab") as file:
+        with self._answers_path.open("ab") as file:
             file.write(b"\n" * (file.tell() > 0) + msgspec.json.encode(answer))
         return answer
 
@@ -154,12 +154,9 @@ class Answerer:
     def build_card(self, answers: Sequence[ScoredAnswer], version: str) -> AnswerCard:
         """Return the card with the results of each arm."""
         by_arm = {arm: [answer for answer in answers if answer.arm == arm] for arm in (OWN, PLAIN)}
-        pairs = [
-            (own_answer.score, plain.score)
-            for own_answer, plain in zip(by_arm[OWN], by_arm[PLAIN], strict=True)
-        ]
-        only_own = sum(own_answer >= 0.5 > plain for own_answer, plain in pairs)
-        only_plain = sum(plain >= 0.5 > own_answer for own_answer, plain in pairs)
+        pairs = [(own.score, plain.score) for own, plain in zip(by_arm[OWN], by_arm[PLAIN], strict=True)]
+        only_own = sum(own_score >= 0.5 > plain_score for own_score, plain_score in pairs)
+        only_plain = sum(plain_score >= 0.5 > own_score for own_score, plain_score in pairs)
         return AnswerCard(
             benchmark=self._data.name,
             files=self._data.files,
@@ -168,10 +165,10 @@ class Answerer:
             model=self._provider.info.model,
             seed=SEED,
             hits=self._hits,
-            arms=tuple(_arm(arm, some) for arm, some in by_arm.items()),
+            arms=tuple(_score_arm(arm, arm_answers) for arm, arm_answers in by_arm.items()),
             gap=BenchGap(
                 "all",
-                typical_mean([own_answer - plain for own_answer, plain in pairs], seed=SEED),
+                typical_mean([own_score - plain_score for own_score, plain_score in pairs], seed=SEED),
                 only_own,
                 only_plain,
                 mcnemar(only_own, only_plain),
@@ -190,7 +187,7 @@ def _find_scorable(case: BenchCase) -> Iterator[int]:
     return (index for index, question in enumerate(case.questions) if question.answer != "")
 
 
-def _arm(arm: str, answers: Sequence[ScoredAnswer]) -> AnswerArm:
+def _score_arm(arm: str, answers: Sequence[ScoredAnswer]) -> AnswerArm:
     scores = [answer.score for answer in answers]
     kinds = sorted({answer.kind for answer in answers})
     return AnswerArm(

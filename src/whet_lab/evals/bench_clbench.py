@@ -112,7 +112,8 @@ async def _run_arm(
         _driver(setup) as driver,
     ):
         session: Session | None = None
-        instance, tries, rewards = -1, 0, tuple[float, ...]()
+        instance, tries = -1, 0
+        rewards: tuple[float, ...] = ()
         while (line := await _read_line(driver)) is not None:
             if line.rewards is not None:
                 rewards = tuple(line.rewards)

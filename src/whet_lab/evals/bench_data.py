@@ -162,7 +162,8 @@ def _read_longmemeval(content: bytes) -> list[BenchCase]:
     """Return one case per question. The evidence is the messages marked as containing the answer."""
     cases: list[BenchCase] = []
     for number, case in enumerate(from_json(content, list[_LongCase])):
-        sessions, evidence = list[BenchSession](), list[frozenset[str]]()
+        sessions: list[BenchSession] = []
+        evidence: list[frozenset[str]] = []
         for index, (date, raw_messages) in enumerate(
             zip(case.haystack_dates, case.haystack_sessions, strict=True)
         ):

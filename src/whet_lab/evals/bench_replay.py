@@ -39,7 +39,7 @@ _NAMES = {
 _FIELDS = {"file_path": "path", "skill": "name"}
 _PIECE = re.compile(r"\n|\.\.\.|…")
 _WORD = re.compile(r"\S+")
-_AROUND = "\"'`(),;{}[] "
+_TRIMMED_CHARS = "\"'`(),;{}[] "
 _QUOTE_CHARS_MIN = 10
 
 
@@ -132,7 +132,7 @@ def shows(session: QuotableTranscript, parts: Sequence[str]) -> bool:
 
 
 def _run(piece: str, words: Sequence[tuple[int, int]], first: int, last: int) -> str:
-    return piece[words[first][0] : words[last][1]].strip(_AROUND)
+    return piece[words[first][0] : words[last][1]].strip(_TRIMMED_CHARS)
 
 
 def _occurs(text: str, sources: Sequence[str]) -> bool:

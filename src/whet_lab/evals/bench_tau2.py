@@ -53,7 +53,8 @@ def run(folder: Path, domains: Sequence[str] = DOMAINS) -> Tau2Card:
 
 def _run_domains(domains: Mapping[str, Any]) -> Tau2Card:
     tasks: dict[str, int] = {}
-    calls, mismatched = 0, list[str]()
+    calls = 0
+    mismatched: list[str] = []
     for name, domain in domains.items():
         domain_tasks = domain.get_tasks()
         tasks[name] = len(domain_tasks)

@@ -177,7 +177,7 @@ def _mcnemar(pairs: Sequence[tuple[WorldResult, WorldResult]]) -> float | None:
 def _stage(
     runs: Sequence[WorldResult], low: float, high: float, is_hit: Callable[[TaskRecord], bool]
 ) -> float:
-    last = _last(runs)
+    last = _last_number(runs)
     tasks = [task for run in runs for task in run.tasks if low * last < task.number <= high * last + 1e-9]
     return fmean(map(is_hit, tasks)) if tasks else 0.0
 
@@ -189,7 +189,7 @@ def _is_knowable(task: TaskRecord) -> bool:
 def _curve(runs: Sequence[WorldResult]) -> tuple[float, ...]:
     """Return the share that is right at the first try for each session number, over all seeds."""
     shares: list[float] = []
-    for number in range(1, _last(runs) + 1):
+    for number in range(1, _last_number(runs) + 1):
         hits = [task.first_ok for run in runs for task in run.tasks if task.number == number]
         shares.append(round(fmean(hits), 4) if hits else 0.0)
     return tuple(shares)
@@ -197,12 +197,12 @@ def _curve(runs: Sequence[WorldResult]) -> tuple[float, ...]:
 
 def _tokens_by_length(runs: Sequence[WorldResult]) -> dict[int, float]:
     """Return the tokens a task over the first sessions of every run, for each length that the runs have."""
-    last, tasks = _last(runs), [task for run in runs for task in run.tasks]
+    last, tasks = _last_number(runs), [task for run in runs for task in run.tasks]
     lengths = sorted({*(length for length in LENGTHS if length <= last), last})
     return {n: fmean([task.tokens for task in tasks if task.number <= n]) for n in lengths if n}
 
 
-def _last(runs: Sequence[WorldResult]) -> int:
+def _last_number(runs: Sequence[WorldResult]) -> int:
     return max((task.number for run in runs for task in run.tasks), default=0)
 
 

@@ -63,15 +63,15 @@ class PairedGap(msgspec.Struct, frozen=True):
 
 def compare(first: Sequence[R], other: Sequence[R], score: Callable[[R], float | None]) -> PairedGap:
     """Compare two arms on the runs that both have. A pair with a missing score counts only for success."""
-    theirs = {(run.task, run.repeat): run for run in other}
-    pairs = [(run, theirs[run.task, run.repeat]) for run in first if (run.task, run.repeat) in theirs]
+    other_runs = {(run.task, run.repeat): run for run in other}
+    pairs = [(run, other_runs[run.task, run.repeat]) for run in first if (run.task, run.repeat) in other_runs]
     by_task: dict[str, list[float]] = {}
-    for a, b in pairs:
-        mine, other_score = score(a), score(b)
-        if mine is not None and other_score is not None:
-            by_task.setdefault(a.task, []).append(mine - other_score)
-    only_first = sum(a.ok and not b.ok for a, b in pairs)
-    only_other = sum(b.ok and not a.ok for a, b in pairs)
+    for first_run, other_run in pairs:
+        first_score, other_score = score(first_run), score(other_run)
+        if first_score is not None and other_score is not None:
+            by_task.setdefault(first_run.task, []).append(first_score - other_score)
+    only_first = sum(first_run.ok and not other_run.ok for first_run, other_run in pairs)
+    only_other = sum(other_run.ok and not first_run.ok for first_run, other_run in pairs)
     return PairedGap(
         gap=typical_mean([fmean(gaps) for gaps in by_task.values()]),
         tasks=len(by_task),

@@ -36,7 +36,7 @@ from whet_lab.practice.server import PracticeServer
 from whet_lab.practice.strict import Options
 
 _KEEP_BYTES = 32_000_000
-_ALL = 1_000_000
+_MAX_SESSIONS = 1_000_000
 _WHOLE_WINDOW = 4_000_000
 """A context window that holds the whole conversation, so that nothing is summarised."""
 _FILES = ("memories/*.md", "skills/**/*.md")
@@ -310,4 +310,4 @@ def _join_visible(prompt: str, messages: Iterable[Message]) -> str:
 
 
 def _list_with_reviews(connection: apsw.Connection) -> list[sessions.SessionRow]:
-    return sessions.list_sessions(connection, _ALL, kinds=("chat", "review"))
+    return sessions.list_sessions(connection, _MAX_SESSIONS, kinds=("chat", "review"))

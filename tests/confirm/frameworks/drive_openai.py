@@ -22,9 +22,12 @@ class Scripted(Model):
             )
             return ModelResponse([message], Usage(), None)
         call = ResponseFunctionToolCall(
-            id="f", type="function_call", call_id=sys.argv[1], name="delete",
+            id="f",
+            type="function_call",
+            call_id=sys.argv[1],
+            name="delete",
             arguments=json.dumps({"path": "/srv/old"}),
-        )  # fmt: skip
+        )
         return ModelResponse([call], Usage(), None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:

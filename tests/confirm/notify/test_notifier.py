@@ -265,7 +265,7 @@ def test_news_of_an_older_database_are_still_told_once(tmp_path):
     async def play() -> None:
         async with again.notifying():
             await again.until(lambda: again.deliveries(second))
-        assert [len(again.deliveries(one)) for one in (first, second)] == [1, 1]
+        assert [len(again.deliveries(request)) for request in (first, second)] == [1, 1]
 
     asyncio.run(play())
     again.close()

@@ -40,9 +40,12 @@ def subscribe(page: Any, push: PushServer, label: str = "phone") -> Phone:
     text = page.get("/devices").text
     phone = push.subscribe(re.findall(r'data-key="([^"]+)"', text)[0])
     form = {
-        "csrf": field_of(text, "csrf"), "do": "add", "label": label, "timezone": "Europe/Berlin",
+        "csrf": field_of(text, "csrf"),
+        "do": "add",
+        "label": label,
+        "timezone": "Europe/Berlin",
         "subscription": json.dumps(phone.subscription),
-    }  # fmt: skip
+    }
     answer = page.post("/devices", data=form)
     assert answer.status_code == 303, answer.text
     return phone
@@ -189,8 +192,10 @@ def test_a_press_or_receipt_of_another_person_device_or_version_is_refused(serve
 def test_a_revoked_token_a_removed_device_and_an_ended_subscription_get_nothing_more(server, push):
     ann, bob = server.signed_in("ann"), server.signed_in("bob")
     kept, gone, removed = (
-        subscribe(bob, push, "kept"), subscribe(ann, push, "gone"), subscribe(bob, push, "removed"),
-    )  # fmt: skip
+        subscribe(bob, push, "kept"),
+        subscribe(ann, push, "gone"),
+        subscribe(bob, push, "removed"),
+    )
     device_id = server.rows("SELECT id FROM devices WHERE label = 'removed'")[0][0]
     assert change(ann, do="remove", device=device_id).status_code == 400  # bob's, not ann's
     assert change(bob, do="remove", device=device_id).status_code == 303
@@ -313,11 +318,15 @@ def quiet_device(quiet: str) -> PushDevice:
 @each(
     ("quiet", "clock", "left_min"),
     [
-        ("", "23:00", 0), ("22:00-07:00", "21:59", 0), ("22:00-07:00", "22:00", 540),
-        ("22:00-07:00", "06:59", 1), ("22:00-07:00", "07:00", 0), ("09:00-17:30", "12:00", 330),
+        ("", "23:00", 0),
+        ("22:00-07:00", "21:59", 0),
+        ("22:00-07:00", "22:00", 540),
+        ("22:00-07:00", "06:59", 1),
+        ("22:00-07:00", "07:00", 0),
+        ("09:00-17:30", "12:00", 330),
         ("09:00-17:30", "17:30", 0),
     ],
-)  # fmt: skip
+)
 def test_quiet_hours_end_when_they_say(quiet, clock, left_min):
     hour, minute = map(int, clock.split(":"))
     at_s = 1_789_941_600.0 + hour * 3600 + minute * 60  # midnight in Berlin, in summer

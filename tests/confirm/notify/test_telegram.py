@@ -170,8 +170,8 @@ async def test_escalation_reaches_the_next_group_and_all_messages_end(tmp_path):
                     pass
             await off(server.message, 3)
             assert server.messages[3]["text"].startswith("Still unanswered: approval needed")
-            told = [(d.kind, d.channel) for d in desk.deliveries(request)]
-            assert ("escalated", "leads") in told and ("submitted", "leads") not in told
+            rows = [(d.kind, d.channel) for d in desk.deliveries(request)]
+            assert ("escalated", "leads") in rows and ("submitted", "leads") not in rows
             await off(server.answer, server.press(3, "Deny"))
             edited = lambda: all(m["text"].startswith("Denied") for m in server.messages.values())  # noqa: E731
             await off(server.wait, edited, "all three messages edited")

@@ -72,10 +72,15 @@ class DiscordServer(Host):
         self._number += 1
         interaction = f"9{self._number:017d}"
         event = {
-            "id": interaction, "application_id": "1", "type": 3, "token": f"token-{interaction}",
-            "channel_id": chat, "data": {"custom_id": data, "component_type": 2}, "message": {"id": number},
+            "id": interaction,
+            "application_id": "1",
+            "type": 3,
+            "token": f"token-{interaction}",
+            "channel_id": chat,
+            "data": {"custom_id": data, "component_type": 2},
+            "message": {"id": number},
             **who,
-        }  # fmt: skip
+        }
         self.call(self.dispatch("INTERACTION_CREATE", event))
         return interaction
 

@@ -56,10 +56,14 @@ class DiscordChat(ChatHost, DiscordServer):
     ) -> dict[str, Any]:
         """Somebody writes; it reaches whoever is connected."""
         message = {
-            "id": self.next_number(), "channel_id": chat, "type": 0,
-            "author": {"id": user, "username": f"user{user}"}, "content": text,
-            "mentions": [{"id": BOT}] if f"<@{BOT}>" in text else [], **more,
-        }  # fmt: skip
+            "id": self.next_number(),
+            "channel_id": chat,
+            "type": 0,
+            "author": {"id": user, "username": f"user{user}"},
+            "content": text,
+            "mentions": [{"id": BOT}] if f"<@{BOT}>" in text else [],
+            **more,
+        }
         self.note(lambda: self.said_by_people.append(message))
         # Only the event says which server a channel is of; the history does not.
         self.call(self.dispatch("MESSAGE_CREATE", {**message, **({"guild_id": guild} if guild else {})}))
@@ -107,9 +111,9 @@ class DiscordChat(ChatHost, DiscordServer):
             return refusal
         after = int(request.query_params.get("after", "0"))
         chat = request.path_params["chat"]
-        found = [m for m in self.said_by_people if m["channel_id"] == chat and int(m["id"]) > after]
+        people = [m for m in self.said_by_people if m["channel_id"] == chat and int(m["id"]) > after]
         limit = int(request.query_params.get("limit", "50"))
-        return JSONResponse(list(reversed(found[:limit])))
+        return JSONResponse(list(reversed(people[:limit])))
 
     async def _channel(self, request: Request) -> Response:
         return JSONResponse(self.threads.get(request.path_params["chat"], {"type": 0, "name": "general"}))

@@ -61,10 +61,13 @@ class SlackServer(Host):
     def interact(self, stamp: str, data: str, chat: str, user: dict[str, str]) -> str:
         """Have somebody press a button; gives the envelope's id."""
         payload = {
-            "type": "block_actions", "user": user, "channel": {"id": chat},
+            "type": "block_actions",
+            "user": user,
+            "channel": {"id": chat},
             "container": {"type": "message", "message_ts": stamp, "channel_id": chat},
-            "message": {"ts": stamp}, "actions": [{"type": "button", "action_id": "press-0", "value": data}],
-        }  # fmt: skip
+            "message": {"ts": stamp},
+            "actions": [{"type": "button", "action_id": "press-0", "value": data}],
+        }
         return self.bring({"type": "interactive", "payload": payload, "accepts_response_payload": True})
 
     def bring(self, event: dict[str, Any]) -> str:

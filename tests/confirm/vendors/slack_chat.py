@@ -68,7 +68,9 @@ class SlackChat(ChatHost, SlackServer):
     async def _pump(self) -> None:
         """Send the newest connection, in order, what it has not been sent yet."""
         async with self._sending:
-            while self._sockets and (waits := [one for one in list(self.pending) if one not in self._sent]):
+            while self._sockets and (
+                waits := [text for text in list(self.pending) if text not in self._sent]
+            ):
                 self._sent.add(waits[0])
                 try:
                     await self._sockets[-1].send_json(self.pending[waits[0]])
@@ -108,7 +110,7 @@ class SlackChat(ChatHost, SlackServer):
             and one["ts"] > query["oldest"]
             and (thread in (one.get("thread_ts"), one["ts"]) if thread else not one.get("thread_ts"))
         ]
-        rows.sort(key=lambda one: one["ts"], reverse=not thread)
+        rows.sort(key=lambda fields: fields["ts"], reverse=not thread)
         at, size = int(query.get("cursor") or 0), 5
         more = {"next_cursor": str(at + size)} if at + size < len(rows) else {}
         return JSONResponse({"ok": True, "messages": rows[at : at + size], "response_metadata": more})

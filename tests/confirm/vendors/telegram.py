@@ -158,10 +158,13 @@ class TelegramServer(Host):
             self._number += 1
             number = self._number
         message = {
-            "message_id": number, "chat": {"id": -1001, "type": "supergroup"}, "text": text,
-            "pre": parsed.pre if parsed else [], "raw": body["text"],
+            "message_id": number,
+            "chat": {"id": -1001, "type": "supergroup"},
+            "text": text,
+            "pre": parsed.pre if parsed else [],
+            "raw": body["text"],
             "reply_markup": body.get("reply_markup", {"inline_keyboard": []}),
-        }  # fmt: skip
+        }
         self.note(lambda: self.messages.__setitem__(number, message))
         return JSONResponse({"ok": True, "result": message})
 

@@ -109,24 +109,24 @@ class TelegramChat(ChatHost, TelegramServer):
             if kept is None:
                 return  # it waits for its first time
             if kept not in self._updates:
-                self._updates = sorted([*self._updates, kept], key=lambda one: one["update_id"])
+                self._updates = sorted([*self._updates, kept], key=lambda fields: fields["update_id"])
             self.changed.notify_all()
 
     def said(self, chat: int = 7) -> list[str]:
         """What stands in a chat from the bot."""
         with self.changed:
-            return [one["text"] for one in self.sends if str(one["chat"]) == str(chat)]
+            return [send["text"] for send in self.sends if str(send["chat"]) == str(chat)]
 
     def buttons(self, chat: int = 7) -> dict[str, tuple[int, str]]:
         """Give the buttons that stand in a chat: label to (message, data)."""
-        found: dict[str, tuple[int, str]] = {}
+        fields: dict[str, tuple[int, str]] = {}
         with self.changed:
-            for one in self.sends:
-                for row in one["buttons"]:
+            for send in self.sends:
+                for row in send["buttons"]:
                     for button in row:
-                        if str(one["chat"]) == str(chat):
-                            found[button["text"]] = (one["id"], button["callback_data"])
-        return found
+                        if str(send["chat"]) == str(chat):
+                            fields[button["text"]] = (send["id"], button["callback_data"])
+        return fields
 
     def press_at(self, label: str, chat: int = 7, user: int = 7, name: str = "x", shown_in: int = 0) -> str:
         """Press the latest button with this label in a chat; `shown_in`: as if it stood in another one."""
@@ -161,9 +161,9 @@ class TelegramChat(ChatHost, TelegramServer):
         upload: Any = form["document"]
         data = await upload.read()
         await form.close()
-        one = {"chat": form["chat_id"], "name": upload.filename, "data": data, "caption": form["caption"]}
+        fields = {"chat": form["chat_id"], "name": upload.filename, "data": data, "caption": form["caption"]}
         self._sent_number += 1
-        self.note(lambda: self.documents.append(one))
+        self.note(lambda: self.documents.append(fields))
         return JSONResponse({"ok": True, "result": self._shown(self._sent_number, str(form["chat_id"]))})
 
     async def _album(self, request: Request) -> JSONResponse:
@@ -203,9 +203,9 @@ class TelegramChat(ChatHost, TelegramServer):
         if self._polling > mine:
             return error_response(409, "Conflict: terminated by other getUpdates request")
         with self.changed:
-            found = list(self._updates[: body.get("limit", 100)])
-            self._kept.update({u["update_id"]: u for u in found})
-        return JSONResponse({"ok": True, "result": found})
+            updates = list(self._updates[: body.get("limit", 100)])
+            self._kept.update({u["update_id"]: u for u in updates})
+        return JSONResponse({"ok": True, "result": updates})
 
     async def _getFile(self, body: dict[str, Any]) -> JSONResponse:
         name = body["file_id"]
@@ -240,24 +240,31 @@ class TelegramChat(ChatHost, TelegramServer):
         self._sent_number += 1
         number = self._sent_number
         keyboard = body.get("reply_markup", {}).get("inline_keyboard", [])
-        one = {"chat": chat, "id": number, "text": text, "raw": body["text"], "buttons": keyboard, "edits": 0}
-        self.note(lambda: self.sends.append(one))
+        fields = {
+            "chat": chat,
+            "id": number,
+            "text": text,
+            "raw": body["text"],
+            "buttons": keyboard,
+            "edits": 0,
+        }
+        self.note(lambda: self.sends.append(fields))
         return JSONResponse({"ok": True, "result": self._shown(number, chat)})
 
     async def _editMessageText(self, body: dict[str, Any]) -> JSONResponse:
         text = self._checked(body)
         if isinstance(text, JSONResponse):
             return text
-        found = [o for o in self.sends if o["id"] == body["message_id"] and o["chat"] == str(body["chat_id"])]
-        if not found:
+        sends = [o for o in self.sends if o["id"] == body["message_id"] and o["chat"] == str(body["chat_id"])]
+        if not sends:
             return error_response(400, "Bad Request: message to edit not found")
-        if found[0]["raw"] == body["text"]:
+        if sends[0]["raw"] == body["text"]:
             text = "Bad Request: message is not modified: specified new message content is the same"
             return error_response(400, text)
         self.edits += 1
         keyboard = body.get("reply_markup", {}).get("inline_keyboard", [])
-        self.note(lambda: found[0].update(text=text, raw=body["text"], buttons=keyboard))
-        return JSONResponse({"ok": True, "result": self._shown(found[0]["id"], str(body["chat_id"]))})
+        self.note(lambda: sends[0].update(text=text, raw=body["text"], buttons=keyboard))
+        return JSONResponse({"ok": True, "result": self._shown(sends[0]["id"], str(body["chat_id"]))})
 
     def _checked(self, body: dict[str, Any]) -> str | JSONResponse:
         try:

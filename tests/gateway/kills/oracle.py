@@ -142,14 +142,14 @@ def _answers(tally: Tally, user: int, messages: Sequence[Message], busy: str) ->
     return finals
 
 
-def _arrived(tally: Tally, user: int, outbox: Sequence[tuple[str, str]], said: Sequence[str]) -> None:
-    tally.answers += len(said)
+def _arrived(tally: Tally, user: int, outbox: Sequence[tuple[str, str]], texts: Sequence[str]) -> None:
+    tally.answers += len(texts)
     tally.unknown += sum(state == "unknown" for _, state in outbox)
     for text, state in outbox:
-        if state not in ("sent", "unknown") or (state == "sent" and text not in said):
+        if state not in ("sent", "unknown") or (state == "sent" and text not in texts):
             tally.lost += 1
             tally.wrong.append(f"{user}: {text!r} is {state} and did not arrive")
-    _same(tally, f"{user}: arrived", [text for text, _ in outbox if text in set(said)], said)
+    _same(tally, f"{user}: arrived", [text for text, _ in outbox if text in set(texts)], texts)
 
 
 def is_notice(text: str) -> bool:
@@ -188,7 +188,7 @@ def _same(tally: Tally, where: str, wanted: Sequence[str], found: Sequence[str])
         if texts:
             tally.wrong.append(f"{where}: {what} {texts[:4]}")
     if not is_ordered:
-        at = next(n for n, (one, other) in enumerate(zip(there, came, strict=True)) if one != other)
+        at = next(n for n, (text, other) in enumerate(zip(there, came, strict=True)) if text != other)
         tally.wrong.append(f"{where}: in another order: {there[at : at + 3]} came as {came[at : at + 3]}")
 
 

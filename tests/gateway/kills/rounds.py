@@ -60,7 +60,7 @@ class Rounds:
     def run(self, moments: Sequence[Moment]) -> Tally:
         """Kill at each of these moments, let everything come to rest, and judge."""
         with self._platform, self._model:
-            one = self._gateway = GatewayProcess(
+            process = self._gateway = GatewayProcess(
                 self._home,
                 self._platform.file(),
                 self._model,
@@ -68,22 +68,22 @@ class Rounds:
                 flood_per_minute=1_000_000,
                 stream_after_s=_TURN_S if self._streams else 0,
             )
-            with running(one):
+            with running(process):
                 self._platform.begin()
                 for user in self._platform.users:
                     self._write(user)
                 self._rest()
                 for moment in moments:
-                    self._run_round(one, moment)
+                    self._run_round(process, moment)
                 self._rest()
-                if one.stop() != 0:
-                    raise AssertionError(f"it did not stop in order\n{one.output()[-3000:]}")
+                if process.stop() != 0:
+                    raise AssertionError(f"it did not stop in order\n{process.output()[-3000:]}")
             tally = judge(self._home, self._platform, self._written, self._busy)
         tally.kills = len(moments)
         tally.moments = dict(self._moments)
         return tally
 
-    def _run_round(self, one: GatewayProcess, moment: Moment) -> None:
+    def _run_round(self, process: GatewayProcess, moment: Moment) -> None:
         """Write, kill at this moment, write on while nobody is there, start again."""
         chance = self._chance
         self._struck.clear()
@@ -108,12 +108,12 @@ class Rounds:
                 moment = "any time"
                 self._strike()
         self._troubles.disarm()
-        assert one.process is not None
-        one.process.wait(30)
+        assert process.process is not None
+        process.process.wait(30)
         self._moments[moment] += 1
         if chance.random() < 0.5:
             self._write(chance.choice(self._platform.users))
-        one.start()
+        process.start()
 
     def _write(self, user: int) -> None:
         text = f"m{user}-{len(self._written[user])}"

@@ -104,7 +104,7 @@ class SessionHost:
         self._furnish = furnish
         self._people = people
         people.root_of = opener.services.gate.get().root_of
-        self._turns = asyncio.Semaphore(max_turns)
+        self._turn_slots = asyncio.Semaphore(max_turns)
         self._writes = TurnWritesObserver()
         self._pool = SessionPool(
             opener, self._extras, idle_after_s=idle_after_s, max_open=max(max_open, max_turns)
@@ -203,7 +203,7 @@ class SessionHost:
             message = msgspec.structs.replace(slot.session.user_message(text, images), note="")
             slot.session.inbox.add(InboxEntry(message, writes.on_stored, row=writes.row))
             return None
-        async with self._pool.acquire(session_id) as slot, self._turns:
+        async with self._pool.acquire(session_id) as slot, self._turn_slots:
             self._refuse_if_closing()
             was_open = slot.session is not None
             session = await self._pool.load(slot)

@@ -417,7 +417,7 @@ class SessionBuilder:
             for line in self._services.plugins.loaded.take_news():
                 runner.add_notice(line, must_show=True)  # the failed plugin may have been a safeguard
         if self._services.mcp is not None:
-            self._services.mcp.attach_board(specs, runner)
+            self._services.mcp.attach_sink(specs, runner)
 
     def _row(self, start: SessionStart, specs: Sequence[ToolSpec], extras: SessionExtras) -> NewSession:
         services = self._services

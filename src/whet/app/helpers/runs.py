@@ -163,7 +163,7 @@ class HelperRuns:
         if row is None:
             return None
         account = self._services.database.read_now(lambda db: account_of_end(db, row))
-        return _result_entry(row, account, self._now())
+        return _result_entry(row, account, self._now_iso())
 
     async def wait_for_result(self, parent_id: str) -> InboxEntry | None:
         """Wait for the next result of a session. Returns None if there is none and no helper runs here."""
@@ -222,7 +222,7 @@ class HelperRuns:
             return
         if (error := task.exception()) is not None:
             log.error("%s crashed", helper.row.name, exc_info=error)
-            ended = turns.end_row(helper.row, "crashed", "", type(error).__name__, self._now())
+            ended = turns.end_row(helper.row, "crashed", "", type(error).__name__, self._now_iso())
             self._services.database.submit(lambda db: helper_rows.end_helper(db, ended, self._owner))
         for listener in self._listeners:
             listener(helper.row)
@@ -301,14 +301,14 @@ class HelperRuns:
     async def _end(self, row: HelperRow, reason: str, error: str, owner: str = "") -> None:
         """Store the end of a helper without an answer. If `owner` is set, do nothing unless that process runs
         the helper."""
-        ended = turns.end_row(row, reason, "", error, self._now())
+        ended = turns.end_row(row, reason, "", error, self._now_iso())
         await self._services.database.append(lambda db: helper_rows.end_helper(db, ended, owner))
 
     async def read_row(self, helper_id: str) -> HelperRow:
         """Return a helper's row as stored."""
         return await self._services.database.read(lambda db: helper_rows.get(db, helper_id))
 
-    def _now(self) -> str:
+    def _now_iso(self) -> str:
         return iso(self._services.clock.now())
 
 

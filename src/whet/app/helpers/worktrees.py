@@ -201,7 +201,8 @@ def _remove_tree(tree: WorkingTree, helper_id: str) -> None:
 
 def text_changes(merge_plan: MergePlan, tree: WorkingTree) -> tuple[TextChange, ...]:
     """Return the file changes of a merge, to be shown to people."""
-    repository, changes = Path(tree.repository), list[TextChange]()
+    repository = Path(tree.repository)
+    changes: list[TextChange] = []
     for path, will in merge_plan.will.items():
         old, new = _read_text(repository, merge_plan.was[path]), _read_text(repository, will)
         note = "" if (old or new) is not None else "binary"

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from whet.plugins.memories import Memories
 
 _BEFORE_TURN_S = 3.0
-_SKILLS = "on_skill_lifecycle"
+_SKILL_HOOK = "on_skill_lifecycle"
 # The values by which memories written for Hermes Agent distinguish a review's writes from an answer's.
 _HERMES_ORIGINS = {
     "review": {"write_origin": "background_review", "execution_context": "background_review"},
     "foreground": {"write_origin": "assistant_tool", "execution_context": "foreground"},
 }
-_DONE = {"create": "created", "delete": "deleted", "undo": "undone"}
+_HOOK_ACTIONS = {"create": "created", "delete": "deleted", "undo": "undone"}
 
 
 class ChangeNotifier:
@@ -104,7 +104,7 @@ class MemoryObserver(TurnObserver):
 def notify_skill_changes(hooks: Hooks, learning: LearningService) -> ChangeNotifier | None:
     """Notify the plugins' hooks about each skill that is created, changed or removed. Returns None if there
     are no such hooks."""
-    if not hooks.has(_SKILLS):
+    if not hooks.has(_SKILL_HOOK):
         return None
 
     async def notify(row: LedgerRow) -> None:
@@ -112,8 +112,8 @@ def notify_skill_changes(hooks: Hooks, learning: LearningService) -> ChangeNotif
             return
         origin = row.origin
         await hooks.call_all(
-            _SKILLS,
-            action=_DONE.get(row.action, "patched"),
+            _SKILL_HOOK,
+            action=_HOOK_ACTIONS.get(row.action, "patched"),
             skill_name=row.item,
             provenance="local" if origin.write_origin == "user" else "agent_created",
             session_id=origin.parent_session_id or origin.session_id,
@@ -133,16 +133,16 @@ async def connect_plugins(plugins: LoadedPlugins | None, learning: LearningServi
     At the end, wait for pending notifications and close the plugins.
     """
     observer: MemoryObserver | None = None
-    skills: ChangeNotifier | None = None
+    skill_notifier: ChangeNotifier | None = None
     try:
         if plugins is not None:
             offer_skills(plugins, learning)
             observer = MemoryObserver(plugins.memories, learning) if plugins.memories else None
-            skills = notify_skill_changes(plugins.hooks, learning)
+            skill_notifier = notify_skill_changes(plugins.hooks, learning)
         yield
     finally:
-        if skills is not None:
-            await skills.wait_for_pending(None)
+        if skill_notifier is not None:
+            await skill_notifier.wait_for_pending(None)
         if observer is not None:
             await observer.aclose()
         if plugins is not None:

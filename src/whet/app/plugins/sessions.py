@@ -230,10 +230,10 @@ class PluginSessions:
             ),
             dict(zip(tools, tool_hooks.add_hooks(scoped_tools, hooks), strict=True)),
             observer,
-            self._around(hooks, calls, PreVerify(hooks, facts, lambda: observer.session)),
+            self._wrap_requests(hooks, calls, PreVerify(hooks, facts, lambda: observer.session)),
         )
 
-    def _around(
+    def _wrap_requests(
         self, hooks: Hooks, calls: model_calls.ModelCallHooks, pre_verify: PreVerify
     ) -> Callable[[ModelLink, Sequence[Message]], AsyncIterator[StreamItem]] | None:
         """Return the wrapper around each request to the model, or None if no plugin needs one."""

@@ -225,7 +225,8 @@ def _import_transcripts(home: Home, path: Path, form: _Format, dry: bool, as_jso
     files = form.list_files(folder)
     if not files:
         raise NotFound(f"there are no transcripts of {form.origin} in {folder}")
-    unreadable_lines, unreadable_files = dict[str, int](), dict[str, str]()
+    unreadable_lines: dict[str, int] = {}
+    unreadable_files: dict[str, str] = {}
     without_person = 0
 
     def sessions() -> Iterator[PastSession]:

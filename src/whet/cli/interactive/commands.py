@@ -16,7 +16,7 @@ from whet.cli.interactive import selection_lists
 from whet.cli.interactive.chat_control import ChatControl
 from whet.cli.interactive.context_report import OUTCOMES, report_lines
 from whet.cli.interactive.forks import tree_line
-from whet.cli.interactive.rewind_commands import files_line
+from whet.cli.interactive.rewind_commands import describe_unrestored_files
 from whet.clock import iso
 from whet.contract.errors import ConfigError, NotFound, WhetError
 from whet.contract.events import Event
@@ -218,7 +218,7 @@ async def undo_turn(chat: ChatControl, argument: str) -> None:
     """Take the last turn back."""
     turn, text = await _take_back(chat, argument)
     chat.say(wording.clip(f"taken back: {fold_pastes(typed_text(text))}", chat.width()), "dim")
-    chat.say(await files_line(chat, turn), "dim")
+    chat.say(await describe_unrestored_files(chat, turn), "dim")
 
 
 async def retry_turn(chat: ChatControl, argument: str) -> None:

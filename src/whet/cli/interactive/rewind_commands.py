@@ -20,7 +20,7 @@ _USAGE = "/rewind TURN[.STEP] [files|conversation|both] [keep|force] [dry-run], 
 _SHOWN_LINES = 200
 
 
-async def files_line(chat: ChatControl, turn: int) -> str:
+async def describe_unrestored_files(chat: ChatControl, turn: int) -> str:
     """Return a sentence on the files of a turn that was taken back from the conversation."""
     if not chat.services.settings.rewind.record:
         return "its files were not restored: nothing is recorded (rewind.record is off)"

@@ -27,7 +27,8 @@ def points(steps: Sequence[StepChanges]) -> list[str]:
 
 def outcome(result: Outcome, *, is_plan: bool) -> list[str]:
     """Return lines that describe the result of a rewind, or its plan."""
-    files, lines = result.files, list[str]()
+    files = result.files
+    lines: list[str] = []
     if result.finished:
         lines.append("a rewind that was cut off has been finished first")
     restored = [change for change in files.changes if change.path not in files.failed]

@@ -35,7 +35,7 @@ from whet.tools.toolsets.skills import SKILL_VIEW, SKILLS_LIST
 
 T = TypeVar("T")
 _GROUP = {"memory": "memory", "skill": "skills"}
-_WHO = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
+_AUTHORS = {"foreground": "the agent", "review": "a review", "user": "you", "import": "installed"}
 
 
 NOT_SHOWN = "nothing was accepted: this needs a terminal, or --digest for what you have read"
@@ -135,7 +135,7 @@ def changes_table(rows: Sequence[LedgerRow]) -> str:
     columns: list[Column[LedgerRow]] = [
         Column("id", lambda row: str(row.id), right=True),
         Column("when", lambda row: age(row.at, now), rank=2),
-        Column("who", lambda row: _WHO[row.origin.write_origin], rank=3),
+        Column("who", lambda row: _AUTHORS[row.origin.write_origin], rank=3),
         Column("item", lambda row: row.item, rank=4),
         Column("change", lambda row: row.action.replace("_", " ")),
         Column("state", lambda row: row.state, rank=1),
@@ -148,7 +148,7 @@ def change_lines(row: LedgerRow) -> list[str]:
     """Return the details of a change: author, time, reason, quoted messages and replaced text."""
     origin = row.origin
     lines = [f"change {row.id}: {summarize_change(row)} ({row.action.replace('_', ' ')}), {row.state}"]
-    lines.append(f"  by      {_WHO[origin.write_origin]}, {local_minute(row.at)}")
+    lines.append(f"  by      {_AUTHORS[origin.write_origin]}, {local_minute(row.at)}")
     where = origin.parent_session_id or origin.session_id
     if where:
         reviewed = f", in review {origin.session_id}" if origin.parent_session_id else ""

@@ -19,11 +19,11 @@ from whet.serve.board.changes import ChangesPages
 from whet.serve.board.files import FilePages
 from whet.serve.board.filters import FILTERS
 from whet.serve.board.frame import Frame
+from whet.serve.board.history_pages import HistoryPages
 from whet.serve.board.home import HomePages
 from whet.serve.board.learning import LearningPages
 from whet.serve.board.live import DashboardStream
 from whet.serve.board.live_turn import LiveTurns
-from whet.serve.board.past import HistoryPages
 from whet.serve.board.proof import Proof
 from whet.serve.board.session_chat import MAX_UPLOAD_BYTES, SessionChat
 from whet.serve.board.session_forms import SessionForms

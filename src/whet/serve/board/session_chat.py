@@ -30,8 +30,8 @@ from whet.serve.board import shown
 from whet.serve.board.box import parse_folder, set_mode, set_model
 from whet.serve.board.changes import format_outcome
 from whet.serve.board.frame import Frame, number_or_zero
+from whet.serve.board.history_pages import HistoryPages
 from whet.serve.board.live_turn import LiveTurn, LiveTurns
-from whet.serve.board.past import HistoryPages
 from whet.serve.turns import TurnInput
 from whet.serve.wire import ApiError, JsonAnswer, Stream
 from whet.store import forks, replay, sessions

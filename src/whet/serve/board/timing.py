@@ -19,7 +19,7 @@ from whet.store.spans import TurnSpan, TurnSpans, WindowMark
 from whet.web.sessions import Visit
 
 WIDTH = 1_000
-_LEAST = 4  # the minimum width of a bar, so that short spans are visible
+_MIN_BAR_WIDTH = 4  # the minimum width of a bar, so that short spans are visible
 _TURNS, _MAX_TURNS, _MAX_ROWS = 10, 100, 120
 
 
@@ -86,7 +86,7 @@ def waterfall(turn: TurnSpans) -> Waterfall:
     whole_ms = max(1, turn.last_ms - turn.begun_ms)
     rows: list[WaterfallRow] = []
     for span in turn.spans[:_MAX_ROWS]:
-        width = max(_LEAST, (span.ended_ms - span.begun_ms) * WIDTH / whole_ms)
+        width = max(_MIN_BAR_WIDTH, (span.ended_ms - span.begun_ms) * WIDTH / whole_ms)
         x = min((span.begun_ms - turn.begun_ms) * WIDTH / whole_ms, WIDTH - width)
         share = span.usage.cache_hit_ratio if span.usage and span.usage.prompt_tokens else 0.0
         rows.append(
