@@ -16,7 +16,7 @@ from tests.support import each
 from tests.warm.stores import TOOLS
 from whet.config.paths import Home
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.messages import Message, Usage
+from whet.contract.messages import Message, ToolCall, Usage, VendorReplay
 from whet.contract.protocols import ModelInfo, ModelReply, StreamItem, TextDelta
 from whet.contract.tools import ToolSpec
 from whet.warm.forgetting import forget_examples
@@ -398,6 +398,9 @@ def test_examples_are_numbered_named_and_cached_up_to_the_last() -> None:
     assert encode_prime(make_prime("x", [])) == "" and decode_prime("") == ()
 
 
+REPLAYS = [VendorReplay("chat_completions", str(n)) for n in range(4)]
+
+
 class Echo:
     """A link that answers with nothing and keeps what it was sent."""
 
@@ -426,3 +429,28 @@ def test_a_primed_link_sends_the_examples_first_and_tells_its_news_once() -> Non
     assert asyncio.run(notices()) == [None, ("news", "own")] and asyncio.run(notices()) == [None, ("own",)]
     assert echo.sent == [(*opening, message)] * 2 and echo.sent[0][-1] is message
     assert link.info == echo.info
+
+
+def test_a_call_id_that_an_example_has_is_changed_for_the_session_the_same_way_each_time() -> None:
+    opening = make_prime("hash", [example()]).messages
+    taken = opening[1].tool_calls[0].id
+    echo = Echo()
+    link = PrimedLink(echo, opening)
+    both = (ToolCall(taken, "todo", "{}"), ToolCall("mine", "todo", "{}"))
+    session = [
+        Message("assistant", "", both, replay=REPLAYS[1]),
+        Message("tool", "r", tool_call_id=taken),
+        Message("tool", "s", tool_call_id="mine", replay=REPLAYS[2]),
+        Message("tool", "t", tool_call_id=taken, replay=REPLAYS[3]),
+    ]
+
+    async def send() -> tuple[Message, ...]:
+        async for _ in link.stream(session):
+            pass
+        return echo.sent[-1][len(opening) :]
+
+    first = asyncio.run(send())
+    assert [call.id for call in first[0].tool_calls] == [f"{taken}_here", "mine"]
+    assert [message.tool_call_id for message in first] == ["", f"{taken}_here", "mine", f"{taken}_here"]
+    assert [message.replay for message in first] == [None, None, REPLAYS[2], REPLAYS[3]]
+    assert all(one is other for one, other in zip(first, asyncio.run(send()), strict=True))

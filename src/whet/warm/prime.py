@@ -76,7 +76,9 @@ class PrimedLink:
     def __init__(self, link: ModelLink, opening: Sequence[Message], news: Sequence[str] = ()) -> None:
         self._link = link
         self._opening = tuple(opening)
+        self._taken = {call.id for message in opening for call in message.tool_calls}
         self._news = tuple(news)
+        self._renamed: dict[int, tuple[Message, Message]] = {}
 
     @property
     def info(self) -> ModelInfo:
@@ -85,8 +87,32 @@ class PrimedLink:
 
     async def stream(self, messages: Sequence[Message]) -> AsyncIterator[StreamItem]:
         """Stream as the link does, sending prefix, examples and `messages`."""
-        async for item in self._link.stream((*self._opening, *messages)):
+        sent = (*self._opening, *map(self._rename_ids, messages))
+        async for item in self._link.stream(sent):
             if isinstance(item, ModelReply) and self._news:
                 item = msgspec.structs.replace(item, notices=(*self._news, *item.notices))
                 self._news = ()
             yield item
+
+    def _rename_ids(self, message: Message) -> Message:
+        """Return the message, with other call ids if they collide with the examples'; the result is the same
+        every time."""
+        if message.tool_call_id not in self._taken and not any(
+            c.id in self._taken for c in message.tool_calls
+        ):
+            return message
+        cached = self._renamed.get(id(message))
+        if cached is None or cached[0] is not message:
+            calls = tuple(
+                msgspec.structs.replace(call, id=f"{call.id}_here") if call.id in self._taken else call
+                for call in message.tool_calls
+            )
+            result_id = message.tool_call_id
+            renamed = msgspec.structs.replace(
+                message,
+                tool_calls=calls,
+                replay=None if calls else message.replay,
+                tool_call_id=f"{result_id}_here" if result_id in self._taken else result_id,
+            )
+            cached = self._renamed[id(message)] = (message, renamed)
+        return cached[1]
