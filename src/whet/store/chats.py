@@ -389,7 +389,7 @@ def prune(connection: apsw.Connection, before_ms: int, limit: int = 2_000) -> in
 
 
 def _select_messages(connection: apsw.Connection, where: str, *values: str | int) -> list[OutRow]:
-    cursor = connection.execute(f"SELECT {_OUT} FROM gateway_outbox WHERE {where}", values)
+    cursor = connection.execute(f"SELECT {_OUT_COLUMNS} FROM gateway_outbox WHERE {where}", values)
     return [OutRow(*row) for row in cursor]
 
 
