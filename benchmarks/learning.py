@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -182,5 +183,5 @@ def _interval(found: dict[str, float]) -> str:
     return f"{found['estimate']:.1%} [{found['low']:.1%}, {found['high']:.1%}]"
 
 
-def _others(arms: dict[str, Any], show: Any) -> str:
+def _others(arms: dict[str, Any], show: Callable[[dict[str, Any]], str]) -> str:
     return "; ".join(f"{name} {show(arm)}" for name, arm in arms.items() if name != "ours")
