@@ -35,6 +35,9 @@ def worked(text: str, *tasks: str) -> list[Step]:
         ("Die Kiste wiegt 18 Kilo.", "Moment, 22 warens", None),
         ("회의는 3층에서 해요.", "아 잠깐, 5층이요", None),
         ("No meetings before 10.", "no, no meetings before 9", None),
+        ("The staging database is called finch.", "no sorry, it's called wren", None),
+        ("يمكنك حذف الملفات المؤقتة.", "بشرط أن يكون عمرها أكثر من أسبوع", None),
+        ("आप पुराने ईमेल मिटा सकते हैं।", "लेकिन बैंक की चिट्ठियाँ कभी मत छूना", None),
         (PORT, "sorry, 9090", [*worked(PORT, "sorry, 9090"), *LATER[1:]]),
         (PORT, "hm, rather 7070", worked(PORT, "sorry, 9090", "hm, rather 7070")),
         (DRAFTS, JOELLE, [User(DRAFTS), Say("Noted."), *ASIDE, User(JOELLE), *LATER]),
@@ -75,6 +78,16 @@ def test_a_mere_no_takes_the_statement_back(reply: str) -> None:
 )
 def test_a_mere_no_takes_back_a_rule_that_shares_only_small_words_with_it(said: str, reply: str) -> None:
     assert "took that back" in str(verdict(talked(said, reply), "x", said))
+
+
+def test_a_no_takes_back_the_nearest_statement_and_no_earlier_one() -> None:
+    printer = "The printer on the second floor is called Gutenberg."
+    database = "The database of the team is called finch."
+    reply = "no sorry, it's called wren"
+    steps: list[Step] = [User(printer), Say("ok"), User(database), Say("ok"), User(reply), *LATER]
+    assert accepted(steps, "x", printer).text == f"“{printer}”"
+    other: list[Step] = [User("Water the plants."), Say("ok"), User("No, the database has another name.")]
+    assert "took that back" in str(verdict([User(database), Say("ok"), *other, *LATER], "x", database))
 
 
 def test_a_conversation_without_work_does_not_become_part_of_a_statement_in_it() -> None:

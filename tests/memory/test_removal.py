@@ -74,9 +74,7 @@ def test_other_languages_and_numbers_keep_their_rules_too(world: World, rule: st
     ("rule", "said"),
     [
         (RULE, COLOUR),
-        (RULE, "Deploy it now please."),
-        ("No borres los contratos.", "Los contratos están en la carpeta azul."),
-        ("Never delete signed contracts.", "Signed contracts are in the blue folder."),
+        (RULE, f"Fridays are {'quiet and ' * 36}warm."),
         ("Customer 4711 pays within 14 days.", "Customer 4712 pays within 60 days."),
     ],
 )
@@ -88,6 +86,37 @@ def test_a_replacement_that_says_something_else_is_kept_beside_the_old_note(
     assert state == "active" and f"similar note stays too: ““{rule}”" in text, text
     kept = prompt(world)
     assert rule in kept and said in kept
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("We use jest for the tests.", "we moved from jest to vitest last week btw"),
+        ("敬語で話してください。", "もう敬語はやめて、タメ口でいいよ。"),
+        (RULE, "Deploy it now please."),
+        ("No borres los contratos.", "Los contratos están en la carpeta azul."),
+        ("Never delete signed contracts.", "Signed contracts are in the blue folder."),
+    ],
+)
+def test_newer_words_that_may_change_a_note_are_added_to_it(world: World, rule: str, said: str) -> None:
+    learn(world, rule)
+    state, text = attempt(world, said, replace(rule, said))
+    assert state == "active" and "similar note" not in text, text
+    (note,) = (line for line in prompt(world).splitlines() if rule in line)
+    assert note.index(rule) < note.index(said)
+    (row, _) = world.database.read_now(lambda db: ledger.select(db))
+    assert f"added to “{rule}" in write_summary([row])
+    undo(world, row.id)
+    assert rule in prompt(world) and said not in prompt(world)
+
+
+def test_what_a_program_prints_is_not_added_to_a_persons_note(world: World) -> None:
+    said, line = "The mail server is kept in the cellar.", "mail_host = post7"
+    learn(world, said)
+    session_id = talk(world, User("Look."), Run("terminal", "cat mail.cfg", line))
+    review(world, session_id, [MemoryRequest("replace", content=line, old_text=said, evidence=(line,))])
+    assert not any(said in text and line in text for text in prompt(world).splitlines())
+    assert said in prompt(world) and line in prompt(world)
 
 
 def test_words_of_a_page_take_no_rule_away(world: World) -> None:

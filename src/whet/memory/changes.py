@@ -158,18 +158,16 @@ class Changes:
     ) -> tuple[MemoryRequest, GateVerdict, str]:
         """Return the request and the verdict with what stays of the old entry before the new text.
 
-        If the new text doesn't clearly take the entry's place, or the person wrote the entry and the new text
-        is not the person's, the request is an addition, and the entry is returned too.
+        If the new text doesn't clearly take the entry's place, all of the entry stays if the person's new
+        words are about it. Otherwise the request is an addition, and the entry is returned too.
         """
         if request.action != "replace" or not verdict.text:
             return request, verdict, ""
-        from whet.memory.removal import find_rest  # noqa: PLC0415 - loads what reads sessions
-
         old, rows = notes.find_entry(base, request.old_text).statement, _list_rows(self._reader, request)
         is_persons = settling.is_persons_entry(rows, old)
         if is_persons and origin.write_origin == "review":  # the change waits for the person
             return request, verdict, ""
-        rest = find_rest(old, verdict.text, request.old_text)
+        rest = _find_rest(old, verdict, request.old_text)
         if rest is None or (is_persons and verdict.trust != "user"):
             return msgspec.structs.replace(request, action="add", old_text=""), verdict, old
         return request, _add_rest(verdict, rest, rows, old) if rest else verdict, ""
@@ -303,6 +301,15 @@ def _list_rows(reader: MemoryReader, request: MemoryRequest) -> list[LedgerRow]:
     return reader.database.read_now(
         lambda db: ledger.select(db, profile=reader.profile, kind="memory", item=request.target)
     )
+
+
+def _find_rest(old: str, verdict: GateVerdict, named: str) -> str | None:
+    """Return what stays of an old entry before a verdict's text, or None if the text is its own note."""
+    from whet.memory.removal import find_rest, may_belong  # noqa: PLC0415 - loads what reads sessions
+
+    rest = find_rest(old, verdict.text, named)
+    is_joined = rest is None and verdict.trust == "user" and may_belong(old, verdict.text)
+    return old if is_joined else rest
 
 
 def _add_rest(verdict: GateVerdict, rest: str, rows: Sequence[LedgerRow], old: str) -> GateVerdict:

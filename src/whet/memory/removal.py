@@ -80,6 +80,16 @@ def find_rest(old: str, new: str, named: str = "") -> str | None:
     return "; ".join(filter(None, (_drop_statements(group, removed) for group in groups)))
 
 
+def may_belong(old: str, new: str) -> bool:
+    """Return whether a newer text may be shown in the same note as an older one.
+
+    Both are the person's words and share one, neither is about another thing, and together they are no longer
+    than a statement may be.
+    """
+    is_said = all(map(_SAID.fullmatch, (old, new))) and len(old) + len(new) <= units.MAX_CHARS
+    return is_said and is_about(old, [new]) and not _is_about_another(old, new)
+
+
 def _takes_place(old: str, new: str) -> bool:
     """Return whether a newer text, or one of its statements, replaces an older statement."""
     texts = _list_statements(new)

@@ -9,7 +9,7 @@ import re
 from itertools import product
 
 from whet.memory import units
-from whet.memory.folding import content_words, fold, join_words
+from whet.memory.folding import content_words, fold, join_words, strip_marks
 from whet.memory.subjects import compare_wording, find_names, is_parallel, names_another
 
 SHORT_REPLY = 6
@@ -33,8 +33,13 @@ def is_rejection(text: str) -> bool:
 
 def is_aside(text: str, statement: str) -> bool:
     """Return whether a text is not written as a sentence of its own: it begins with up to three words and a
-    comma, or in lower case after a statement that does not."""
-    return _INTERJECTION.match(text) is not None or (text[:1].islower() and not statement[:1].islower())
+    comma, or in lower case after a statement that does not. In a script without case, it has no stop after a
+    statement that has one."""
+    is_casual = _INTERJECTION.match(text) is not None or (text[:1].islower() and not statement[:1].islower())
+    if is_casual or not text[:1].isalpha() or text[:1].lower() != text[:1].upper():
+        return is_casual
+    ends = [strip_marks(each)[-1:].isalnum() for each in (statement, text)]
+    return ends == [False, True]
 
 
 def states_another(statement: str, text: str) -> bool:
@@ -88,9 +93,10 @@ def adds_to(old: str, new: str, claim: str) -> bool:
 
 def _changes_part(old: str, new: str) -> bool:
     """Return whether a short reply repeats words of the statement and has others: "no, on Thursday" after "on
-    Tuesday"."""
+    Tuesday". A longer one ends with the word before the last one and another last word."""
     if len(new.split()) > BARE_REPLY:
-        return False
+        ends = [join_words(text).split()[-2:] for text in (old, new)]
+        return is_short(fold(new)) and ends[0][:1] == ends[1][:1] and ends[0] != ends[1]
     folded = fold(new).strip(" .!,")
     no = _NO.match(folded)
     before, after = set(join_words(old).split()), set(join_words(folded[no.end() :] if no else "").split())

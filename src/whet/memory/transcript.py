@@ -163,7 +163,7 @@ class QuotableTranscript:
         """
         source, unit = passage.source, passage.unit
         later = [other for other in self.sources if other.seq > source.seq]
-        messages = [other for other in later if other.tier == other.role == "user"]
+        messages = all_messages = [other for other in later if other.tier == other.role == "user"]
         reply = self.find_reply(passage)
         if reply is not None and adds_to(unit, reply.unit, claim):
             # another value, or another thing's: the note shows both
@@ -172,9 +172,10 @@ class QuotableTranscript:
             return messages[0].text
         for other in messages:
             for sentence in units.split_sentences(other.text):
-                if not units.is_question(sentence) and contradicts(
-                    unit, sentence, is_typed=source.role == "user"
-                ):
+                is_against = contradicts(unit, sentence, is_typed=source.role == "user")
+                if not is_against or units.is_question(sentence):
+                    continue
+                if not is_rejection(sentence) or not _is_about_nearer(sentence, unit, all_messages, other):
                     return sentence
         mine = (source.tool, source.call, source.tier, source.failed)
         for other in later if source.tier == "observed" and not source.failed else ():
@@ -345,6 +346,14 @@ def _is_action(part: str, call: str, ran: SourceText) -> bool:
     bare = stripped[at : at + len(part)] if len(stripped) == len(call) else "_" * len(part)
     strings = (part[slice(*match.span())] for match in re.finditer(r"_[_\s]*", bare))
     return not any(map(units.has_prose, strings))
+
+
+def _is_about_nearer(sentence: str, unit: str, messages: Sequence[SourceText], source: SourceText) -> bool:
+    """Return whether a message between a statement and a later sentence shares as many words with it."""
+    words = set(content_words(sentence))
+    shared_count = len(words & set(content_words(unit)))
+    between = (message for message in messages if message.seq < source.seq)
+    return any(len(words & set(content_words(message.text))) >= shared_count for message in between)
 
 
 def _rank(passage: Passage) -> tuple[int, bool]:

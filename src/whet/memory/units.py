@@ -65,6 +65,9 @@ _TICKED = re.compile(r"`([^`\n]+)`")
 _PIECES = re.compile(r"[-_]+|(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ])")
 _MAX_RUN_LENGTH = 5
 _SPOKEN_NAME = 3
+# A word beside an e-mail or web address: "always x@pay.example".
+_ADDRESS = r"(?:[^\s@]+@[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}|\w+://\S+)"
+_SPOKEN_ADDRESS = re.compile(rf"(?<!\S)(?:[^\W\d_]{{2,}}\s+{_ADDRESS}|{_ADDRESS}\s+[^\W\d_]{{2,}}(?!\S))")
 _CELLS = re.compile(r"[|;\t\"“”<>]|,(?!\d)|\s{2,}|[:=](?=\s)|(?<=\w)=|(?<=[^\W\d_]):(?=[^\W\d_])")
 _RUN = re.compile("111|11.1|1.11")
 _AMOUNT = re.compile(r"[v(]?\d[\w.,:%()-]*$")
@@ -173,8 +176,11 @@ def has_prose(line: str) -> bool:
 
 
 def has_short_sentence(line: str) -> bool:
-    """Return whether a line may hold a short sentence: in a script without blanks, or as a name of three
-    words or more (push-to-x-first.md). A setting's key is not checked."""
+    """Return whether a line may hold a short sentence: in a script without blanks, as a name of three words
+    or more (push-to-x-first.md), or as a word beside an address in a value. A setting's key is not
+    checked."""
+    if any(map(_SPOKEN_ADDRESS.search, _CELLS.split(strip_marks(line))[1:])):
+        return True
     if setting := _SETTING.search(line):
         # The value may be a sentence: it has four letters of such a script, or two beside words of another.
         value = line[setting.end() :]

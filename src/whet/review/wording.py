@@ -86,7 +86,9 @@ def _describe_old_text(row: LedgerRow) -> str:
     if row.kind != "memory":
         return ""
     if row.before:
-        text = f"{'replaced' if row.after else 'removed'} {_short(row.before)}"
+        is_kept = row.after.startswith(row.before)
+        action = "added to" if is_kept else "replaced" if row.after else "removed"
+        text = f"{action} {_short(row.before)}"
     elif row.reason.startswith(SIMILAR_NOTE):
         text = f"{SIMILAR_NOTE} {_short(row.reason.removeprefix(SIMILAR_NOTE).strip(' “”'))}"
     else:
