@@ -117,7 +117,8 @@ def test_a_failure_pauses_a_goal_and_a_cap_ends_it(tmp_path: Path, cap_tokens: i
 
 @pytest.mark.slow
 def test_two_rounds_that_bring_nothing_new_are_stuck(tmp_path: Path) -> None:
-    done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("x", "echo no; exit 1")))
+    verify = "cat; test -t 1"  # a verifier has no input and no terminal
+    done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("x", verify)))
     assert (done.goal.state, done.goal.round) == ("stuck", 3)
 
 
