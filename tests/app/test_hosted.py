@@ -355,6 +355,8 @@ async def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> Non
             id_, other = await many.new_session(), await many.new_session()
             async with many.using(id_) as session:
                 await many.switch_model(session, "practice-large")
+            answering = [many.services.models.provider_of(session_id).info for session_id in (id_, other)]
+            assert [info.model for info in answering] == ["practice-large", "practice"]
             await many.submit(id_, "a", emit=ignore)
             await many.submit(other, "b", emit=ignore)
         async with hosted(server, tmp_path) as many:

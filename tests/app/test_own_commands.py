@@ -32,8 +32,11 @@ def test_a_file_is_a_command_with_its_description_and_hint(places: tuple[Path, P
     head = "---\ndescription: Review a file\nargument-hint: [file]\nallowed-tools: Read\n---\n"
     write(work / ".whet/commands", "review.md", head + "Look at $1.")
     write(home / "commands", "git/PR.md", "# Make a pull request\nNow.")
-    found = {one.name: (one.description, one.argument_hint) for one in list_prompt_commands(home, work)}
-    assert found == {"review": ("Review a file", "[file]"), "git:pr": ("Make a pull request", "")}
+    commands = [command.as_slash() for command in list_prompt_commands(home, work)]
+    assert {command.name: (command.help, command.argument) for command in commands} == {
+        "review": ("Review a file", "[file]"),
+        "git:pr": ("Make a pull request", ""),
+    }
 
 
 @pytest.mark.parametrize(
