@@ -18,6 +18,7 @@ _TEST = {"tests/test_app.py": "import app, json\n"}
         ({"app.py": "1"}, {"app.py": "2"}, set()),
         ({}, {"app.py": "import parts\n", "parts.py": "import more\n", "more.py": ""}, set()),
         ({}, {"app.py": "import parts\n", "parts.py": "", "other.py": ""}, {"other.py"}),
+        ({}, {"lib/app.py": "", "lib/other.py": ""}, {"lib/other.py"}),
         # what runs with every program, or is hidden, whoever imports it
         ({}, {"app.py": "import sitecustomize\n", "sitecustomize.py": ""}, {"sitecustomize.py"}),
         ({}, {".tools/app.py": ""}, {".tools/app.py"}),
