@@ -48,6 +48,10 @@ TESTS = {
     "clock.py": ["tests/agent", "tests/store"],
     "context": ["tests/context", "tests/app/test_contexts.py", "tests/app/test_nested_instructions.py"],
     "contract": ["tests/agent", "tests/tools", "tests/providers"],
+    "goals": [
+        "tests/app/test_check_subjects.py",
+        *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/app/test_goal*.py")),
+    ],
     "lanes.py": ["tests/test_lanes.py"],
     "log.py": ["tests/config", "tests/cli/test_output.py"],
     "rpc.py": ["tests/test_rpc.py"],

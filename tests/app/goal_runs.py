@@ -10,6 +10,7 @@ import msgspec
 from tests.app.opened import open_app, practice_model
 from tests.rewind.running import Consenting, call
 from whet.config.permission_settings import ApprovalSettings, McpSettings, SandboxSettings
+from whet.config.schema import WalletSettings
 from whet.contract.events import Event
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish
@@ -50,13 +51,14 @@ async def pursue(
     *,
     events: list[Event] | None = None,
     mcp: McpSettings | None = None,
+    wallet: WalletSettings | None = None,
 ) -> GoalReport:
     (folder / "work").mkdir(exist_ok=True)
     with PracticeServer(script=list(script)) as server:
         model = practice_model(server.base_url, "practice-echo")
         home, work = folder / "home", folder / "work"
-        used = mcp or McpSettings()
-        async with open_app(home, work, model, person or Judge(), approval=_APPROVAL, mcp=used) as app:
+        sections = {"mcp": mcp or McpSettings(), "wallet": wallet or WalletSettings()}
+        async with open_app(home, work, model, person or Judge(), approval=_APPROVAL, **sections) as app:
             runner = GoalRunner(app.sessions, (events if events is not None else []).append)
             ended = await runner.pursue(*await runner.start(wish))
             return app.database.read_now(lambda db: report(db, ended))

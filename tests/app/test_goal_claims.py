@@ -64,6 +64,39 @@ def test_what_claims_may_point_at(kind: ClaimKind, call: str, shows: str, why: s
     assert (why in text) if why else not text
 
 
+_RAN = msgspec.structs.replace(
+    _seen(
+        *(8, "terminal", "counted 41 words"),
+        facts=CallEffects(command="python count.py --all-files"),
+        command="python count.py --all-files",
+    ),
+    exit_code=0,
+)
+_EDITED = _seen(9, "write_file", "ok", facts=CallEffects(edits=(FileLines("count.py", 1, 0),)))
+
+
+@each(
+    ("call", "shows", "exit_code", "later", "why"),
+    [
+        ("python count.py --all-files", "counted 41 words", 0, (), ""),
+        ("python --all", "counted 41 words", 0, (), ""),
+        ("count.py python", "counted 41 words", 0, (), "no such call"),
+        ("python count", "counted 41 words", 0, (), ""),
+        ("python count.py", "counted 40 words", 0, (), "does not say that"),
+        ("python count.py", "--all-files", 0, (), "does not say that"),
+        ("python count.py", "counted 41 words", 1, (), "failed (exit 1)"),
+        ("python count.py", "counted 41 words", None, (), "to its end"),
+        ("python count.py", "counted 41 words", 0, (_EDITED,), "stale: count.py"),
+    ],
+)
+def test_a_command_proves_what_it_printed_when_it_ended_well(
+    call: str, shows: str, exit_code: int | None, later: tuple[GoalCall, ...], why: str
+) -> None:
+    ran = msgspec.structs.replace(_RAN, exit_code=exit_code)
+    reasons = _why("command", call, shows, ran, *later)
+    assert (why in reasons) if why else not reasons
+
+
 def test_a_note_is_pointed_at_by_what_went_in() -> None:
     assert {"notes"} <= tags_of("memory")
     assert not _why("noted", "memory", "out on Tuesdays", _NOTED)

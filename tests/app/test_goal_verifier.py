@@ -159,6 +159,18 @@ def test_what_takes_a_guarded_files_place_has_changed_and_holds_nobody_up(tmp_pa
     assert find_changed_files(guarded, tmp_path) == ["check.sh"]
 
 
+def test_a_copy_of_the_beginning_has_its_links(tmp_path: Path) -> None:
+    work, kept, copy = tmp_path / "work", tmp_path / "kept", tmp_path / "copy"
+    for folder in (work / "lib", kept):
+        folder.mkdir(parents=True)
+    (work / "lib" / "current").symlink_to("1")
+    base = save_base(work, kept, "")
+    (work / "lib" / "current").unlink()
+    (work / "lib" / "current").symlink_to("2")
+    restore_tree(base, kept, (work, copy), set(), set())
+    assert (copy / "lib" / "current").readlink() == Path("1")
+
+
 def test_nothing_is_copied_through_a_link_that_takes_a_folders_place(tmp_path: Path) -> None:
     """A background command may do that between the look at the workspace and the copy of it."""
     work, kept, secret = tmp_path / "work", tmp_path / "kept", tmp_path / "keys"

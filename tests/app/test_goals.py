@@ -13,11 +13,13 @@ from tests.mcp.rig import odd
 from tests.rewind.running import ANSWER, call, shell
 from whet.cli.goal import report_lines
 from whet.config.permission_settings import McpSettings
+from whet.config.schema import WalletSettings
 from whet.contract.errors import ConfigError
 from whet.contract.events import Event, StepFinished, ToolFinished, TurnEnd
 from whet.goals.text import GoalWish, parse_goal, round_message
 from whet.memory import typed
 from whet.store.goals import GoalRow
+from whet_lab.practice.script import Fault, ScriptedReply
 
 _CHECK = "import sys, pathlib\nsys.exit(pathlib.Path('done.txt').read_text().strip() != 'yes')\n"
 
@@ -106,8 +108,17 @@ def test_steps_run_out_as_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("cap_tokens", "state"), [(0, "paused"), (1, "budget")])
+def test_a_failure_pauses_a_goal_and_a_cap_ends_it(tmp_path: Path, cap_tokens: int, state: str) -> None:
+    failing, wallet = ScriptedReply(fault=Fault(status=401)), WalletSettings(session_tokens=cap_tokens)
+    report = asyncio.run(pursue(tmp_path, [failing], GoalWish("x"), wallet=wallet))
+    assert report.goal.state == state, report.goal.said
+
+
+@pytest.mark.slow
 def test_two_rounds_that_bring_nothing_new_are_stuck(tmp_path: Path) -> None:
-    done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("x", "echo no; exit 1")))
+    verify = "cat; test -t 1"  # a verifier has no input and no terminal
+    done = asyncio.run(pursue(tmp_path, [ANSWER] * 6, GoalWish("x", verify)))
     assert (done.goal.state, done.goal.round) == ("stuck", 3)
 
 

@@ -35,6 +35,7 @@ from whet.memory.requests import MemoryRequest
 from whet.store import sessions
 from whet.store.jobs import QueuedJob
 from whet.store.transcript import TurnRecord
+from whet.store.turns import list_accepted
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -199,6 +200,44 @@ async def test_cancel_ends_the_turn_and_drops_what_it_had_not_read(tmp_path: Pat
         assert [row.text for row in log.messages if row.role == "user"] == ["a", "c"]
 
 
+async def test_a_queued_text_survives_the_end_of_the_program_but_no_cancel(tmp_path: Path) -> None:
+    stalled = [ScriptedReply("never", fault=STALLED)] * 2
+    async with hosting(stalled, tmp_path) as (server, many):
+        id_ = await many.new_session()
+
+        async def begin(text: str, number: int) -> asyncio.Task[TurnEnd | None]:
+            turn = asyncio.create_task(many.submit(id_, text, emit=ignore))
+            await asyncio.to_thread(server.wait_for_stall, number)
+            session = many.find_open(id_)
+            assert session is not None
+            session.steer(f"after {text}")
+            return turn
+
+        turn = await begin("a", 1)
+        many.cancel(id_)
+        await turn
+        turn = await begin("c", 2)
+        await many.aclose()
+        await turn
+        rows = await many.services.database.append(lambda db: list_accepted(db, id_))  # after all writes
+        assert [row.message.text for row in rows] == ["after c"]
+
+
+async def test_an_open_session_reads_what_an_ended_program_accepted(tmp_path: Path) -> None:
+    async with hosting([ScriptedReply("One."), ScriptedReply("Both.")], tmp_path) as (server, many):
+        id_ = await many.new_session()
+        await many.submit(id_, "a", emit=ignore)
+        async with hosted(server, tmp_path) as others:
+            (await others.open_session(id_)).steer("b")
+            await others.release(id_)
+            assert others.open_count == 0
+            end_owner = "UPDATE accepted_messages SET owner = replace(owner, ?, ' 999999999 ')"
+            await others.services.database.append(lambda db: db.execute(end_owner, (f" {os.getpid()} ",)))
+        await many.submit(id_, "c", emit=ignore)
+        log = (await many.open_session(id_)).log
+        assert [row.text for row in log.messages if row.role == "user"] == ["a", "b", "c"]
+
+
 async def test_cancelling_the_caller_cancels_the_turn_durably(tmp_path: Path) -> None:
     async with hosting([ScriptedReply("never", fault=STALLED), ScriptedReply("Fresh.")], tmp_path) as (
         server,
@@ -316,6 +355,8 @@ async def test_a_chosen_model_stays_with_the_conversation(tmp_path: Path) -> Non
             id_, other = await many.new_session(), await many.new_session()
             async with many.using(id_) as session:
                 await many.switch_model(session, "practice-large")
+            answering = [many.services.models.provider_of(session_id).info for session_id in (id_, other)]
+            assert [info.model for info in answering] == ["practice-large", "practice"]
             await many.submit(id_, "a", emit=ignore)
             await many.submit(other, "b", emit=ignore)
         async with hosted(server, tmp_path) as many:

@@ -32,11 +32,11 @@ def test_a_file_is_a_command_with_its_description_and_hint(places: tuple[Path, P
     head = "---\ndescription: Review a file\nargument-hint: [file]\nallowed-tools: Read\n---\n"
     write(work / ".whet/commands", "review.md", head + "Look at $1.")
     write(home / "commands", "git/PR.md", "# Make a pull request\nNow.")
-    fields = {
-        command.name: (command.description, command.argument_hint)
-        for command in list_prompt_commands(home, work)
+    commands = [command.as_slash() for command in list_prompt_commands(home, work)]
+    assert {command.name: (command.help, command.argument) for command in commands} == {
+        "review": ("Review a file", "[file]"),
+        "git:pr": ("Make a pull request", ""),
     }
-    assert fields == {"review": ("Review a file", "[file]"), "git:pr": ("Make a pull request", "")}
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ def test_the_words_that_few_notes_have_decide() -> None:
     assert nearest_notes("Ist der Drucker an?", NOTES, 3) == [NOTES[3]]
     assert nearest_notes("請求書を送って", NOTES, 3) == [NOTES[4]]
     assert nearest_notes("gallery, courier and payroll, please", NOTES, 2) == list(NOTES[:2])
+    pairs = ("Beta is blue.", "Beta is green.", "Alpha is red.", *NOTES[3:])
+    assert nearest_notes("beta, alpha", pairs, 1) == ["Alpha is red."], "the rarer word decides"
     assert nearest_notes("Good morning!", NOTES, 3) == []
     assert nearest_notes("Which host is it?", [*NOTES, "Host of atlas is basalt."], 3) == [], (
         "most notes have it"
@@ -55,6 +57,14 @@ async def test_a_note_that_the_prompt_has_no_room_for_comes_with_its_message(tmp
         prompt = (await b.app.learning.reader.build_prompt_part()).text
         assert NOTES[-1] in prompt and NOTES[1] not in prompt
         assert NOTES[1] in await requested(b, "Restart payroll")
+
+
+async def test_what_a_local_tool_returned_is_evidence_and_what_came_from_outside_is_not(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, []) as b:
+        trusted = b.app.learning.owner_service.changes.trusted_tools
+        assert trusted & {"read_file", "web_fetch", "web_search"} == {"read_file"}
 
 
 async def keep(b: Bench, *texts: str, profile: str = "") -> None:

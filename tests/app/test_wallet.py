@@ -12,7 +12,7 @@ import pytest
 from tests.providers.server import Script, Server, running, sse
 from tests.providers.test_counted_tokens import WORDS, answer, chunk, text
 from tests.providers.test_link import Waits, provider
-from tests.support import FixedClock
+from tests.support import FixedClock, cancel_task
 from whet.app.model_links.wallet import Wallet
 from whet.clock import iso
 from whet.config.schema import WalletSettings
@@ -28,11 +28,18 @@ PROMPT = [Message("user", WORDS)]
 class Spender:
     """A capped session on a scripted server."""
 
-    def __init__(self, db: StateDatabase, clock: FixedClock, server: Server, cap_tokens: int) -> None:
+    def __init__(
+        self,
+        db: StateDatabase,
+        clock: FixedClock,
+        server: Server,
+        cap_tokens: int,
+        waits: Waits | None = None,
+    ) -> None:
         self.db = db
         self.server = server
         self.wallet = Wallet(db, clock, WalletSettings(session_tokens=cap_tokens, near=1.0))
-        self.source = provider(server, waits=Waits(), max_output_tokens=100, max_retries=9)
+        self.source = provider(server, waits=waits, max_output_tokens=100, max_retries=9)
 
     async def ask(self) -> Any:
         link = self.wallet.cap_link(self.source.open("sys", [], "s"), "s", "turn")
@@ -245,6 +252,33 @@ def test_a_call_that_is_cancelled_while_its_retry_is_awaited_counts_both_prompts
     spender = asyncio.run(_cancel_second_attempt(db, clock))
     first, second = (len(request.body) // 4 for request in spender.server.requests)
     assert spender.counted >= first + second and spender.unsettled == 0
+
+
+class EndlessWait(Waits):
+    """A sleep that never ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.begun.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_retry_that_is_cancelled_before_it_is_sent_costs_nothing(
+    db: StateDatabase, clock: FixedClock
+) -> None:
+    async with running(Script([b"busy"], 503, "text/plain")) as server:
+        wait = EndlessWait()
+        spender = Spender(db, clock, server, CAP, wait)
+        turn = asyncio.create_task(spender.ask())
+        await wait.begun.wait()
+        assert spender.counted > 0 and spender.unsettled == 1
+        await cancel_task(turn)
+        await spender.source.aclose()
+        await db.append(lambda _: None)
+        assert (spender.counted, spender.unsettled) == (0, 0)
 
 
 HIDDEN = usage(90_000, 900, total_tokens=90_900)

@@ -88,6 +88,7 @@ def test_the_command_prints_a_table_and_says_by_its_code_what_failed(
         ("tasks: []", "has 0 tasks"),
         ("- task: a\n  name: x\n- task: b\n  name: x\n", "two tasks are called x"),
         ("- tusk: a\n", "tusk"),
+        ("tasks: [{task: a}]\nkeys: x\n", "keys"),
         ("tasks: [", "tasks.yaml"),
     ],
 )

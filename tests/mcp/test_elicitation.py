@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,28 +110,37 @@ async def test_calls_of_two_conversations_at_once_are_asked_nothing(home: Path) 
 
 
 @pytest.mark.parametrize(
-    ("field", "said", "value"),
+    ("field", "said", "value", "choices"),
     [
-        ({"type": "string", "default": "John"}, "John", "John"),
-        ({"type": "string", "default": "John"}, "", "John"),
-        ({"type": "integer", "default": 30}, "30", 30),
-        ({"type": "number", "default": 95.5}, "95.5", 95.5),
-        ({"type": "number"}, "1,5", 1.5),
-        ({"type": "boolean", "default": True}, "yes", True),
-        ({"type": "string"}, EMPTY, None),
-        ({"type": "string", "enum": ["a", "b"], "enumNames": ["First", "Second"]}, "second", "b"),
-        ({"type": "string", "oneOf": [{"const": "x", "title": "The x"}]}, "The x", "x"),
-        ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, "a, C", ["a", "c"]),
-        ({"type": "array", "items": {"anyOf": [{"const": "x", "title": "X!"}]}}, "X!", ["x"]),
+        ({"type": "string", "default": "John"}, "John", "John", ["John"]),
+        ({"type": "string", "default": "John"}, "", "John", ["John"]),
+        ({"type": "integer", "default": 30}, "30", 30, ["30"]),
+        ({"type": "number", "default": 95.5}, "95.5", 95.5, ["95.5"]),
+        ({"type": "number"}, "1,5", 1.5, [EMPTY]),
+        ({"type": "boolean", "default": True}, "yes", True, ["yes", "no"]),
+        ({"type": "string"}, EMPTY, None, [EMPTY]),
+        (
+            {"type": "string", "enum": ["a", "b"], "enumNames": ["First", "Second"]},
+            *("second", "b", ["First", "Second", EMPTY]),
+        ),
+        ({"type": "string", "oneOf": [{"const": "x", "title": "The x"}]}, "The x", "x", ["The x", EMPTY]),
+        ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, "a, C", ["a", "c"], [EMPTY]),
+        ({"type": "array", "items": {"anyOf": [{"const": "x", "title": "X!"}]}}, "X!", ["x"], [EMPTY]),
     ],
 )
-def test_answers_come_as_the_form_wants_them(field: dict[str, Any], said: str, value: object) -> None:
-    async def answer(_question: str, _choices: object) -> str:
+def test_answers_come_as_the_form_wants_them(
+    field: dict[str, Any], said: str, value: object, choices: list[str]
+) -> None:
+    offered: list[Sequence[str]] = []
+
+    async def answer(_question: str, choices: Sequence[str]) -> str:
+        offered.append(choices)
         return said
 
     form = {"message": "m", "requestedSchema": {"type": "object", "properties": {"f": field}}}
     content = {} if value is None else {"f": value}
     assert asyncio.run(elicit("x", form, answer)) == {"action": "accept", "content": content}
+    assert offered == [[*choices, DECLINE]]
 
 
 @pytest.mark.parametrize(

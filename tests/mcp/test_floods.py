@@ -41,9 +41,11 @@ async def test_tools_beyond_those_that_are_offered_can_be_chosen(home: Path) -> 
 @pytest.mark.slow
 async def test_tools_that_would_fill_the_window_are_left_out_until_chosen(home: Path) -> None:
     async with bench(home, {"odd": odd("large"), "few": odd("large", allow=("tool99",))}) as b:
-        offered = b.servers.listings["odd"].offered
+        listing = b.servers.listings["odd"]
+        offered = listing.offered
         assert 1 < len(offered) < 10 and sum(size_chars(one.spec) for one in offered) <= 160_000
-        assert "choose some with allow" in b.servers.listings["odd"].left_out[0].reason
+        assert "choose some with allow" in listing.left_out[0].reason
+        assert 100 < len(offered) + len(listing.left_out) < 150  # 4 MB of the list are read
         assert [one.own_name for one in b.servers.listings["few"].offered] == ["tool99"]
 
 

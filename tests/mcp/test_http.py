@@ -79,7 +79,10 @@ def test_headers_name_the_session_and_the_version(home: Path) -> None:
     ("answer", "said"),
     [
         (lambda r: as_json({}, 401), "wants a login. whet mcp login web"),
-        (lambda r: as_json({"error": {"message": "not yours"}}, 403), "HTTP 403: not yours"),
+        (
+            lambda r: as_json({"error": {"message": "not yours"}}, 403),
+            "HTTP 403: not yours. the login or key lacks the right to this",
+        ),
         (lambda r: as_json("gone fishing", 503), "answered HTTP 503"),
         (lambda r: (500, {"content-type": "text/html"}, [b"<html>oops"]), "answered HTTP 500"),
         (

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import shutil
-import tempfile
-import traceback
 from pathlib import Path
 
 import pytest
 
 from tests.rewind.trees import back, fill, fingerprint, open_workspace, script, unlock
+from tests.rewind.unprivileged import only_root, run_as_nobody
 from tests.tools.running import call, context, find_tool
 from whet.rewind.steps import begin_step, end_step
 from whet.tools.process import Processes
@@ -59,27 +56,13 @@ def test_a_destroyed_tree_is_what_it_was(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_what_a_step_locked_for_its_own_owner_comes_back(tmp_path: Path) -> None:
-    folder = Path(tempfile.mkdtemp())
-    nobody = 65_534
-    os.chown(folder, nobody, nobody)
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.setgroups([])
-            os.setgid(nobody)
-            os.setuid(nobody)
-            for seed in (1, 2, 20):
-                destroy_and_take_back(folder / str(seed), seed)
-            code = 0
-        except BaseException:  # noqa: BLE001  a fork must not go on as a second test run
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    shutil.rmtree(folder)
+@only_root
+def test_what_a_step_locked_for_its_own_owner_comes_back() -> None:
+    def destroy(folder: Path) -> None:
+        for seed in (1, 2, 20):
+            destroy_and_take_back(folder / str(seed), seed)
+
+    run_as_nobody(destroy)
 
 
 @pytest.mark.soak

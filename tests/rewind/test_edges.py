@@ -69,6 +69,8 @@ def test_with_little_room_the_largest_files_are_left_out(tmp_path: Path) -> None
     root = tmp_path / "work"
     for name, size in (("a-large", 900_000), ("b-small", 90_000), ("c", 1_000)):
         (root / name).write_bytes(os.urandom(size))
+    (root / "d").write_bytes(os.urandom(250_000))
+    (root / "same-as-d").write_bytes((root / "d").read_bytes())  # takes no room
     begin_step(workspace, "s", 1, 1)
     assert [unrecorded.path for unrecorded in workspace.left_out()] == ["a-large"]
 

@@ -31,7 +31,7 @@ def cached_tree(folder: Path) -> list[Path]:
         cached, linked = folder / "cache" / f"f{number}", folder / "work" / "lib" / f"f{number}"
         for path in (cached, linked):
             path.parent.mkdir(parents=True, exist_ok=True)
-        cached.write_bytes(os.urandom(_BYTES))
+        cached.write_bytes(os.urandom(_BYTES + number))
         os.link(cached, linked)
         files.append(cached)
     (folder / "work" / "own").write_text("own\n")
@@ -108,7 +108,7 @@ def test_without_a_sandbox_contents_are_copied(tmp_path: Path) -> None:
     record = step(workspace, f"echo more >> lib/f1; cat lib/f1 | cmp - {cache[1]}")
     assert kept(tmp_path) == []
     assert back(workspace, record, force=True).failed == {}
-    assert (tmp_path / "work/lib/f1").stat().st_size == _BYTES
+    assert (tmp_path / "work/lib/f1").stat().st_size == _BYTES + 1
     workspace.close()
 
 

@@ -55,6 +55,18 @@ def test_a_short_scan_finds_what_a_whole_one_finds(
     unlock(tmp_path)
 
 
+def test_a_file_that_is_gone_by_then_is_not_watched(root: Path) -> None:
+    watch = FolderWatch(str(root))
+    watch.begin()
+    (root / "here").touch()
+    handle = os.open(root, os.O_RDONLY)
+    try:
+        assert [watch.add_file("", handle, name) for name in ("here", "gone")] == [True, False]
+    finally:
+        os.close(handle)
+        watch.close()
+
+
 def test_nothing_is_heard_of_a_quiet_workspace_and_the_folder_of_a_change_is(
     workspace: Workspace, root: Path
 ) -> None:

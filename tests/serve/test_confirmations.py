@@ -81,6 +81,20 @@ def test_a_stream_names_the_decision_that_it_waits_for(tmp_path: Path, path: str
         assert (session["running"], session["waiting_for"]) == (False, "")
 
 
+@pytest.mark.slow
+@pytest.mark.unconfined
+def test_a_cancelled_turn_withdraws_its_request_and_asks_the_model_no_more(tmp_path: Path) -> None:
+    body = {"model": "whet", "stream": True, "messages": MESSAGES}
+    with _confirming(tmp_path) as (service, api), api.http() as http:
+        with http.stream("POST", "/v1/chat/completions", json=body) as stream:
+            rows = _rows_of(stream)
+            next(row for row in rows if _notices_in(row))
+            api.loop.call_soon_threadsafe(api.hosted.cancel, *api.hosted.running)
+            assert list(rows)
+        assert len(api.model.requests) == 1
+        assert service.call("GET", "/confirm?status=cancelled", role="approve")[1]["count"] == 1
+
+
 def test_a_stream_names_the_question_that_it_waits_for(asking_api: Api) -> None:
     asking_api.say(ScriptedReply(tool_calls=(use("terminal", command="touch x"),)), ScriptedReply("Done."))
     with asking_api.http() as http:

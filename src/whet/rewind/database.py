@@ -180,8 +180,8 @@ _RECORD = (
 
 def read_version(connection: apsw.Connection) -> int:
     """Return the number of the last version."""
-    row = connection.execute(_LAST_VERSION).fetchone()
-    return row[0] if row else 0
+    ((number,),) = connection.execute(_LAST_VERSION)
+    return number
 
 
 def keep_numbers(connection: apsw.Connection) -> None:

@@ -154,8 +154,6 @@ class Restorer:
                 self._modes[change.path] = then.mode
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(name, _OWNER, dir_fd=folder)
-                if change.now is not None and change.now.mode & _OWNER != _OWNER:
-                    set_mode(folder, name, then.mode | _OWNER)
             else:
                 if change.now is not None and _stays(change):
                     self._check_same_file(folder, name, change)

@@ -264,9 +264,8 @@ class SessionHost:
 
     async def release(self, session_id: str) -> None:
         """Close a session that is in memory; its next use opens it again. Waits for a running turn."""
-        if self._pool.get(session_id) is not None:
-            async with self._pool.acquire(session_id) as slot:
-                await self._pool.release(slot)
+        async with self._pool.acquire(session_id) as slot:
+            await self._pool.release(slot)
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Accept no more messages, wait up to `drain_s` for running turns, cancel the others, and close every

@@ -305,7 +305,7 @@ class _CappedCall:
             return
         planned = self._planned
         if self._is_waiting:
-            planned = msgspec.structs.replace(planned, tokens=0, usd=None, prompt_tokens=0)
+            planned = msgspec.structs.replace(planned, tokens=0, usd=None)
         self._wallet.settle_later(reservation, planned, self._received_bytes)
 
 
