@@ -83,7 +83,7 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         _check_joined_lines(state, root, text)
     if "\\ " in text or "\\\t" in text:
         _check_escaped_blanks(state, root, text)
-    if _NAMED_DESCRIPTOR.search(text):
+    if "}" in text and _NAMED_DESCRIPTOR.search(text):
         state.doubt("a redirection sets a variable")
     may_substitute = "(" in text or "`" in text
     starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1)) if may_substitute else []
