@@ -176,7 +176,10 @@ async def _run(
         for notice in notices:
             report.emit(Notice(notice, must_show=True))
         progress.has_turn = True
-        code = await _answer(report, session.user_message(question, images), line_person)
+        message = session.user_message(question, images)
+        if options.question in (None, "", "-") and not sys.stdin.isatty():
+            message = msgspec.structs.replace(message, origin="brought")  # nobody typed it
+        code = await _answer(report, message, line_person)
         await app.leave_reviews(progress.note_home)
         return code
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 import apsw
 import msgspec
 
+from whet.contract.brought_text import drop_marks, unwrap_pastes
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.contract.texts import flat, replace_surrogates, short
@@ -297,7 +298,7 @@ def resolve_id(connection: apsw.Connection, name: str) -> str:
 def make_title(text: str) -> str:
     """Create a session's title from its first message: the first line, masked, at most 60 characters. Whole
     `<name>…</name>` blocks before the person's words, which coding clients add, are skipped."""
-    words = text.replace("<pasted>", "").replace("</pasted>", "")
+    words = unwrap_pastes(drop_marks(text))
     stripped = _BLOCKS.sub("", words, count=1) if "</" in words else words
     lines = (stripped if stripped.strip() else words).strip().splitlines()
     first = lines[0][:4_000] if lines else ""

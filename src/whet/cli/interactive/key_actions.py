@@ -125,7 +125,7 @@ class KeyActions:
         images = self.load_images(text)
         parts, self.pending = [text, *self.pending], []
         message = self._chat.session.user_message(attach.cap_text("\n\n".join(parts)), images)
-        return msgspec.structs.replace(message, is_typed=True)
+        return msgspec.structs.replace(message, origin="typed")
 
     async def _paste_image(self) -> None:
         """Store the clipboard's image in a file, and insert its path into the input. Raises WhetError."""
