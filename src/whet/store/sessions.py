@@ -7,7 +7,6 @@ texts are stored once.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
@@ -21,7 +20,7 @@ from whet.contract.messages import Usage
 from whet.contract.texts import flat, replace_surrogates, short
 from whet.late import late_pattern
 from whet.log import mask
-from whet.store import rows, titles
+from whet.store import frozen_texts, rows, titles
 from whet.store.helper_rows import helper_usages
 from whet.store.shared import read_size
 
@@ -133,8 +132,8 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
             new.workspace,
             int(private),
             *(now, now),
-            *_freeze_texts(connection, new.system_prompt, new.tools_json),
-            _freeze_texts(connection, prime, prime)[0] if prime else None,
+            *frozen_texts.freeze(connection, new.system_prompt, new.tools_json),
+            frozen_texts.freeze(connection, prime, prime)[0] if prime else None,
             profile,
             int(new.model_chosen),
         ),
@@ -270,6 +269,12 @@ def find_latest(connection: apsw.Connection, *, source: str = "", workspace: str
     """Return the chat that was active last, or None."""
     matches = list_sessions(connection, 1, source=source, workspace=workspace)
     return matches[0] if matches else None
+
+
+def read_first_start(connection: apsw.Connection, workspace: str) -> str:
+    """Return the time at which a folder's first session began (ISO), or an empty string."""
+    sql = "SELECT min(started) FROM sessions WHERE workspace = ?"
+    return rows.read_value(connection, sql, workspace) or ""
 
 
 def resolve_id(connection: apsw.Connection, name: str) -> str:
@@ -421,7 +426,7 @@ def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, 
     """Put examples into a session's prefix. Raises StoreError after its first turn."""
     connection.execute(
         f"UPDATE sessions SET system_text = {_TEXT_ID}, prime_text = {_TEXT_ID} WHERE id = ? AND turns = 0",
-        (*_freeze_texts(connection, system_prompt, prime_json), session_id),
+        (*frozen_texts.freeze(connection, system_prompt, prime_json), session_id),
     )
     if not connection.changes():
         raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
@@ -431,16 +436,5 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
     """Set the lasting prefix of a session that was stored without one."""
     connection.execute(
         f"UPDATE sessions SET system_text = {_TEXT_ID}, tools_text = {_TEXT_ID} WHERE id = ?",
-        (*_freeze_texts(connection, prompt, tools_json), session_id),
+        (*frozen_texts.freeze(connection, prompt, tools_json), session_id),
     )
-
-
-def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[bytes, bytes]:
-    """Store two texts unless they are stored, and return their hashes. Others may store them at the same
-    time."""
-    digests = hashlib.sha256(first.encode()).digest(), hashlib.sha256(second.encode()).digest()
-    pairs = sorted(zip(digests, (first, second), strict=True))  # sorted, so that writers can't deadlock
-    insert = "INSERT INTO frozen_texts (hash, text) VALUES (?, ?), (?, ?) ON CONFLICT (hash) DO NOTHING"
-    is_team = rows.is_team(connection)
-    connection.execute("SELECT whet_freeze_texts(?, ?, ?, ?)" if is_team else insert, (*pairs[0], *pairs[1]))
-    return digests

@@ -24,6 +24,7 @@ from whet.agent.session import (
     shell_folder,
 )
 from whet.app.contexts import EngineObserver
+from whet.app.conversations import instruction_changes
 from whet.app.conversations.session_parts import (
     LateGate,
     SessionExtras,
@@ -136,7 +137,8 @@ def _add_instructions(
     protects these."""
     notify = partial(runner.add_notice, must_show=True)
     find_rule = make_rule_finder(services, workspace)
-    return add_instructions(tools, workspace, lambda: log.messages, find_rule, notify)
+    is_new = partial(instruction_changes.is_new_to_person, services.database, workspace)
+    return add_instructions(tools, workspace, lambda: log.messages, find_rule, notify, is_new)
 
 
 def _make_skills_note(services: Services, profile: str, tools: Mapping[str, Tool]) -> Callable[[str], str]:
