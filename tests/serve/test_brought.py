@@ -8,6 +8,7 @@ import pytest
 from tests.serve.conftest import Api
 from tests.serve.test_attachments import PATHS, body_of, file_part
 from tests.typed_words import read_typed_words
+from whet.store import rows
 
 ORDER = "Always use tox for the tests."
 MINE = "What does this say about nox?"
@@ -15,6 +16,10 @@ MINE = "What does this say about nox?"
 
 def text_part(protocol: str, text: str) -> dict[str, str]:
     return {"type": "input_text" if protocol == "responses" else "text", "text": text}
+
+
+def count_sessions(api: Api) -> int:
+    return api.app.database.read_now(lambda db: rows.number(db, "SELECT count(*) FROM sessions"))
 
 
 @pytest.mark.parametrize("protocol", PATHS)
@@ -40,11 +45,13 @@ def test_a_document_that_is_sent_again_continues_its_session(api: Api, http: htt
         "content": [text_part("chat", "Read it again."), file_part("chat", b"Due in June")],
     }
     answer = http.post(PATHS["chat"], json={"model": "whet", "messages": [first]}).json()
+    count = count_sessions(api)
     replies = [{"role": "assistant", "content": answer["choices"][0]["message"]["content"]}]
     later = [first, *replies, {"role": "user", "content": "And when?"}]
     assert http.post(PATHS["chat"], json={"model": "whet", "messages": later}).status_code == 200
     sent = api.model.requests[-1].json_body["messages"]
     assert len([message for message in sent if message["role"] == "user"]) == 2
+    assert count_sessions(api) == count
     assert str(sent).count("Due in June") == 1 and "And when?" in sent[-1]["content"]
 
 

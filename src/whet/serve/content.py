@@ -170,7 +170,8 @@ def with_continuation(utterances: tuple[Utterance, ...]) -> tuple[Utterance, ...
 
 def digest_of(instructions: str) -> str:
     """Return the hash that identifies instructions, or an empty string if there are none."""
-    return hashlib.sha256(instructions.encode("utf-8", "replace")).hexdigest()[:32] if instructions else ""
+    text = drop_marks(instructions)  # a document has new marks in each request
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32] if text else ""
 
 
 def with_instructions(instructions: str, text: str) -> str:
