@@ -116,7 +116,7 @@ async def approve_plan(services: Services, session_id: str) -> str:
     if not items:
         return _APPROVED
     steps = "\n".join(f"{number}. {item.content}" for number, item in enumerate(items, 1))
-    return _APPROVED + wrap_in_tag("plan", _STEPS + steps)
+    return _APPROVED + _STEPS + wrap_in_tag("plan", steps)
 
 
 async def run_command(services: Services, session_id: str, argument: str) -> PlanReply:
