@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from whet.contract.brought_text import split_wrapped
-from whet.contract.messages import Origin
+from whet.contract.messages import TextOrigin
 
 # Pastes in messages of earlier versions, which escaped the end tag in them.
 _PASTED = re.compile(r"<pasted>.*?(?:</pasted>|\Z)", re.DOTALL)
@@ -51,7 +51,7 @@ _SPOKEN = re.compile(
 _WORDS_SPOKEN = 3
 
 
-def split(text: str, origin: Origin = "") -> tuple[str, str]:
+def split(text: str, origin: TextOrigin = "") -> tuple[str, str]:
     """Return the person's own words and the text from elsewhere, each joined by blank lines.
 
     `origin` is that of the text outside of marked tags.

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound, StoreError
-from whet.contract.messages import Message, Origin, Part, Role, TextPart, ToolCall, Usage, VendorReplay
+from whet.contract.messages import Message, Part, Role, TextOrigin, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.texts import clean, from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
 
@@ -69,7 +69,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """note, which follows the person's text in the request"""
     k: bool = False
     """cache_until"""
-    a: Origin = ""
+    a: TextOrigin = ""
     """origin; messages of earlier versions have `t`, and their origin is unknown"""
 
 

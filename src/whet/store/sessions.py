@@ -303,7 +303,7 @@ def resolve_id(connection: apsw.Connection, name: str) -> str:
 def make_title(text: str) -> str:
     """Create a session's title from its first message: the first line, masked, at most 60 characters. Whole
     `<name>…</name>` blocks before the person's words, which coding clients add, are skipped."""
-    words = unwrap_pastes(drop_marks(text))
+    words = unwrap_pastes(drop_marks(text)) if "</" in text else text
     stripped = _BLOCKS.sub("", words, count=1) if "</" in words else words
     lines = (stripped if stripped.strip() else words).strip().splitlines()
     first = lines[0][:4_000] if lines else ""
