@@ -7,6 +7,7 @@ texts are stored once.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
@@ -14,13 +15,12 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 import apsw
 import msgspec
 
-from whet.contract.brought_text import drop_marks, unwrap_pastes
 from whet.contract.errors import NotFound, StoreError
 from whet.contract.messages import Usage
 from whet.contract.texts import flat, replace_surrogates, short
 from whet.late import late_pattern
 from whet.log import mask
-from whet.store import frozen_texts, rows, titles
+from whet.store import rows, titles
 from whet.store.helper_rows import helper_usages
 from whet.store.shared import read_size
 
@@ -93,11 +93,13 @@ class StoreStats(msgspec.Struct, frozen=True):
 
 _BLOCKS = late_pattern(r"(?:\s*<([A-Za-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>)*", re.DOTALL)
 _GIVEN = "id, conversation_id, parent_session_id, kind, source, provider, model, title, workspace, private"
-_LAST = ", ".join((*rows.USAGE_COLUMNS, "model_chosen", "archived"))
-COLUMNS = f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_LAST}"
+_USAGE_AND_STATE = ", ".join((*rows.USAGE_COLUMNS, "model_chosen", "archived"))
+COLUMNS = (
+    f"{_GIVEN}, started, last_active, ended, end_reason, turns, messages, tool_calls, {_USAGE_AND_STATE}"
+)
 # The concatenation stops SQLite from sorting by the index on time, which would visit every session.
 _SORTED = "ORDER BY last_active || '' DESC, key DESC LIMIT ? OFFSET ?"
-_ALL = 1 << 40
+_NO_LIMIT = 1 << 40
 _TEXT_ID = "(SELECT id FROM frozen_texts WHERE hash = ?)"
 _NO_SESSION_HINT = "`whet sessions list` shows them"
 
@@ -132,8 +134,8 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
             new.workspace,
             int(private),
             *(now, now),
-            *frozen_texts.freeze(connection, new.system_prompt, new.tools_json),
-            frozen_texts.freeze(connection, prime, prime)[0] if prime else None,
+            *freeze_texts(connection, new.system_prompt, new.tools_json),
+            freeze_texts(connection, prime, prime)[0] if prime else None,
             profile,
             int(new.model_chosen),
         ),
@@ -164,11 +166,6 @@ def set_planning(connection: apsw.Connection, session_id: str, on: bool) -> None
 def is_planning(connection: apsw.Connection, session_id: str) -> bool:
     """Return whether a session only reads until its plan is approved. Raises NotFound."""
     return bool(read_columns(connection, "planning", session_id)[0])
-
-
-def has_helpers(connection: apsw.Connection, session_id: str) -> bool:
-    """Return whether a session has requested helpers."""
-    return bool(rows.number(connection, "SELECT EXISTS (SELECT 1 FROM helpers WHERE parent = ?)", session_id))
 
 
 def read_columns(connection: apsw.Connection, columns: str, session_id: str) -> tuple[Any, ...]:
@@ -233,7 +230,7 @@ def _list_rows(
     matches, parts = titles.build_condition(text)
     near = f"SELECT * FROM ({newest}) AS near WHERE {matches} LIMIT ? OFFSET ?"
     if (candidates := titles.build_index_condition(connection, text)) is None:
-        return _rows(connection, near, *values, _ALL, *parts, limit, offset)
+        return _rows(connection, near, *values, _NO_LIMIT, *parts, limit, offset)
     newest_rows = _rows(connection, near, *values, titles.NEWEST, *parts, limit, offset)
     if len(newest_rows) == limit:
         return newest_rows
@@ -251,7 +248,8 @@ def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[SessionRo
 
 def _conditions(filters: SessionFilter) -> tuple[list[str], list[Any]]:
     archived = "archived <> ''" if filters.get("archived") else "1 = 1" if filters.get("query") else ""
-    where, values = [archived or "archived = ''"], list[Any]()
+    where = [archived or "archived = ''"]
+    values: list[Any] = []
     if kinds := filters.get("kinds", ("chat",)):
         where.append(f"kind IN ({', '.join('?' * len(kinds))})")
         values += kinds
@@ -269,12 +267,6 @@ def find_latest(connection: apsw.Connection, *, source: str = "", workspace: str
     """Return the chat that was active last, or None."""
     matches = list_sessions(connection, 1, source=source, workspace=workspace)
     return matches[0] if matches else None
-
-
-def read_first_start(connection: apsw.Connection, workspace: str) -> str:
-    """Return the time at which a folder's first session began (ISO), or an empty string."""
-    sql = "SELECT min(started) FROM sessions WHERE workspace = ?"
-    return rows.read_value(connection, sql, workspace) or ""
 
 
 def resolve_id(connection: apsw.Connection, name: str) -> str:
@@ -303,7 +295,11 @@ def resolve_id(connection: apsw.Connection, name: str) -> str:
 def make_title(text: str) -> str:
     """Create a session's title from its first message: the first line, masked, at most 60 characters. Whole
     `<name>…</name>` blocks before the person's words, which coding clients add, are skipped."""
-    words = unwrap_pastes(drop_marks(text)) if "</" in text else text
+    words = text
+    if "</" in text:
+        from whet.contract.brought_text import drop_marks, unwrap_pastes  # noqa: PLC0415 - few messages have tags
+
+        words = unwrap_pastes(drop_marks(text))
     stripped = _BLOCKS.sub("", words, count=1) if "</" in words else words
     lines = (stripped if stripped.strip() else words).strip().splitlines()
     first = lines[0][:4_000] if lines else ""
@@ -426,7 +422,7 @@ def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, 
     """Put examples into a session's prefix. Raises StoreError after its first turn."""
     connection.execute(
         f"UPDATE sessions SET system_text = {_TEXT_ID}, prime_text = {_TEXT_ID} WHERE id = ? AND turns = 0",
-        (*frozen_texts.freeze(connection, system_prompt, prime_json), session_id),
+        (*freeze_texts(connection, system_prompt, prime_json), session_id),
     )
     if not connection.changes():
         raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
@@ -436,5 +432,16 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
     """Set the lasting prefix of a session that was stored without one."""
     connection.execute(
         f"UPDATE sessions SET system_text = {_TEXT_ID}, tools_text = {_TEXT_ID} WHERE id = ?",
-        (*frozen_texts.freeze(connection, prompt, tools_json), session_id),
+        (*freeze_texts(connection, prompt, tools_json), session_id),
     )
+
+
+def freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[bytes, bytes]:
+    """Store two texts unless they are stored, and return their hashes. Others may store them at the same
+    time."""
+    digests = hashlib.sha256(first.encode()).digest(), hashlib.sha256(second.encode()).digest()
+    pairs = sorted(zip(digests, (first, second), strict=True))  # sorted, so that writers can't deadlock
+    insert = "INSERT INTO frozen_texts (hash, text) VALUES (?, ?), (?, ?) ON CONFLICT (hash) DO NOTHING"
+    is_team = rows.is_team(connection)
+    connection.execute("SELECT whet_freeze_texts(?, ?, ?, ?)" if is_team else insert, (*pairs[0], *pairs[1]))
+    return digests
