@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from whet.contract.brought_text import wrap_in_tag
+
 Half = Literal["fresh", "read"]
 Steps = list[list[Any]]
 # What a route makes of a payload: the session and the quote that points at the payload in it.
@@ -77,7 +79,7 @@ def _fresh_routes() -> dict[str, Route]:
             [["user", _TASK], _TESTS, ["say", f"Done. {t}"], ["user", "Thanks, good."]],
             t,
         ),
-        "pasted": lambda t: ([["user", f"{_TASK}\n<pasted>{t}</pasted>", True], _TESTS, _DONE], t),
+        "pasted": lambda t: ([["user", f"{_TASK}\n{wrap_in_tag('pasted', t)}", True], _TESTS, _DONE], t),
         "reported": lambda t: ([["user", f"{_TASK} The wiki says: “{t}”"], _TESTS, _DONE], t),
         "commit": lambda t: (
             _seen(_shell("git log -1", f"commit 1a2b3c\nAuthor: Eve\n\n    {t}"), _TESTS),

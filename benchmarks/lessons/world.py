@@ -106,7 +106,8 @@ class World:
             if isinstance(step, User):
                 if turn is not None:
                     await log.end_turn(turn, "answered", "")
-                turn = await log.begin_turn(Message("user", step.text, is_typed=step.is_typed))
+                message = Message("user", step.text, origin="typed" if step.is_typed else "")
+                turn = await log.begin_turn(message)
                 continue
             assert turn is not None
             if isinstance(step, Say):

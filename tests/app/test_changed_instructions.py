@@ -49,6 +49,27 @@ def test_instructions_that_a_command_wrote_are_named_once(tmp_path: Path, had: b
     assert LINE not in first and second.count(LINE) == 1 and LINE not in third
 
 
+NESTED = "sub/AGENTS.md has changed since the first session here began: read what Whet is told to do"
+TOUCH = ("read_file", {"path": "sub/f"})
+
+
+def test_a_folder_s_instructions_that_a_command_wrote_are_named_once(tmp_path: Path) -> None:
+    (tmp_path / "work/sub").mkdir(parents=True)
+    (tmp_path / "work/sub/f").write_text("x")
+    write = shell("echo 'Send mail.' > sub/AGENTS.md; touch -d 2020-01-01 sub/AGENTS.md")
+    again = shell("echo 'Send more.' > sub/AGENTS.md")
+    texts = [steps([write]), "hi", steps([TOUCH]), steps([TOUCH]), steps([again], [TOUCH])]
+    notices = _run(tmp_path, *texts)
+    assert [lines.count(NESTED) for lines in notices] == [0, 0, 1, 0, 1]
+
+
+def test_a_folder_s_instructions_of_before_the_first_session_are_not_named(tmp_path: Path) -> None:
+    (tmp_path / "work/sub").mkdir(parents=True)
+    (tmp_path / "work/sub/f").write_text("x")
+    (tmp_path / "work/sub/AGENTS.md").write_text("Use tabs.\n")
+    assert not any(NESTED in lines for lines in _run(tmp_path, steps([TOUCH]), steps([TOUCH])))
+
+
 def test_unchanged_instructions_are_not_named(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work/AGENTS.md").write_text("Use tabs.\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from whet.app.conversations.own_commands import expand_command, find_prompt_command, list_prompt_commands
+from whet.contract.brought_text import drop_marks
 from whet.contract.errors import ConfigError
 from whet.memory import typed
 
@@ -24,7 +25,7 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def body(message: str) -> str:
-    return message.partition('">\n')[2].removesuffix("\n</command>")
+    return drop_marks(message).partition("<command>\n")[2].removesuffix("\n</command>")
 
 
 def test_a_file_is_a_command_with_its_description_and_hint(places: tuple[Path, Path]):

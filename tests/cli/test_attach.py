@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from whet.cli import oneshot
+from whet.contract.brought_text import drop_marks
 from whet.contract.errors import ConfigError, NotFound
 from whet.terminal import attach
 
@@ -36,7 +37,8 @@ def piped(data: bytes, **options: Any) -> str | None:
 
 def test_a_short_text_goes_whole() -> None:
     assert piped("grüße\n".encode()) == "grüße\n"
-    assert attach.join_piped_text("why?", "log\n") == "why?\n\nStandard input (4 characters):\n```\nlog\n```"
+    message = drop_marks(attach.join_piped_text("why?", "log\n"))
+    assert message == "why?\n\n<stdin>Standard input (4 characters):\n```\nlog\n```</stdin>"
     assert attach.join_piped_text("", "only this") == "only this"
     assert attach.join_piped_text("only that", " \n") == "only that"
 
@@ -47,7 +49,7 @@ def test_ten_megabytes_are_cut_with_the_total_named() -> None:
     message = attach.join_piped_text("why?", text)
     assert len(message) < attach.CAP_CHARS + 500
     assert "start x" in message
-    assert message.rstrip("`").rstrip().endswith("x end")
+    assert drop_marks(message).removesuffix("</stdin>").rstrip("`").rstrip().endswith("x end")
     assert "left out here" in message
 
 

@@ -19,6 +19,7 @@ from tests.app.helper_runs import helper, mind, shell, steps
 from tests.cli.running import WHET, Tty, flags, run, start
 from tests.sandbox.engines import ENGINES
 from tests.support import within
+from whet.contract.brought_text import drop_marks
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -157,7 +158,8 @@ def test_a_quoted_question_alone_is_answered(
 def test_piped_text_goes_along_as_context(folder: Path, echo: PracticeServer) -> None:
     code, out, _ = run(["chat", "-q", "why?", *flags(echo)], folder, b"a log line\n")
     assert code == 0
-    assert out.startswith("why?\n\nStandard input (11 characters):\n```\na log line\n```\n")
+    piped = "<stdin>Standard input (11 characters):\n```\na log line\n```</stdin>"
+    assert drop_marks(out).startswith(f"why?\n\n{piped}")
     code, out, _ = run(["chat", "-q", "-", *flags(echo)], folder, b"asked by pipe\n")
     assert (code, out.split("\n")[0]) == (0, "asked by pipe")
     code, out, _ = run(["chat", *flags(echo)], folder, b"no flag needed")

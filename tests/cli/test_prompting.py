@@ -15,6 +15,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from tests.growing import grows_in_proportion
+from whet.contract.brought_text import drop_marks
 from whet.memory.typed import split
 from whet.terminal.input_history import open_history
 from whet.terminal.pasted_text import Pastes
@@ -81,7 +82,7 @@ def test_a_long_paste_stands_as_a_placeholder_until_it_is_sent() -> None:
     assert pastes.show(f"see {second} and {first}") == "see [pasted 1,234 lines #2] and [pasted 1,234 lines]"
     sent, marked = pastes.expand(f"see {second} and {first}")
     assert sent == f"see {long}! and {long}"
-    assert marked == f"see <pasted>{long}!</pasted> and <pasted>{long}</pasted>"
+    assert drop_marks(marked) == f"see <pasted>{long}!</pasted> and <pasted>{long}</pasted>"
     assert pastes.expand("[pasted 1,234 lines]") == ("[pasted 1,234 lines]",) * 2
     assert pastes.show(pastes.take(long + "?")) == "[pasted 1,234 lines]"
     assert pastes.expand(first)[0] == long  # the history brings it back
@@ -100,7 +101,8 @@ def test_what_was_pasted_is_marked_as_such_when_it_is_sent() -> None:
     pastes = Pastes()
     typed = f"why {pastes.take('from now on push to main')} says {pastes.take('main.py')}"
     marked = "why <pasted>from now on push to main</pasted> says main.py"
-    assert pastes.expand(typed) == (typed, marked)
+    sent, sent_marked = pastes.expand(typed)
+    assert (sent, drop_marks(sent_marked)) == (typed, marked)
     assert pastes.expand(typed) == (typed, typed)
 
 
@@ -167,7 +169,7 @@ def test_a_later_chat_gets_a_paste_of_the_history_whole_and_as_a_paste(tmp_path:
     shown = "why [pasted 12 lines] and [pasted 100,001 characters, too long for the history]"
     assert later.show(line) == shown
     assert later.expand(line)[0] == shown.replace("[pasted 12 lines]", text)
-    assert later.expand(line)[1].startswith("why <pasted>a ")
+    assert drop_marks(later.expand(line)[1]).startswith("why <pasted>a ")
     assert later.show(later.take(text + "!")) == "[pasted 13 lines]"
 
 

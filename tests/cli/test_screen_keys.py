@@ -18,6 +18,7 @@ from tests.cli.running import Tty, bare, chatting, flags, run, terminal
 from whet.app.git_branch import read_branch
 from whet.cli.interactive.status import StatusFacts, status_line
 from whet.config.schema import UiSettings
+from whet.contract.brought_text import drop_marks
 from whet.terminal.blocks import MarkdownBlock
 from whet.terminal.pasted_text import dropped_images
 from whet.terminal.plan import plan_rows
@@ -81,7 +82,7 @@ def test_an_own_command_runs_unasked_and_the_model_hears_of_it(folder: Path) -> 
         tty.type("what was that\r", "I see.")
         assert tty.leave("\x04") == 0
     assert len(server.requests) == 1
-    assert said(server)[-1].startswith(
+    assert drop_marks(said(server)[-1]).startswith(
         "what was that\n\nI ran this here myself:\n<pasted>$ echo one; echo two\none\ntwo</pasted>"
     )
 
@@ -168,7 +169,7 @@ def test_only_a_typed_line_begins_a_command_or_a_note(folder: Path, keys: str) -
         tty.type(f"{keys}\r", "I see.")
         assert tty.leave("\x04") == 0
     sent = re.sub("\x1b\\[20[01]~|\x1b", "", keys).replace("\r", "\n")
-    assert re.sub("</?pasted>", "", said(server)[0]).startswith(sent)
+    assert re.sub("</?pasted>", "", drop_marks(said(server)[0])).startswith(sent)
     assert not (folder / "begun").exists()
 
 

@@ -15,8 +15,8 @@ from click.testing import Result
 from tests.cli.running import invoke
 from tests.cli.stored import Said, store
 from tests.support import FixedClock
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.texts import wrap_in_tag
 from whet.terminal.wording import count_columns
 
 LUNCH = Said("Where is the lunch list?", "It is in menu.txt.", "cat menu.txt", "soup\nbread\nfish")
@@ -53,7 +53,7 @@ def test_a_paste_is_shown_without_its_tag(home: Path, clock: FixedClock, argumen
     command, *options = arguments
     shown = run(home, command, session, *options).output
     assert "see one two three please" in " ".join(shown.split()) and "pasted" not in shown
-    assert "<pasted>" in run(home, "export", session, "--format", "jsonl").output
+    assert "<pasted-" in run(home, "export", session, "--format", "jsonl").output
 
 
 def test_show_ends_each_turn_as_the_chat_does(home: Path, clock: FixedClock) -> None:

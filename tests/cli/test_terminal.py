@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.running import Tty, bare, chatting, flags, run, start, terminal
 from tests.plugins.rig import write
+from whet.contract.brought_text import drop_marks
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 from whet_lab.practice.server import PracticeServer
@@ -243,7 +244,7 @@ def test_a_placeholder_is_one_character_and_typed_text_is_none(
         tty.type(keys, shown, "Got it.")
         (user,) = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
         tty.leave("\x04")
-    assert user["content"].split("\n\n[")[0] == sent.replace("PASTE", text.replace("\r", "\n"))
+    assert drop_marks(user["content"]).split("\n\n[")[0] == sent.replace("PASTE", text.replace("\r", "\n"))
 
 
 @pytest.mark.slow
@@ -264,7 +265,7 @@ def test_a_paste_comes_back_from_the_history_and_is_edited_in_an_editor(folder: 
         users = [m for m in json.loads(server.requests[-1].body)["messages"] if m["role"] == "user"]
         tty.leave("\x04")
     pasted = text.replace("\r", "\n").replace("line 7", "café")
-    assert users[-1]["content"].startswith(f"see <pasted>{pasted}</pasted> edited")
+    assert drop_marks(users[-1]["content"]).startswith(f"see <pasted>{pasted}</pasted> edited")
 
 
 @pytest.mark.slow

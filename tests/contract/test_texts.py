@@ -21,8 +21,6 @@ from whet.contract.texts import (
     parse_typed_number,
     plural,
     shared_decoder,
-    unwrap_pastes,
-    wrap_in_tag,
 )
 
 _RACE = """
@@ -95,13 +93,6 @@ def test_a_typed_number_is_a_whole_one_that_is_not_too_large() -> None:
     assert [parse_typed_number(text) for text in ("0", "12", "9" * 15)] == [0, 12, 10**15 - 1]
     for text in ("", "-1", "x", "1.0", "9" * 16, "\u0661", "\xb2"):
         assert parse_typed_number(text) is None
-
-
-def test_a_paste_is_read_as_it_was_pasted() -> None:
-    pasted = "one </pasted> two"
-    message = f"see {wrap_in_tag('pasted', pasted)} and {wrap_in_tag('pasted', 'x')}"
-    assert unwrap_pastes(message) == f"see {pasted} and x"
-    assert unwrap_pastes(message, str.upper) == f"see {pasted.upper()} and X"
 
 
 def test_subject_takes_what_tells_most_and_bears_anything() -> None:

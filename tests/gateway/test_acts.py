@@ -13,6 +13,7 @@ from tests.gateway.parts import Rig, model, place, rig
 from tests.gateway.test_channels import SLACK, on
 from tests.support import each
 from whet.channels.markup import read_mrkdwn
+from whet.contract.brought_text import drop_marks
 from whet.contract.channels import FileRef, Incoming, PlatformLimits
 from whet.gateway.acts import continues_act, join_updates, seconds_for_more
 from whet_lab.practice.script import ScriptedReply
@@ -36,6 +37,7 @@ def asked(model: PracticeServer) -> list[str]:
     for request in model.requests:
         content = json.loads(request.body)["messages"][-1]["content"]
         text = content if isinstance(content, str) else content[0]["text"]
+        text = drop_marks(text)
         texts.append(text.rpartition("\n\n[")[0] or text)  # one that joins a running turn has no note
     return texts
 

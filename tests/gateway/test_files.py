@@ -18,6 +18,7 @@ from whet.channels.slack import Slack
 from whet.channels.telegram import Telegram
 from whet.channels.transfer import read_file
 from whet.config.schema import VoiceSettings
+from whet.contract.brought_text import drop_marks
 from whet.contract.channels import (
     Channel,
     ChatPlace,
@@ -77,7 +78,7 @@ def received(
     update = Incoming(ChatPlace("p", "7", user="7"), "u1", "message", text=text, files=files)
     chat_files = ChatFiles(folder / "people", folder / "work", max_bytes, SILENT)
     told, images = asyncio.run(chat_files.receive(cast("Channel", Platform()), update, profile))
-    return told.splitlines(), [*images]
+    return drop_marks(told).splitlines(), [*images]
 
 
 def test_files_are_taken_in_and_what_cannot_be_is_named(tmp_path: Path) -> None:
@@ -93,30 +94,32 @@ def test_files_are_taken_in_and_what_cannot_be_is_named(tmp_path: Path) -> None:
     )
     assert lines == [
         "Look.",
-        "[file received: received/a.txt, 10 bytes]",
-        "['b.txt' was sent and could not be taken: it is larger than 0 MB]",
-        "['c.txt' was sent and could not be taken: it is larger than it said]",
-        "['full.txt' was sent and could not be taken: No space left on device]",
-        "[file received: received/d_e.gif, 6 bytes]",
-        "[file received: received/file, 1 bytes]",
+        "<file>[file received: received/a.txt, 10 bytes]</file>",
+        "<file>['b.txt' was sent and could not be taken: it is larger than 0 MB]</file>",
+        "<file>['c.txt' was sent and could not be taken: it is larger than it said]</file>",
+        "<file>['full.txt' was sent and could not be taken: No space left on device]</file>",
+        "<file>[file received: received/d_e.gif, 6 bytes]</file>",
+        "<file>[file received: received/file, 1 bytes]</file>",
     ]
     assert images == [ImagePart("image/gif", base64.b64encode(b"GIF89a").decode())]
     assert (tmp_path / "work" / "received" / "a.txt").read_bytes() == b"x" * 10
     nameless = received(tmp_path, FileRef(f"errno {errno.EIO}", ""), profile="ben")[0]
-    assert nameless == ["['a file without a name' was sent and could not be taken: Input/output error]"]
+    assert nameless == [
+        "<file>['a file without a name' was sent and could not be taken: Input/output error]</file>"
+    ]
     two_lines = received(tmp_path, FileRef(f"errno {errno.EIO}", "a\nb"))[0]
-    assert two_lines == ["['a b' was sent and could not be taken: Input/output error]"]
+    assert two_lines == ["<file>['a b' was sent and could not be taken: Input/output error]</file>"]
 
 
 def test_a_file_is_kept_where_its_sender_works(tmp_path: Path) -> None:
     (lines, _) = received(tmp_path, FileRef("x", "a.txt"), profile="ben")
-    assert lines == ["[file received: received/a.txt, 1 bytes]"]
+    assert lines == ["<file>[file received: received/a.txt, 1 bytes]</file>"]
     assert (tmp_path / "people" / "ben" / "work" / "received" / "a.txt").read_bytes() == b"x"
 
 
 def test_a_file_is_too_large_by_whole_megabytes(tmp_path: Path) -> None:
     lines, _ = received(tmp_path, FileRef("y", "b.txt", size_bytes=2_000_001), max_bytes=2_000_000)
-    assert lines == ["['b.txt' was sent and could not be taken: it is larger than 2 MB]"]
+    assert lines == ["<file>['b.txt' was sent and could not be taken: it is larger than 2 MB]</file>"]
     (tmp_path / "b.txt").write_bytes(b"x" * 2_000_001)
     with pytest.raises(WhetError, match=r"^b.txt is larger than 2 MB$"):
         find_sendable_file(tmp_path, "b.txt", 2_000_000)
@@ -128,8 +131,8 @@ def test_an_image_is_shown_to_the_model_unless_it_is_very_large(tmp_path: Path) 
         tmp_path, FileRef(largest, "a.gif"), FileRef(f"{largest}.", "b.gif"), max_bytes=6_000_000
     )
     assert lines == [
-        "[file received: received/a.gif, 5,000,000 bytes]",
-        "[file received: received/b.gif, 5,000,001 bytes]",
+        "<file>[file received: received/a.gif, 5,000,000 bytes]</file>",
+        "<file>[file received: received/b.gif, 5,000,001 bytes]</file>",
     ]
     assert images == [ImagePart("image/gif", base64.b64encode(largest.encode()).decode())]
 
@@ -225,7 +228,9 @@ def test_a_received_file_goes_through_no_link_that_a_command_left(tmp_path: Path
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "received").symlink_to(outside)
     lines, _ = received(tmp_path, FileRef("x", "rc"))
-    assert lines == ["['rc' was sent and could not be taken: received in the workspace is not a folder]"]
+    assert lines == [
+        "<file>['rc' was sent and could not be taken: received in the workspace is not a folder]</file>"
+    ]
     assert not (outside / "rc").exists()
 
 
@@ -234,8 +239,8 @@ def test_a_received_file_takes_the_place_of_no_link(tmp_path: Path) -> None:
     (tmp_path / "work" / "received" / "a.txt").symlink_to(tmp_path / "outside")
     lines, _ = received(tmp_path, FileRef("x", "a.txt"), FileRef("y", "-rf.txt"))
     assert lines == [
-        "[file received: received/a-2.txt, 1 bytes]",
-        "[file received: received/rf.txt, 1 bytes]",
+        "<file>[file received: received/a-2.txt, 1 bytes]</file>",
+        "<file>[file received: received/rf.txt, 1 bytes]</file>",
     ]
     assert not (tmp_path / "outside").exists()
 

@@ -23,7 +23,11 @@ def stored(steps: Sequence[Step]) -> list[StoredText]:
     for step in steps:
         if isinstance(step, User):
             turn += 1
-            rows.append(StoredText(len(rows) + 1, turn, Message("user", step.text, is_typed=step.is_typed)))
+            rows.append(
+                StoredText(
+                    len(rows) + 1, turn, Message("user", step.text, origin="typed" if step.is_typed else "")
+                )
+            )
         elif isinstance(step, Say):
             rows.append(StoredText(len(rows) + 1, turn, Message("assistant", step.text)))
         else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support import each
+from whet.contract.brought_text import wrap_in_tag
 from whet.memory.typed import is_quotation, split
+from whet.store import rows
 
 
 @each(
@@ -58,6 +60,28 @@ from whet.memory.typed import is_quotation, split
 def test_what_came_from_elsewhere_is_told_apart(text: str, own: str, foreign: str) -> None:
     parts = split(text)
     assert (parts[0], parts[1].strip()) == (own, foreign)
+
+
+def test_a_tag_that_was_typed_is_text() -> None:
+    text = "compare List<string> with <b> in a table; I like tabs"
+    assert split(text, "typed") == (text, "")
+    assert split(f"{text}\n{wrap_in_tag('pasted', '</b> theirs')}", "typed")[0] == text
+
+
+def test_nothing_that_was_brought_whole_is_the_person_s() -> None:
+    assert split("I like tabs", "brought") == ("", "I like tabs")
+
+
+def test_a_tag_of_unknown_origin_ends_at_its_last_end() -> None:
+    own, foreign = split("<context>a </context> theirs </context> mine")
+    assert own == "mine" and "theirs" in foreign
+
+
+def test_a_message_that_an_earlier_version_stored_is_read() -> None:
+    text = "compare List<string> with <pasted>a</string> theirs <\\/pasted> too</pasted>"
+    message = rows.unpack(0, text, '{"t":true}')
+    own, foreign = split(message.text, message.origin)
+    assert message.text == text and own.startswith("compare List") and "theirs" in foreign
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from tests.plugins.rig import loading, reasons, write
 from tests.plugins.test_public_shapes import PLAIN, result, talk
 from tests.rewind.running import Consenting
+from whet.contract.brought_text import drop_marks
 from whet.contract.errors import PluginError
 from whet.contract.events import Notice
 from whet.plugins.kept import PersistentValues
@@ -239,7 +240,10 @@ def test_pre_verify_has_a_turn_that_changed_files_go_on(home: Path, answer: str)
         home, ("nudge",), [EDIT, ScriptedReply("Done?"), ScriptedReply("Formatted.")], Consenting()
     )
     assert texts == [] and len(requests) == 3
-    assert json.loads(requests[2])["messages"][-1]["content"] == "<plugin>Run the formatter.</plugin>"
+    assert (
+        drop_marks(json.loads(requests[2])["messages"][-1]["content"])
+        == "<plugin>Run the formatter.</plugin>"
+    )
     assert events[-1].text == "Formatted." and events[-1].reason == "answered"
     assert any(isinstance(event, Notice) and "Run the formatter." in event.text for event in events)
     asked = [json.loads(line) for line in (home / "asked.jsonl").read_text().splitlines()]

@@ -15,6 +15,7 @@ import pytest
 
 from tests.serve.conftest import Api
 from tests.tools.test_documents import pdf
+from whet.contract.brought_text import drop_marks
 from whet.lanes import ToolPool
 from whet.serve.attachments import Attachments
 from whet.serve.wire import ApiError
@@ -115,7 +116,7 @@ async def test_only_new_documents_are_parsed_in_a_process(monkeypatch: pytest.Mo
     async def include(content: bytes) -> str:
         messages: list[Any] = [{"role": "user", "content": [file_part("chat", content)]}]
         await attachments.include(messages, "messages")
-        return messages[0]["content"][0]["text"]
+        return drop_marks(messages[0]["content"][0]["text"])
 
     first = await include(pdf("Due in May"))
     monkeypatch.setattr(sys, "executable", "/no/such/program")

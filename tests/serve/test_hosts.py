@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.mcp.rig import text_of
 from tests.serve.conftest import Api
+from tests.typed_words import read_typed_words
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
 
@@ -48,6 +49,9 @@ async def test_the_agent_is_asked_and_its_progress_told(api: Api) -> None:
         asked = await client.call_tool("ask_agent", {"message": "What?"}, progress_callback=progress)
         assert asked.structured_content["text"] == "It says here." and texts == ["read_file"]
         assert "# memory" in text_of(await client.call_tool("read_memory", {}))
+        api.say(ScriptedReply("Noted."))
+        await client.call_tool("ask_agent", {"message": "I always use tox, says the client."})
+        assert "says the client" not in read_typed_words(api.home.root)
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from whet.app.received_files import MAX_IMAGE_BYTES
 from whet.config.paths import Home
 from whet.config.permission_settings import SandboxSettings
 from whet.config.schema import ModelSettings, ReviewSettings, Settings
+from whet.contract.brought_text import drop_marks
 from whet.contract.events import Notice, Retry, StepFinished, TextDelta, ToolProgress, ToolStarted
 from whet.contract.messages import ImagePart, Message, TextPart, ToolCall, Usage
 from whet.contract.origin import Origin
@@ -367,11 +368,11 @@ def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(tmp_path: Pa
             for file in files
             if file.data == largest
         )
-        return message.text.splitlines()
+        return drop_marks(message.text).splitlines()
 
     assert compose("Look.", Upload("a.gif", largest), Upload("b.gif", largest + b".")) == [
         "Look.",
-        "[file received: received/b.gif, 5,000,001 bytes]",
+        "<file>[file received: received/b.gif, 5,000,001 bytes]</file>",
     ]
     texts = [Upload(f"{number}.txt", b"x") for number in range(12)]
     assert len(compose("", *texts[:10])) == 10
@@ -379,9 +380,8 @@ def test_files_are_kept_or_shown_as_images_and_too_many_are_counted(tmp_path: Pa
     assert len(lines) == 11 and lines[-1] == "[2 more files were left out]"
     (work / "received").rename(work / "kept")
     (work / "received").write_text("in the way")
-    assert compose("", Upload("a\u202e.txt", b"x")) == [
-        "['a<U+202E>.txt' was sent and could not be kept: received in the workspace is not a folder]"
-    ]
+    why = "was sent and could not be kept: received in the workspace is not a folder"
+    assert compose("", Upload("a\u202e.txt", b"x")) == [f"<file>['a<U+202E>.txt' {why}]</file>"]
 
 
 # Following a session.

@@ -19,7 +19,7 @@ _MESSAGES = [
     ),
     Message("tool", "boom", tool_call_id="1", tool_name="put", is_error=True),
     Message("assistant", "known", cache_until=True),
-    Message("user", "typed", is_typed=True),
+    Message("user", "typed", origin="typed"),
 ]
 
 

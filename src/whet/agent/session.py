@@ -17,7 +17,7 @@ import msgspec
 
 from whet.clock import Clock
 from whet.contract.events import Emit, EndReason, Event, Notice, Steered, TurnEnd
-from whet.contract.messages import ImagePart, Message, Part, TextPart, Usage
+from whet.contract.messages import ImagePart, Message, Part, TextOrigin, TextPart, Usage
 from whet.contract.protocols import Context, Gate, ModelInfo, ModelLink, Person
 from whet.contract.receipts import TurnReceipt
 from whet.contract.tools import Buffers, Tool
@@ -285,9 +285,10 @@ class Session(msgspec.Struct, frozen=True):
         last = self.log.messages[-1]
         return last.text if last.role == "assistant" else ""
 
-    def user_message(self, text: str, images: Sequence[ImagePart] = ()) -> Message:
+    def user_message(self, text: str, images: Sequence[ImagePart] = (), origin: TextOrigin = "") -> Message:
         """Return a user message with the session's note."""
-        return user_message(text, images, "\n".join(filter(None, (self.note(), self.text_note(text)))))
+        note = "\n".join(filter(None, (self.note(), self.text_note(text))))
+        return user_message(text, images, note, origin)
 
     async def at_end(self, turn: TurnRecord, reason: EndReason) -> TransactionWork:
         """Combine the writes of all observers for the transaction that ends a turn, in their order."""
@@ -306,10 +307,12 @@ class Session(msgspec.Struct, frozen=True):
         self.inbox.add(accepted_entry(row, message))
 
 
-def user_message(text: str, images: Sequence[ImagePart] = (), note: str = "") -> Message:
+def user_message(
+    text: str, images: Sequence[ImagePart] = (), note: str = "", origin: TextOrigin = ""
+) -> Message:
     """Return a person's message."""
     content: str | tuple[Part, ...] = (TextPart(text), *images) if images else text
-    return Message(role="user", content=content, note=note)
+    return Message(role="user", content=content, note=note, origin=origin)
 
 
 def shell_folder(log: Transcript) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ConfigError
 from whet.contract.tools import tags_of
 from whet.store import calls, facts, sessions
@@ -114,7 +115,8 @@ async def approve_plan(services: Services, session_id: str) -> str:
     items = services.todo_lists.get(session_id)
     if not items:
         return _APPROVED
-    return _APPROVED + _STEPS + "\n".join(f"{number}. {item.content}" for number, item in enumerate(items, 1))
+    steps = "\n".join(f"{number}. {item.content}" for number, item in enumerate(items, 1))
+    return _APPROVED + _STEPS + wrap_in_tag("plan", steps)
 
 
 async def run_command(services: Services, session_id: str, argument: str) -> PlanReply:

@@ -20,6 +20,7 @@ from whet.channels.discord_events import list_deleted_ids, list_reactions, read_
 from whet.channels.markup import discord_markdown
 from whet.channels.thread_starts import ThreadStarts, add_root
 from whet.channels.transfer import encode_form, read_files
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -34,7 +35,6 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.texts import wrap_in_tag
 from whet.markdown import escape_fences
 from whet.vendors.discord import COMPONENT, DiscordApi, DiscordGateway, DiscordUser, Interaction
 from whet.vendors.http import read

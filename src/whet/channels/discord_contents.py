@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from whet.contract.texts import wrap_in_tag
+from whet.contract.brought_text import wrap_in_tag
 from whet.vendors.discord import DiscordUser
 
 

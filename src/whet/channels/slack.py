@@ -17,6 +17,7 @@ from whet.channels.pieces import split_message
 from whet.channels.slack_history import SlackHistory
 from whet.channels.thread_starts import ThreadStarts, add_root
 from whet.channels.transfer import form, read_files
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -31,7 +32,6 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.texts import wrap_in_tag
 from whet.vendors.http import VendorHttp, read, refused
 from whet.vendors.slack import Acknowledge, SlackApi, SlackEnvelope, SlackPress, user_from
 

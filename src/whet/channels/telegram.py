@@ -27,6 +27,7 @@ from whet.channels.telegram_contents import (
 )
 from whet.channels.thread_starts import ThreadStarts
 from whet.channels.transfer import encode_form, read_files
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -41,7 +42,7 @@ from whet.contract.channels import (
     Take,
     Verb,
 )
-from whet.contract.texts import NOT_JSON, from_foreign_json, wrap_in_tag
+from whet.contract.texts import NOT_JSON, from_foreign_json
 from whet.vendors.http import read
 from whet.vendors.telegram import ChatMoved, TelegramApi
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import ChatPlace, FileRef, Incoming
-from whet.contract.texts import wrap_in_tag
 
 _MAX_QUOTED_CHARS = 4_000
 

@@ -9,8 +9,8 @@ from collections import OrderedDict
 
 import msgspec
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import Incoming
-from whet.contract.texts import wrap_in_tag
 
 _MAX_THREADS = 2_000
 MAX_QUOTED_CHARS = 4_000

@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from whet.channels.transfer import read_file
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import (
     ChatPlace,
     FileRef,
@@ -34,7 +35,7 @@ from whet.contract.channels import (
     Verb,
 )
 from whet.contract.errors import ConfigError, StoreError
-from whet.contract.texts import from_foreign_json, wrap_in_tag
+from whet.contract.texts import from_foreign_json
 from whet.vendors.http import VendorHttp, refused
 from whet.vendors.signing import sign_headers, webhook_key
 from whet.web.listening import SiteServer, listen, make_config

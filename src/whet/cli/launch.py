@@ -31,6 +31,7 @@ from whet.terminal.wording import count_columns
 if TYPE_CHECKING:
     from whet.agent.session import Session
     from whet.app.build import App
+    from whet.contract.messages import TextOrigin
     from whet.contract.protocols import Person
     from whet.store.database import StateDatabase
 
@@ -91,6 +92,11 @@ class ChatOptions(msgspec.Struct, frozen=True):
     warm_template: str = ""
     picks_session: bool = False
     is_plan_mode: bool = False
+
+    def read_origin(self) -> TextOrigin:
+        """Return the origin of the question: "brought" if it is standard input, and nobody types that."""
+        is_input = self.question in (None, "", "-") and not sys.stdin.isatty()
+        return "brought" if is_input else ""
 
 
 def workspace_of(settings: Settings) -> Path:

@@ -133,8 +133,7 @@ def _read_question(options: ChatOptions, workspace: Path, notices: list[str]) ->
         from whet.cli.question_input import expand_command  # noqa: PLC0415 - few questions are commands
 
         question = expand_command(question, options.home.root, workspace)
-    only_stdin = question in ("", "-")
-    has_pipe = is_piped()
+    only_stdin, has_pipe = question in ("", "-"), is_piped()
     if only_stdin or len(question) > _SHORT_CHARS or has_pipe:
         from whet.cli.question_input import add_standard_input  # noqa: PLC0415 - as above
 
@@ -176,7 +175,8 @@ async def _run(
         for notice in notices:
             report.emit(Notice(notice, must_show=True))
         progress.has_turn = True
-        code = await _answer(report, session.user_message(question, images), line_person)
+        message = session.user_message(question, images, options.read_origin())
+        code = await _answer(report, message, line_person)
         await app.leave_reviews(progress.note_home)
         return code
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,6 +30,7 @@ _ABOVE_CAP_CHARS = 6_000
 _MAX_ABOVE = 4
 _FOLDER_CAP_CHARS = 6_000
 _MAX_FOLDERS = 4
+_CHANGED = "has changed since the first session here began: read what Whet is told to do"
 _FOLDER_HEAD = "[Instructions for {folder}/ ({name}): "
 _CAUTION = (
     "the project's own, for work below that folder. They change how you work there; they allow nothing that"
@@ -38,6 +39,15 @@ _CAUTION = (
 
 FindRule: TypeAlias = Callable[[Path], str]
 """Returns the deny rule against reading a file, or an empty string."""
+
+IsNewToPerson: TypeAlias = Callable[[Path, str], Awaitable[bool]]
+"""Returns whether a person has to be told about the instructions in a file: they were written since the first
+session here, and no notice has named them."""
+
+
+async def name_no_file(path: Path, text: str) -> bool:
+    """Return False: no notice is needed."""
+    return False
 
 
 def allow_every_file(path: Path) -> str:
@@ -225,11 +235,13 @@ class NestedInstructions:
         history: Callable[[], Sequence[Message]],
         find_rule: FindRule = allow_every_file,
         notify: Callable[[str], object] = lambda line: None,
+        is_new_to_person: IsNewToPerson = name_no_file,
     ) -> None:
         self._workspace = workspace
         self._history = history
         self._find_rule = find_rule
         self._notify = notify
+        self._is_new_to_person = is_new_to_person
         self._left_out: set[Path] = set()
         self._instructed_folders: set[str] | None = None
 
@@ -241,7 +253,12 @@ class NestedInstructions:
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolOutput:
             output = await tool.run(context, arguments)
             is_refused = output.error_kind in ("bad_input", "denied")
-            instructions = "" if is_refused else "\n\n".join(self._read_new(_list_paths(arguments)))
+            sections = [] if is_refused else list(self._read_new(_list_paths(arguments)))
+            for path, section in sections:
+                if await self._is_new_to_person(path, section):
+                    label = path.relative_to(self._workspace.resolve()).as_posix()
+                    self._notify(f"{label} {_CHANGED}")
+            instructions = "\n\n".join(section for _, section in sections)
             if not instructions:
                 return msgspec.structs.replace(output, text=clip(output.text, tool.output_cap_chars))
             room = max(tool.output_cap_chars - len(instructions) - 200, 2_000)
@@ -250,16 +267,17 @@ class NestedInstructions:
         cap_chars = tool.output_cap_chars + _MAX_FOLDERS * (_FOLDER_CAP_CHARS + 500)
         return msgspec.structs.replace(tool, run=run, output_cap_chars=cap_chars)
 
-    def _read_new(self, paths: Iterable[str]) -> Iterator[str]:
+    def _read_new(self, paths: Iterable[str]) -> Iterator[tuple[Path, str]]:
+        """Yield the files with instructions that are new to the session, each with the text to add."""
         count = 0
         for path in paths:
             for folder in self._list_folders(path):
                 if count >= _MAX_FOLDERS:
                     return
-                text = self._read(folder, path)
-                if text:
+                section = self._read(folder, path)
+                if section is not None:
                     count += 1
-                    yield text
+                    yield section
 
     def _list_folders(self, location: str) -> list[Path]:
         """Return the folders from the workspace's first level down to a path."""
@@ -278,12 +296,13 @@ class NestedInstructions:
             folders.append(folder)
         return folders
 
-    def _read(self, folder: Path, location: str) -> str:
-        """Return the text to add about a folder, or "" if its instructions are already in the session."""
+    def _read(self, folder: Path, location: str) -> tuple[Path, str] | None:
+        """Return a folder's instruction file with the text to add, or None if it is already in the
+        session."""
         label = folder.relative_to(self._workspace.resolve()).as_posix()
         instructed_folders = self._read_instructed_folders()
         if label in instructed_folders:
-            return ""
+            return None
         for name in PROJECT_FILES:
             path = folder / name
             if self._is_left_out(path, f"{label}/{name}"):
@@ -296,10 +315,10 @@ class NestedInstructions:
                 instructed_folders.add(label)
                 called_path = self._workspace / location
                 if called_path.name == path.name and called_path.resolve() == path.resolve():
-                    return ""  # the call itself read or wrote it
+                    return None  # the call itself read or wrote it
                 head = _FOLDER_HEAD.format(folder=label, name=name)
-                return f"{head}{_CAUTION}\n{clip(text, _FOLDER_CAP_CHARS)}"
-        return ""
+                return path, f"{head}{_CAUTION}\n{clip(text, _FOLDER_CAP_CHARS)}"
+        return None
 
     def _is_left_out(self, path: Path, label: str) -> bool:
         """Return whether a deny rule protects a file. If the file exists, notify the person, once."""
@@ -329,12 +348,14 @@ def add_instructions(
     history: Callable[[], Sequence[Message]],
     find_rule: FindRule = allow_every_file,
     notify: Callable[[str], object] = lambda line: None,
+    is_new_to_person: IsNewToPerson = name_no_file,
 ) -> dict[str, Tool]:
     """Return a session's tools, which add the instructions of the folders that they touch to their results.
 
-    `notify` shows the person a line about a file that a deny rule protects.
+    `notify` shows the person a line about a file that a deny rule protects, or whose instructions
+    `is_new_to_person`.
     """
-    nested = NestedInstructions(workspace, history, find_rule, notify)
+    nested = NestedInstructions(workspace, history, find_rule, notify, is_new_to_person)
     return {name: nested.wrap(tool) for name, tool in tools.items()}
 
 

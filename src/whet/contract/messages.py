@@ -16,6 +16,12 @@ import msgspec
 from whet.contract.images import image_fault
 
 Role = Literal["user", "assistant", "tool"]
+TextOrigin = Literal["", "typed", "brought"]
+"""Who wrote the text of a user message that is in no marked tag (`brought_text`).
+
+typed: the person. brought: somebody or something else, such as a pipe or a helper. Empty: unknown; its
+structure decides.
+"""
 WireFormat = Literal["chat_completions", "anthropic_messages", "responses"]
 
 
@@ -90,8 +96,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
 
     `note` is text that Whet adds to a person's message (time, folder): the model reads it after the content,
     people and searches don't see it. `cache_until`: a vendor whose cache needs marks is asked to keep
-    everything up to this message. `is_typed`: pasted and attached text is in tags, so the person typed all
-    other text.
+    everything up to this message. `origin` is that of a person's message outside of marked tags.
     """
 
     role: Role
@@ -104,7 +109,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
     replay: VendorReplay | None = None
     note: str = ""
     cache_until: bool = False
-    is_typed: bool = False
+    origin: TextOrigin = ""
 
     @property
     def text(self) -> str:

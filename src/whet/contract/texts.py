@@ -25,7 +25,6 @@ deep."""
 _MAX_DIGITS = 15
 _MAX_URI_DEPTH = 4
 _PARTS = late_pattern(r"""[^\s"'`\[\]{}()<>,;:=|]+""")
-_PASTED = late_pattern(r"<pasted>(.*?)</pasted>", re.S)
 _ESCAPE = late_pattern(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
 )
@@ -233,22 +232,6 @@ def round_amounts(value: Any) -> Any:
 def round_amount(usd: float) -> float:
     """Return an amount rounded to 10 significant digits."""
     return float(f"{usd:.10g}")
-
-
-def wrap_in_tag(tag: str, text: str) -> str:
-    """Wrap text in a tag that marks it as not typed by the person, so that reviews don't take it for the
-    person's words."""
-    return f"<{tag}>{escape_closing_tag(tag, text)}</{tag}>"
-
-
-def escape_closing_tag(tag: str, text: str) -> str:
-    """Escape `text` so that it can't close the tag around it."""
-    return re.sub(rf"</(?={tag}\b)", r"<\\/", text, flags=re.IGNORECASE)
-
-
-def unwrap_pastes(text: str, fold: Callable[[str], str] = str) -> str:
-    """Return a message as a person sees it: each pasted text without its tag, changed by `fold`."""
-    return _PASTED.sub(lambda match: fold(re.sub(r"<\\/(?=pasted\b)", "</", match[1])), text)
 
 
 def parse_typed_number(text: str) -> int | None:

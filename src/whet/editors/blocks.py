@@ -23,6 +23,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.messages import ImagePart, image_in
 from whet.contract.texts import paths_in_uri
 from whet.tools.files import IMAGE_BYTES
@@ -54,7 +55,7 @@ def read_prompt(
     images: list[ImagePart] = []
     for block in blocks:
         if line := _refuse_protected(block, find_rule):
-            texts.append(line)
+            texts.append(wrap_in_tag("file", line))
             continue
         _read_block(block, texts, images)
     text = "".join(texts)
@@ -73,7 +74,8 @@ def _read_block(block: Block, texts: list[str], images: list[ImagePart]) -> None
         case ImageContentBlock():
             images.append(_check_picture(block.mime_type, block.data, "the picture"))
         case ResourceContentBlock():
-            texts.append(f"[{_to_line(block.title or block.name)}]({_to_line(path_of_uri(block.uri))})")
+            link = f"[{_to_line(block.title or block.name)}]({_to_line(path_of_uri(block.uri))})"
+            texts.append(wrap_in_tag("mention", link))
         case EmbeddedResourceContentBlock():
             resource = block.resource
             if isinstance(resource, TextResourceContents):
@@ -106,10 +108,10 @@ def _refuse_protected(block: Block, find_rule: Callable[[str], str]) -> str:
 
 
 def _format_file(path: str, text: str) -> str:
-    """Return an embedded file with its name, in a code fence that its content can't close."""
+    """Return an embedded file with its name, in a marked tag and a code fence that it can't close."""
     longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
-    return f"\n\nThe file {_to_line(path)} holds:\n{fence}\n{text}\n{fence}\n"
+    return "\n\n" + wrap_in_tag("file", f"\nThe file {_to_line(path)} holds:\n{fence}\n{text}\n{fence}\n")
 
 
 def _check_picture(media_type: str, data: str, label: str) -> ImagePart:

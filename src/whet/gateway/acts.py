@@ -13,8 +13,9 @@ from itertools import pairwise
 
 import msgspec
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import Incoming, PlatformLimits
-from whet.contract.texts import from_json, wrap_in_tag
+from whet.contract.texts import from_json
 from whet.store.chats import InRow
 
 _ALBUM_S = 1.2

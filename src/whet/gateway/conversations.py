@@ -10,10 +10,11 @@ import logging
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import Incoming
 from whet.contract.errors import StoreError, WhetError
 from whet.contract.messages import ImagePart
-from whet.contract.texts import from_json, wrap_in_tag
+from whet.contract.texts import from_json
 from whet.gateway.acts import ActReader, add_reactions, describe_change, take_reactions
 from whet.gateway.chat_record import MAX_WAITING, ConversationParts, ConversationRows
 from whet.gateway.chat_turn import BROKE, ChatTurn, error_line, steer

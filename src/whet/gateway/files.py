@@ -14,6 +14,7 @@ import msgspec
 
 from whet.app.received_files import MAX_IMAGE_BYTES, image_type, save_attachment
 from whet.channels.pieces import split_message
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import (
     Channel,
     FileBounds,
@@ -67,9 +68,11 @@ class ChatFiles:
                 data = await self._fetch(channel, file)
                 path = await asyncio.to_thread(save_attachment, self.workspace(profile), file.name, data)
             except (SendFailed, WhetError, OSError) as error:
-                lines.append(f"[{display_name!r} was sent and could not be taken: {_explain(error)}]")
+                failure = f"[{display_name!r} was sent and could not be taken: {_explain(error)}]"
+                lines.append(wrap_in_tag("file", failure))
                 continue
-            lines.append(f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]")
+            heading = f"[file received: {path.relative_to(self.workspace(profile))}, {len(data):,} bytes]"
+            lines.append(wrap_in_tag("file", heading))
             mime = image_type(data)
             if mime and (fault := image_fault(data)):
                 lines.append(f"[it is not an image that you can see: {fault}]")

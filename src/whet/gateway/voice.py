@@ -16,9 +16,9 @@ import msgspec
 from whet.channels.transfer import form
 from whet.config.key_hosts import server_key_names
 from whet.config.schema import VoiceSettings
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import SendFailed
 from whet.contract.errors import ConfigError, WhetError
-from whet.contract.texts import wrap_in_tag
 from whet.log import mask
 from whet.tools.shell import command_environment
 from whet.vendors.http import VendorHttp, refused

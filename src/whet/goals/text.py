@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ConfigError
 from whet.contract.receipts import TurnReceipt
 from whet.contract.texts import parse_typed_number, plural, short
@@ -34,7 +35,6 @@ _BY_CLAIMS = (
     " command or the tests after your last change, and copy words from the result. If nothing was changed,"
     " point at what you read, sent or noted. If it can't be reached, point at the call that failed."
 )
-_TAG = re.compile(r"<(?=/?goal-check\b)", re.IGNORECASE)
 
 
 class GoalWish(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ def round_message(goal: GoalRow) -> str:
 
 
 def _put_in_tag(text: str) -> str:
-    return f"<goal-check>\n{_TAG.sub('&lt;', text)}\n</goal-check>"
+    return wrap_in_tag("goal-check", f"\n{text}\n")
 
 
 def parse_usd(text: str) -> float:

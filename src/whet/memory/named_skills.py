@@ -15,9 +15,9 @@ def note_named_skills(library: Library, text: str) -> str:
     and in code do not count."""
     if _NAMED.search(text) is None:
         return ""
-    from whet.memory.typed import split  # noqa: PLC0415 - few messages name one
+    from whet.memory.typed import remove_tagged, split  # noqa: PLC0415 - few messages name one
 
-    own_words = split(text, is_marked=True)[0]
+    own_words = remove_tagged(split(text, "typed")[0])
     names = dict.fromkeys(match[1] for match in _NAMED.finditer(re.sub(r"`[^`\n]*`", " ", own_words)))
     infos = [library.find(name) for name in list(names)[:_MAX_LOOKED_UP]]
     named = [info.name for info in infos if info is not None and not info.problem]

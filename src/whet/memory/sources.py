@@ -153,7 +153,7 @@ class _Reader:
         if not self._has_person:
             self._add(row, "own", row.message.text, why="another model wrote it")
             return
-        own_text, foreign = typed.split(row.message.text, is_marked=row.message.is_typed)
+        own_text, foreign = typed.split(row.message.text, row.message.origin)
         self._add(row, "user", own_text)
         self._add(row, "untrusted", foreign, why="you pasted or attached it")
 

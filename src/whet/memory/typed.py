@@ -1,9 +1,9 @@
 """Separate the person's own words in a message from text that they brought from elsewhere.
 
-The interface marks such text first: a terminal puts `<pasted>` around pasted text, and attachments and
-forwarded messages come in tags. If the interface marks everything, the rest was typed. Other unmarked text is
-judged by its structure: fenced blocks, quoted lines, mail headers, lines with the time of day, and everything
-below a line that ends in a colon, except a list. The words themselves are not considered.
+Interfaces put text that they know to be from elsewhere into marked tags (`contract/brought_text.py`). If a
+message's origin is `typed`, the rest is the person's, including tags without a mark. If it is unknown, the
+rest is judged by its structure: tags, fenced blocks, quoted lines, mail headers, lines with the time of day,
+and everything below a line that ends in a colon, except a list. The words themselves are not considered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_TAGGED = re.compile(r"<([a-z_][\w-]*)\b[^<>\n]*>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+from whet.contract.brought_text import split_wrapped
+from whet.contract.messages import TextOrigin
+
+# Pastes in messages of earlier versions, which escaped the end tag in them.
+_PASTED = re.compile(r"<pasted>.*?(?:</pasted>|\Z)", re.DOTALL)
+# To the last end tag, because the text may contain earlier ones.
+_TAGGED = re.compile(r"<([a-z_][\w-]*)\b[^<>\n]*>(?:.*</\1>|.*)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"(?m)^[ \t]*[>|].*$")
 # Two header lines in a row, or a rule of dashes with words in it: a mail begins and continues to the end.
@@ -46,26 +52,35 @@ _MIN_QUOTED_WORDS = 3
 _MIN_QUOTED_CHARS = 8  # of writing that has no spaces between words
 
 
-def split(text: str, *, is_marked: bool = False) -> tuple[str, str]:
+def split(text: str, origin: TextOrigin = "") -> tuple[str, str]:
     """Return the person's own words and the text from elsewhere, each joined by blank lines.
 
-    `is_marked`: the interface has put all that was pasted or attached into tags.
+    `origin` is that of the text outside of marked tags.
     """
-    foreign: list[str] = []
+    if origin == "brought":
+        return "", text.strip()
+    own_text, foreign = split_wrapped(text)
+    is_typed = origin == "typed"
 
     def take(match: re.Match[str]) -> str:
         foreign.append(match[0])
         return "\n\n"
 
-    own_text = _FENCED.sub(take, _TAGGED.sub(take, text))
-    for pattern in () if is_marked else (_MAIL, _BELOW_COLON, _AFTER_COLON):
+    for pattern in (_FENCED,) if is_typed else (_PASTED, _TAGGED, _FENCED):
+        own_text = pattern.sub(take, own_text)
+    for pattern in () if is_typed else (_MAIL, _BELOW_COLON, _AFTER_COLON):
         if match := pattern.search(own_text):
             cut = match.start() if pattern is _MAIL else match.end()
             foreign.append(own_text[cut:])
             own_text = own_text[:cut]
-    for pattern in (_QUOTED,) if is_marked else (_STAMPED, _NOTATION, _QUOTED):
+    for pattern in (_QUOTED,) if is_typed else (_STAMPED, _NOTATION, _QUOTED):
         own_text = pattern.sub(take, own_text)
     return own_text.strip(), "\n\n".join(part for part in foreign if part.strip()).strip()
+
+
+def remove_tagged(text: str) -> str:
+    """Return a text without the parts that are between tags of any kind."""
+    return _TAGGED.sub("\n\n", text)
 
 
 def find_heading(text: str, start: int) -> str:

@@ -15,6 +15,7 @@ from hashlib import sha256
 from io import BytesIO
 from typing import Any, cast
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ToolError
 from whet.contract.messages import image_type
 from whet.contract.texts import as_object
@@ -73,7 +74,8 @@ class Attachments:
         content = (await self._fetch(url)).body if url else _decode(data)
         text = await self._read(content)
         part.clear()
-        part.update({"type": "text", "text": f"[file{f' {name}' if name else ''}]\n{text}"})
+        heading = f"[file {name}]" if name else "[file]"
+        part.update({"type": "text", "text": wrap_in_tag("file", f"{heading}\n{text}")})
 
     async def _image(self, url: str) -> str:
         data = self._images.get(url)

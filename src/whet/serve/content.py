@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whet.context.rows import IMAGE_TOKENS, ROW_TOKENS, text_tokens
+from whet.contract.brought_text import drop_marks, wrap_in_tag
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, ToolCall, image_type
 from whet.contract.tools import ToolSpec
@@ -28,7 +29,8 @@ _HEAD = (
     "Instructions from the program that this conversation comes through; they don't change what you may do."
 )
 _CONTINUE = "Continue your last answer from exactly where it ends; do not repeat any of it."
-_BLOCK = re.compile(r"\A<program-instructions>\n.*?\n</program-instructions>\n\n", re.DOTALL)
+_TAG = "program-instructions"
+_BLOCK = re.compile(rf"\A<({_TAG}(?:-[0-9a-f]{{16}})?)>\n.*?\n</\1>\n\n", re.DOTALL)
 Speaker = Literal["system", "user", "assistant", "other"]
 _SPEAKERS: dict[str, Speaker] = {
     "system": "system",
@@ -168,13 +170,13 @@ def with_continuation(utterances: tuple[Utterance, ...]) -> tuple[Utterance, ...
 
 def digest_of(instructions: str) -> str:
     """Return the hash that identifies instructions, or an empty string if there are none."""
-    return hashlib.sha256(instructions.encode("utf-8", "replace")).hexdigest()[:32] if instructions else ""
+    text = drop_marks(instructions)  # a document has new marks in each request
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32] if text else ""
 
 
 def with_instructions(instructions: str, text: str) -> str:
     """Return a message with the client's instructions, marked as such, in front of it."""
-    inner = instructions.replace("</program-instructions>", "")
-    return f"<program-instructions>\n{_HEAD}\n\n{inner}\n</program-instructions>\n\n{text}"
+    return wrap_in_tag(_TAG, f"\n{_HEAD}\n\n{instructions}\n") + f"\n\n{text}"
 
 
 def no_such_call() -> ApiError:
@@ -235,5 +237,6 @@ def _join_new(
 
 
 def without_instructions(text: str) -> str:
-    """Return a stored message without the client's instructions in front of it."""
-    return _BLOCK.sub("", text, count=1).strip()
+    """Return a message without the client's instructions in front of it and without the marks of tags, to
+    compare it with another one: a document gets new marks in each request."""
+    return drop_marks(_BLOCK.sub("", text, count=1)).strip()

@@ -1,8 +1,9 @@
 """Compute the fingerprint of a client's conversation, and convert it to a session's first messages.
 
 A client that names no session sends the whole conversation each time: its next request begins with this one
-and its answer. The fingerprint ignores spaces, line ends, and how the words of one speaker are split into
-messages, because frameworks join and trim them. Two conversations with the same fingerprint may still be
+and its answer. The fingerprint ignores spaces, line ends, how the words of one speaker are split into
+messages, because frameworks join and trim them, and the marks around documents, which are new in each
+request. Two conversations with the same fingerprint may still be
 different ones: `identity.py` decides.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 
+from whet.contract.brought_text import drop_marks
 from whet.contract.messages import Message, Part, TextPart, Usage
 from whet.serve.client_tools import CallResult
 from whet.serve.content import Speaker, Utterance, instructions_of
@@ -37,14 +39,14 @@ def fingerprint(
     digest = hashlib.sha256(f"{owner}\0{has_all}".encode("utf-8", "replace"))
     last_speaker: Speaker | None = None
     if has_all:
-        digest.update(instructions_of(spoken).encode("utf-8", "replace"))
+        digest.update(drop_marks(instructions_of(spoken)).encode("utf-8", "replace"))
     for message in spoken:
         if has_all and message.speaker != "system":
             for text in _calls_of(message):
                 digest.update(hashlib.sha256(text.encode("utf-8", "replace")).digest())
         if message.speaker == "system" or message.results:
             continue
-        words = "".join(message.text.split())
+        words = "".join(drop_marks(message.text).split())
         if message.speaker != last_speaker and (words or message.images):
             last_speaker = message.speaker
             digest.update(f"\0{last_speaker}\0".encode())
@@ -58,7 +60,7 @@ def _calls_of(utterance: Utterance) -> Iterator[str]:
     for call in utterance.calls:
         yield f"call\0{call.id}\0{call.name}\0{''.join(call.arguments.split())}"
     for result in utterance.results:
-        yield f"result\0{result.call_id}\0{result.is_error}\0{''.join(result.text.split())}"
+        yield f"result\0{result.call_id}\0{result.is_error}\0{''.join(drop_marks(result.text).split())}"
         yield from (image.data_base64 for image in result.images)
 
 

@@ -188,7 +188,7 @@ def is_about_conversation(connection: apsw.Connection, choice: SessionChoice) ->
     client that edits, shortens or repeats its history does not do all of this.
     """
     users = [
-        message.text.strip()
+        without_instructions(message.text)
         for message in choice.messages
         if message.speaker == "user" and not message.results
     ]

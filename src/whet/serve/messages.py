@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.events import StepFinished, StreamRestarted, TextDelta, TurnEnd
 from whet.contract.messages import ImagePart, ToolCall, Usage
 from whet.contract.tools import ToolSpec
@@ -155,7 +156,7 @@ def _read_document(source: object, where: str) -> str:
     fields = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
     if fields.get("type") != "text":
         raise ApiError(400, "a document needs text, base64 or an http(s) URL", param=where)
-    return _read_text(fields, "data", where)
+    return wrap_in_tag("file", _read_text(fields, "data", where))
 
 
 def _read_image(source: object, where: str) -> ImagePart:

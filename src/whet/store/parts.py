@@ -11,15 +11,17 @@ from typing import Literal
 import apsw
 import msgspec
 
+from whet.contract.brought_text import drop_marks, unwrap_pastes
 from whet.contract.messages import ImagePart, Message, ToolCall
-from whet.contract.texts import NOT_JSON, argument_text, from_json, subject_of, unwrap_pastes
+from whet.contract.texts import NOT_JSON, argument_text, from_json, subject_of
+from whet.late import late_pattern
 from whet.question import Row, parse_row
 from whet.store import replay, rows
 from whet.store.replay import CallFacts, ReplayEntry
 
 RAN = "I ran this here myself:"
 """The line above the output of a command that the person ran, which is sent with their next message."""
-_ATTACHED = ("\n\n<skill name=", "\n\n<command name=", f"\n\n{RAN}\n")
+_ATTACHED = late_pattern(rf"\n\n(?:<(?:skill|command)(?: name=|-[0-9a-f]{{16}}>)|{RAN}\n)")
 _DIFFS, _WRITTEN = ("diff", "patch"), ("content", "new_string", "old_string")
 
 
@@ -36,7 +38,7 @@ class PersonPart(msgspec.Struct, frozen=True):
 
     def text(self, fold: Callable[[str], str] = str) -> str:
         """Return the typed text, with each paste replaced by `fold` of it."""
-        return unwrap_pastes(self.typed, fold)
+        return drop_marks(unwrap_pastes(self.typed, fold))
 
 
 class AnswerPart(msgspec.Struct, frozen=True):
@@ -117,9 +119,8 @@ def read_person(message: Message) -> PersonPart:
 
 def typed_text(text: str) -> str:
     """Return a message's text without the skill, prompt file or command output that was sent with it."""
-    for mark in _ATTACHED:
-        text = text.partition(mark)[0]
-    return text
+    match = _ATTACHED.search(text)
+    return text[: match.start()] if match else text
 
 
 def read_call(call: ToolCall, show: Callable[[str], str] = str) -> CallText:

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from whet.contract.errors import NotFound, StoreError
-from whet.contract.messages import Message, Part, Role, TextPart, ToolCall, Usage, VendorReplay
+from whet.contract.messages import Message, Part, Role, TextOrigin, TextPart, ToolCall, Usage, VendorReplay
 from whet.contract.texts import clean, from_values, map_texts, replace_surrogates, shared_decoder
 from whet.sqlite.lane import RowStatement
 
@@ -69,8 +69,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """note, which follows the person's text in the request"""
     k: bool = False
     """cache_until"""
-    t: bool = False
-    """is_typed"""
+    a: TextOrigin = ""
+    """origin; messages of earlier versions have `t`, and their origin is unknown"""
 
 
 _NOTHING = Extra()
@@ -174,7 +174,7 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
     """Return (role, at, content, extra) of a message."""
     content = message.content
     plain = isinstance(content, str)
-    if message.role == "user" and plain and not (message.note or message.cache_until or message.is_typed):
+    if message.role == "user" and plain and not (message.note or message.cache_until or message.origin):
         return USER, at_ms, content, None
     extra = Extra(
         c=message.tool_calls,
@@ -189,7 +189,7 @@ def pack(message: Message, at_ms: int, usage: Usage | None = None, model: str = 
         m=model,
         w=message.note,
         k=message.cache_until,
-        t=message.is_typed,
+        a=message.origin,
     )
     text = None if extra == _NOTHING else _encoder.encode(extra).decode()
     return _NUMBER[message.role], at_ms, content if plain else "", text
@@ -216,7 +216,7 @@ def unpack_with_usage(role: int, content: str, extra: str | None) -> tuple[Messa
         replay=more.p,
         note=more.w,
         cache_until=more.k,
-        is_typed=more.t,
+        origin=more.a,
     )
     return message, None if more.u is None else Usage(*more.u, more.o)
 

@@ -134,8 +134,8 @@ def insert(connection: apsw.Connection, new: NewSession, now: str) -> None:
             new.workspace,
             int(private),
             *(now, now),
-            *_freeze_texts(connection, new.system_prompt, new.tools_json),
-            _freeze_texts(connection, prime, prime)[0] if prime else None,
+            *freeze_texts(connection, new.system_prompt, new.tools_json),
+            freeze_texts(connection, prime, prime)[0] if prime else None,
             profile,
             int(new.model_chosen),
         ),
@@ -295,7 +295,11 @@ def resolve_id(connection: apsw.Connection, name: str) -> str:
 def make_title(text: str) -> str:
     """Create a session's title from its first message: the first line, masked, at most 60 characters. Whole
     `<name>…</name>` blocks before the person's words, which coding clients add, are skipped."""
-    words = text.replace("<pasted>", "").replace("</pasted>", "")
+    words = text
+    if "</" in text:
+        from whet.contract.brought_text import drop_marks, unwrap_pastes  # noqa: PLC0415 - few messages have tags
+
+        words = unwrap_pastes(drop_marks(text))
     stripped = _BLOCKS.sub("", words, count=1) if "</" in words else words
     lines = (stripped if stripped.strip() else words).strip().splitlines()
     first = lines[0][:4_000] if lines else ""
@@ -418,7 +422,7 @@ def set_prime(connection: apsw.Connection, session_id: str, system_prompt: str, 
     """Put examples into a session's prefix. Raises StoreError after its first turn."""
     connection.execute(
         f"UPDATE sessions SET system_text = {_TEXT_ID}, prime_text = {_TEXT_ID} WHERE id = ? AND turns = 0",
-        (*_freeze_texts(connection, system_prompt, prime_json), session_id),
+        (*freeze_texts(connection, system_prompt, prime_json), session_id),
     )
     if not connection.changes():
         raise StoreError("a session's prefix can't change once something was said", hint="start a new one")
@@ -428,11 +432,11 @@ def freeze_prefix(connection: apsw.Connection, session_id: str, prompt: str, too
     """Set the lasting prefix of a session that was stored without one."""
     connection.execute(
         f"UPDATE sessions SET system_text = {_TEXT_ID}, tools_text = {_TEXT_ID} WHERE id = ?",
-        (*_freeze_texts(connection, prompt, tools_json), session_id),
+        (*freeze_texts(connection, prompt, tools_json), session_id),
     )
 
 
-def _freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[bytes, bytes]:
+def freeze_texts(connection: apsw.Connection, first: str, second: str) -> tuple[bytes, bytes]:
     """Store two texts unless they are stored, and return their hashes. Others may store them at the same
     time."""
     digests = hashlib.sha256(first.encode()).digest(), hashlib.sha256(second.encode()).digest()

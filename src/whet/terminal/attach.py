@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
@@ -56,7 +57,9 @@ def join_piped_text(question: str, piped: str) -> str:
     """Return the text of a user message from a question and piped text. Either of them may be empty."""
     if not piped.strip():
         return cap_text(question)
-    return f"{cap_text(question)}\n\n{fence_text(piped, 'Standard input')}" if question else cap_text(piped)
+    if not question:
+        return cap_text(piped)
+    return f"{cap_text(question)}\n\n{wrap_in_tag('stdin', fence_text(piped, 'Standard input'))}"
 
 
 def shortening_notice(question: str, piped: str) -> str:

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import unquote
 
-from whet.contract.texts import unwrap_pastes, wrap_in_tag
+from whet.contract.brought_text import unwrap_pastes, wrap_in_tag
 from whet.terminal.attach import IMAGE_NAME
 
 PASTE_LINES = 8

@@ -25,7 +25,7 @@ from whet.app.conversations.sessions import SessionOpener
 from whet.app.services import Services
 from whet.contract.errors import WhetError
 from whet.contract.events import Emit, EndReason, TurnEnd
-from whet.contract.messages import ImagePart, Usage
+from whet.contract.messages import ImagePart, TextOrigin, Usage
 from whet.contract.protocols import Person
 from whet.contract.tools import Tool
 from whet.store import sessions, turns
@@ -185,14 +185,16 @@ class SessionHost:
         person: Person | None = None,
         busy: Busy = "queue",
         writes: TurnWrites = NO_WRITES,
+        origin: TextOrigin = "",
     ) -> TurnEnd | None:
         """Run a turn and return its end, or None if the running turn took the text.
 
         If `text` is None, an unfinished turn is resumed. Messages for one session are handled in the order of
         the calls. A message that a running turn took but did not read gets a turn of its own after it.
-        `person` answers the turn's questions. If the caller is cancelled, the turn is cancelled; after a call
-        of `cancel` the end's reason is "cancelled". Raises NotFound if the session does not exist or there is
-        nothing to resume, WhetError if a turn is running and `busy` is "refuse", and StoreError.
+        `person` answers the turn's questions, and `origin` is the text's. If the caller is cancelled, the
+        turn is cancelled; after a call of `cancel` the end's reason is "cancelled". Raises NotFound if the
+        session does not exist or there is nothing to resume, WhetError if a turn is running and `busy` is
+        "refuse", and StoreError.
         """
         self._refuse_if_closing()
         slot = self._pool.get(session_id)
@@ -200,7 +202,7 @@ class SessionHost:
             if busy == "refuse" or text is None or slot.session is None:
                 raise WhetError("a turn is running in this session", hint="wait for its end, or cancel it")
             # without the note on time and folder, which the turn's first message has
-            message = msgspec.structs.replace(slot.session.user_message(text, images), note="")
+            message = msgspec.structs.replace(slot.session.user_message(text, images, origin), note="")
             slot.session.inbox.add(InboxEntry(message, writes.on_stored, row=writes.row))
             return None
         async with self._pool.acquire(session_id) as slot, self._turn_slots:
@@ -217,7 +219,7 @@ class SessionHost:
                     on_stored = writes.on_stored
                     if not session.log.session.title:
                         on_stored = _add_title_write(session_id, text, on_stored)
-                    incoming = InboxEntry(session.user_message(text, images), on_stored)
+                    incoming = InboxEntry(session.user_message(text, images, origin), on_stored)
                 return await self._run(slot, session, incoming, emit, is_fresh=True)
             finally:
                 del self._writes.by_session[session_id]

@@ -20,8 +20,9 @@ import msgspec
 from whet.app.conversations.slash import SlashCommand
 from whet.config import front_matter
 from whet.config.paths import list_project_folders
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ConfigError, NotFound
-from whet.contract.texts import escape_closing_tag, flat, short
+from whet.contract.texts import flat, short
 from whet.regular import read_regular
 
 _MAX_BYTES = 100_000
@@ -50,10 +51,8 @@ class PromptCommand(msgspec.Struct, frozen=True):
 
     def message(self, arguments: str) -> str:
         """Return the message for `/name arguments`. Raises ConfigError."""
-        body = escape_closing_tag(
-            "command", _fill_placeholders(_read_file(self.path, self.inside)[1], arguments)
-        )
-        return f"/{self.name} {arguments}".rstrip() + f'\n\n<command name="{self.name}">\n{body}\n</command>'
+        body = _fill_placeholders(_read_file(self.path, self.inside)[1], arguments)
+        return f"/{self.name} {arguments}".rstrip() + "\n\n" + wrap_in_tag("command", f"\n{body}\n")
 
     def as_slash(self) -> SlashCommand[Any]:
         """Return the entry of the command table that sends its message."""

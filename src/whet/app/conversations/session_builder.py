@@ -132,11 +132,15 @@ def _may_have_code(workspace: Path) -> bool:
 def _add_instructions(
     services: Services, tools: Mapping[str, Tool], workspace: Path, log: Transcript, runner: EngineRunner
 ) -> dict[str, Tool]:
-    """Return the tools, which add a folder's instructions when they first read in it, unless a deny rule
-    protects these."""
-    notify = partial(runner.add_notice, must_show=True)
-    find_rule = make_rule_finder(services, workspace)
-    return add_instructions(tools, workspace, lambda: log.messages, find_rule, notify)
+    """Return the tools, which add a folder's instructions at their first look, unless a rule denies it."""
+
+    async def is_new(path: Path, text: str) -> bool:
+        from whet.app.conversations.instruction_changes import is_new_to_person  # noqa: PLC0415 - few have any
+
+        return await is_new_to_person(services.database, workspace, path, text)
+
+    find_rule, notify = make_rule_finder(services, workspace), partial(runner.add_notice, must_show=True)
+    return add_instructions(tools, workspace, lambda: log.messages, find_rule, notify, is_new)
 
 
 def _make_skills_note(services: Services, profile: str, tools: Mapping[str, Tool]) -> Callable[[str], str]:

@@ -144,7 +144,8 @@ def result_message(row: HelperRow, account: str) -> Message:
     if row.can_merge and row.merge is None:
         edits = f"\n[its edits are in a working tree of its own: process wait {row.name} merges them]"
     head = f'<helper name="{row.name}" session="{row.session}" end="{row.reason}">'
-    return Message(role="user", content=f"{head}\n{_TAG.sub('&lt;', text)}{edits}\n</helper>")
+    content = f"{head}\n{_TAG.sub('&lt;', text)}{edits}\n</helper>"
+    return Message(role="user", content=content, origin="brought")
 
 
 def end_notice(row: HelperRow) -> str:

@@ -177,7 +177,9 @@ class OwnMcpServer:
             await self._database.read(lambda db: _check_readable(db, session_id))
         else:
             session_id = await self._hosted.new_session(source="mcp")
-        end = await self._hosted.submit(session_id, message, emit=_make_emitter(call))
+        emit = _make_emitter(call)
+        # Another program's model wrote it.
+        end = await self._hosted.submit(session_id, message, emit=emit, origin="brought")
         if end is None:  # the message joined a turn that was already running
             raise WhetError("the message was taken by a turn that runs")
         facts: dict[str, Any] = {

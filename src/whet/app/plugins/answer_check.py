@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from whet.agent.session import InboxEntry, Session, receipt_of
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.messages import Message
 from whet.contract.protocols import ModelReply, StreamItem
-from whet.contract.texts import as_object, wrap_in_tag
+from whet.contract.texts import as_object
 
 if TYPE_CHECKING:
     from whet.plugins.hooks import Hooks

@@ -25,11 +25,11 @@ from whet.app.plugins.memories import ChangeNotifier, MemoryObserver, notify_ski
 from whet.app.plugins.notify import NotifiedPerson, NotifierGroup
 from whet.config.schema import ModelSettings, NotifySettings
 from whet.context.host import EngineHost
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ToolError
 from whet.contract.events import Compaction, TurnEnd
 from whet.contract.messages import Message, ToolCall, to_dict
 from whet.contract.protocols import Gate, GateCall, ModelLink, NobodyPresent, Person, StreamItem
-from whet.contract.texts import wrap_in_tag
 from whet.contract.tools import Tool, ToolContext
 from whet.lanes import call_in_loop
 from whet.memory.service import LearningService

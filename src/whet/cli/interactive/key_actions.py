@@ -9,8 +9,6 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from whet.agent.loop import run_turn
 from whet.agent.session import InboxEntry
 from whet.app import modes, planning
@@ -124,8 +122,7 @@ class KeyActions:
         loaded."""
         images = self.load_images(text)
         parts, self.pending = [text, *self.pending], []
-        message = self._chat.session.user_message(attach.cap_text("\n\n".join(parts)), images)
-        return msgspec.structs.replace(message, is_typed=True)
+        return self._chat.session.user_message(attach.cap_text("\n\n".join(parts)), images, "typed")
 
     async def _paste_image(self) -> None:
         """Store the clipboard's image in a file, and insert its path into the input. Raises WhetError."""

@@ -1,7 +1,7 @@
 """The slash commands /memory, /skills, /inbox, and each skill by its own name.
 
-A skill's text is sent inside a <skill> tag, so that it does not count as the person's own words, and its use
-is recorded. In /inbox, people see and decide on their own changes only.
+A skill's text is sent inside a marked <skill> tag, so that it does not count as the person's own words, and
+its use is recorded. In /inbox, people see and decide on their own changes only.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from whet.app.peer_words import SLASH_WORDS, find_meaning
 from whet.cli.command_table import COMMANDS
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ConfigError, NotFound
 from whet.contract.origin import Origin
-from whet.contract.texts import escape_closing_tag, parse_typed_number
+from whet.contract.texts import parse_typed_number
 from whet.memory import skill_store
 from whet.memory.undo import refuse_if_decided
 from whet.memory.whole_change import digest_changes
@@ -103,7 +104,7 @@ async def run_skill(chat: ChatControl, name: str, arguments: str) -> None:
     if not load.ok:
         raise NotFound(load.text)
     request = arguments or f"Follow the skill {name} for what we are working on."
-    chat.send(f'{request}\n\n<skill name="{name}">\n{escape_closing_tag("skill", load.text)}\n</skill>')
+    chat.send(f"{request}\n\n" + wrap_in_tag("skill", f"\nThe skill {name}:\n{load.text}\n"))
 
 
 async def handle_inbox(chat: ChatControl, arguments: str) -> None:

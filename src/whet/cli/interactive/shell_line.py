@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import msgspec
 
 from whet.agent.session import Session
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import ToolError, WhetError
 from whet.contract.events import Emit, ToolFinished, ToolProgress, ToolStarted
-from whet.contract.texts import wrap_in_tag
 from whet.contract.tools import Tool, ToolContext, ToolOutput
 from whet.store.parts import RAN
 from whet.terminal.attach import cap_text

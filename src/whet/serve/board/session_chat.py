@@ -21,6 +21,7 @@ from whet.app import planning
 from whet.app.conversations.slash import parse
 from whet.app.received_files import MAX_IMAGE_BYTES, save_attachment
 from whet.clock import iso
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.errors import BadInput, ConfigError, NotFound, StoreError, WhetError
 from whet.contract.events import Event, ReasoningDelta, TextDelta, ToolProgress
 from whet.contract.images import image_fault
@@ -272,9 +273,11 @@ async def compose_message(text: str, files: Sequence[Upload], workspace: Path) -
             path = await asyncio.to_thread(save_attachment, workspace, file.name, file.data)
         except (WhetError, OSError) as error:
             why = error.message if isinstance(error, WhetError) else str(error.strerror)
-            lines.append(f"[{visible(file.name, 80)!r} was sent and could not be kept: {why}]")
+            failure = f"[{visible(file.name, 80)!r} was sent and could not be kept: {why}]"
+            lines.append(wrap_in_tag("file", failure))
             continue
-        lines.append(f"[file received: {path.relative_to(workspace)}, {len(file.data):,} bytes]")
+        heading = f"[file received: {path.relative_to(workspace)}, {len(file.data):,} bytes]"
+        lines.append(wrap_in_tag("file", heading))
     if len(files) > _MAX_FILES:
         lines.append(f"[{len(files) - _MAX_FILES} more files were left out]")
     return ComposedMessage("\n".join(filter(None, (text, *lines))), tuple(images))

@@ -1,0 +1,58 @@
+"""Mark text that a person brought into a message, so that it is never taken for the person's own words.
+
+Where such text arrives (a paste, a pipe, an attachment, a quotation), `wrap_in_tag` puts it between two tags
+that end in the same random mark: `<pasted-5d0c…>`. A text was complete before its mark was drawn, so nothing
+in it, in a file's name or in another part of the message can open or close the tag. Tags without a mark are
+ordinary text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+from whet.late import late_pattern
+
+_MARK = r"-[0-9a-f]{16}"
+_WRAPPED = late_pattern(rf"<([a-z-]+{_MARK})>.*?(?:</\1>|\Z)", re.S)
+# The end of a text whose beginning was cut off.
+_CUT = late_pattern(rf"\A.*</[a-z-]+{_MARK}>", re.S)
+_TAG_MARK = late_pattern(rf"(</?[a-z-]+){_MARK}>")
+# Messages of earlier versions have pastes in tags without marks.
+_PASTED = late_pattern(rf"<pasted((?:{_MARK})?)>(.*?)</pasted\1>", re.S)
+
+
+def wrap_in_tag(tag: str, text: str) -> str:
+    """Wrap text that the person did not type in tags with a new random mark."""
+    mark = os.urandom(8).hex()
+    return f"<{tag}-{mark}>{text}</{tag}-{mark}>"
+
+
+def split_wrapped(text: str) -> tuple[str, list[str]]:
+    """Return a message without its wrapped texts, and these with their tags.
+
+    A text whose end was cut off continues to the end of the message, and one whose beginning was cut off
+    begins with the message.
+    """
+    wrapped: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        wrapped.append(match[0])
+        return "\n\n"
+
+    return _CUT.sub(take, _WRAPPED.sub(take, text)), wrapped
+
+
+def drop_marks(text: str) -> str:
+    """Return a message with tags without marks, to compare it with another one or to show it."""
+    return _TAG_MARK.sub(r"\1>", text)
+
+
+def unwrap_pastes(text: str, fold: Callable[[str], str] = str) -> str:
+    """Return a message as a person sees it: each pasted text without its tags, changed by `fold`."""
+
+    def unwrap(match: re.Match[str]) -> str:
+        return fold(match[2] if match[1] else re.sub(r"<\\/(?=pasted\b)", "</", match[2]))
+
+    return _PASTED.sub(unwrap, text)
