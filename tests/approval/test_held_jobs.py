@@ -279,6 +279,13 @@ FORMS = {
     "another folder": ("cd sub && ./z.sh", {"sub/z.sh": ". ./y.sh", "sub/y.sh": "true"}, "sub/y.sh"),
     "search path": ('PATH="$PWD/bin:$PATH" tool', {"bin/tool": "true"}, "bin/tool"),
     "image": ("true", {"Dockerfile": "FROM x"}, "Dockerfile"),
+    "many words": ("sh ./x.sh", {"x.sh": f"# {' '.join(map(str, range(2_500)))}\n. ./lib.sh"}, "lib.sh"),
+    "a long file": ("sh ./x.sh", {"x.sh": f"#{'0' * 70_000}\n. ./lib.sh"}, "lib.sh"),
+    "a blank in a name": ("sh ./x.sh", {"x.sh": '. "./my lib.sh"'}, "my lib.sh"),
+    "a package": ("python3 r.py", {"r.py": "from pk.q import z", "pk/__init__.py": ""}, "pk/z.py"),
+    "a quoted name": ('sh ./li""b.sh', {"lib.sh": "true"}, "lib.sh"),
+    "no name": ("sh ./x.sh", {"x.sh": ". ./$(ls | grep -v log)"}, "more"),
+    "a hook of git": ("git commit", {".git/hooks/pre-commit": "true"}, ".git/hooks/pre-commit"),
 }  # fmt: skip
 
 
@@ -289,7 +296,7 @@ def test_a_file_that_another_program_changes_meanwhile_does_not_run_with_full_ri
     command, files, changed = form
     workspace = tmp_path / "proj"
     for name, text in files.items():
-        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (workspace / name).write_text(f"{text}\n")
 
     def decide(change: str) -> Decision:
