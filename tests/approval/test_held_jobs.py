@@ -311,3 +311,24 @@ def test_a_file_that_another_program_changes_meanwhile_does_not_run_with_full_ri
     assert decide("unrelated.log").verdict == "allow"
     decision = decide(changed)
     assert decision.verdict == "deny" and "changed while the question was open" in decision.reason
+
+
+def test_what_programs_write_in_the_background_is_no_change(
+    tmp_path: Path, confinement: OneEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tmp_path / "proj"
+    monkeypatch.setenv("HOME", str(workspace))
+    names = (".cache/x", ".local/state/y", ".git/index", ".git/objects/ab", "d/dev.log", "d/app.db-wal")
+    for name in names:
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+
+    def decide(name: str) -> str:
+        async def look() -> Answer:
+            (workspace / name).write_text("new\n")
+            return "once"
+
+        bench = bench_of(tmp_path, Watcher(look), confinement)
+        return bench.sh("docker build . && ./run").verdict
+
+    assert [decide(name) for name in names] == ["allow"] * len(names)
+    assert decide("d/more") == "deny"

@@ -97,5 +97,5 @@ async def read_content(case: GateCase) -> str:
         paths = await asyncio.to_thread(find_run_files, Path(call.workspace), texts, Path(folder))
         names.update(map(str, paths))
         if may_run_files(reading) or texts[1]:
-            stamps = await asyncio.to_thread(stamp_tree, call.workspace, case.scope.whet_home)
+            stamps = await asyncio.to_thread(stamp_tree, call.workspace, case.scope)
     return "\n".join([*stamp_files(folder, names), *stamps])

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from whet.approval.readonly import only_reads
+from whet.approval.risk import RiskScope
 from whet.shell.programs import ProgramWords, program
 from whet.shell.reading import CommandReading, ReadPart
 from whet.shell.words import literal
@@ -33,22 +34,24 @@ def _may_run_files(part: ReadPart) -> bool:
     return any(part.shapes) or not only_reads([literal(word) for word in part.words])
 
 
-def stamp_tree(workspace: str, skipped: str) -> list[str]:
+def stamp_tree(workspace: str, scope: RiskScope) -> list[str]:
     """Return a line for each file and link below a workspace, which differs once that is changed.
 
-    Left out are the folder `skipped` (Whet's home), git's records, logs and databases. Links are not
-    followed.
-    Of more than 200,000 paths, those nearest to the workspace are read.
+    Left out are Whet's home, hidden entries of the user's home, in which all programs write, git's records,
+    logs and databases. Links are not followed. Of more than 200,000 paths, those nearest to the workspace are
+    read.
     """
+    top, home = os.path.realpath(workspace), os.path.realpath(scope.home)
     stamps: list[str] = []
-    folders = deque([workspace])
+    folders = deque([top])
     paths = 0
     while folders and paths < _MAX_PATHS:
         folder = folders.popleft()
-        is_git = ".git" in folder[len(workspace) :].split("/")
+        is_git = ".git" in folder[len(top) :].split("/")
         for entry in _list_entries(folder):
             paths += 1
-            if entry.path == skipped or (is_git and entry.name in _GIT_RECORDS):
+            is_hidden = folder == home and entry.name.startswith(".")
+            if is_hidden or entry.path == scope.whet_home or (is_git and entry.name in _GIT_RECORDS):
                 continue
             try:
                 if entry.is_dir(follow_symlinks=False):
