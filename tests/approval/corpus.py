@@ -198,7 +198,6 @@ i=1
 echo $((1+1))
 node -v
 tar tf x.tar
-go env GOPATH
 clear
 tput cols
 git help
@@ -212,10 +211,10 @@ ls | while read f; do wc -l "$f"; done
 cat a | xxd | head
 crontab -l
 python3 --version
-cargo -V
 java -version
-go version
-rustc --version
+ffmpeg -version
+curl -V
+make --version
 """
 
 NORMAL = r"""
@@ -237,6 +236,24 @@ sed -f x e.txt
 sed "$X" y
 sed '1w x' a
 git --no-pager
+cargo -V
+go env GOPATH
+cargo --version
+go version
+rustc --version
+pytest --version
+tox --version
+flake8 --version
+yarn --version
+pnpm --version
+poetry --version
+jest --version
+jest -V
+make version
+node version
+bash version
+bun version
+java version
 pytest
 pytest -q tests/test_a.py -k 'foo and bar'
 python -m pytest -x

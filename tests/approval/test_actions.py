@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,18 @@ def test_a_command_is_shown_with_its_folder_and_its_input(tmp_path: Path) -> Non
     both = action(tmp_path, "terminal", command="make", workdir="sub", stdin="a")
     assert both.subject == "make\n(in sub)\n(input: a)"
     assert action(tmp_path, "terminal", command="git stash clear").lasts
+
+
+def test_a_command_is_judged_in_the_folder_that_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "sub/deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("sub/deep")
+    for path, *settings in ((tmp_path,), (tmp_path / "sub", "filter.x.clean", "evil")):
+        subprocess.run(["git", "init", "-q", str(path)], check=True)
+        if settings:
+            subprocess.run(["git", "-C", str(path), "config", *settings], check=True)
+    assert action(tmp_path, "terminal", command="git status", workdir="link").level == "dangerous"
+    assert action(tmp_path, "terminal", command="git status", workdir="link/..").level == "dangerous"
+    assert action(tmp_path, "terminal", command="git status").level == "safe"
 
 
 def test_a_command_needs_and_downloads_what_its_analysis_says(tmp_path: Path) -> None:

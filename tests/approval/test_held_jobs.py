@@ -279,7 +279,14 @@ FORMS = {
     "another folder": ("cd sub && ./z.sh", {"sub/z.sh": ". ./y.sh", "sub/y.sh": "true"}, "sub/y.sh"),
     "search path": ('PATH="$PWD/bin:$PATH" tool', {"bin/tool": "true"}, "bin/tool"),
     "image": ("true", {"Dockerfile": "FROM x"}, "Dockerfile"),
-}
+    "many words": ("sh ./x.sh", {"x.sh": f"# {' '.join(map(str, range(2_500)))}\n. ./lib.sh"}, "lib.sh"),
+    "a long file": ("sh ./x.sh", {"x.sh": f"#{'0' * 70_000}\n. ./lib.sh"}, "lib.sh"),
+    "a blank in a name": ("sh ./x.sh", {"x.sh": '. "./my lib.sh"'}, "my lib.sh"),
+    "a package": ("python3 r.py", {"r.py": "from pk.q import z", "pk/__init__.py": ""}, "pk/z.py"),
+    "a quoted name": ('sh ./li""b.sh', {"lib.sh": "true"}, "lib.sh"),
+    "no name": ("sh ./x.sh", {"x.sh": ". ./$(ls | grep -v log)"}, "more"),
+    "a hook of git": ("git commit", {".git/hooks/pre-commit": "true"}, ".git/hooks/pre-commit"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=list(FORMS))
@@ -289,7 +296,7 @@ def test_a_file_that_another_program_changes_meanwhile_does_not_run_with_full_ri
     command, files, changed = form
     workspace = tmp_path / "proj"
     for name, text in files.items():
-        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
         (workspace / name).write_text(f"{text}\n")
 
     def decide(change: str) -> Decision:
@@ -304,3 +311,24 @@ def test_a_file_that_another_program_changes_meanwhile_does_not_run_with_full_ri
     assert decide("unrelated.log").verdict == "allow"
     decision = decide(changed)
     assert decision.verdict == "deny" and "changed while the question was open" in decision.reason
+
+
+def test_what_programs_write_in_the_background_is_no_change(
+    tmp_path: Path, confinement: OneEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tmp_path / "proj"
+    monkeypatch.setenv("HOME", str(workspace))
+    names = (".cache/x", ".local/state/y", ".git/index", ".git/objects/ab", "d/dev.log", "d/app.db-wal")
+    for name in names:
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+
+    def decide(name: str) -> str:
+        async def look() -> Answer:
+            (workspace / name).write_text("new\n")
+            return "once"
+
+        bench = bench_of(tmp_path, Watcher(look), confinement)
+        return bench.sh("docker build . && ./run").verdict
+
+    assert [decide(name) for name in names] == ["allow"] * len(names)
+    assert decide("d/more") == "deny"

@@ -377,3 +377,32 @@ def test_gits_own_verbs_are_no_aliases_while_git_does_not_list_them(
     (programs / "git").unlink(missing_ok=True)
     (programs / "git").symlink_to(str(real_git))
     assert "alias" not in problems("git rerere"), "a failure is no answer for the next command"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git -C sub/deep status",
+        "cd link; git status",
+        "cd link && git diff",
+        "cd link && git log -p",
+        "git -C link show",
+        "git -C link/.. status",
+        "cd -P link/.. && git status",
+        "cd -P link; cd ..; git status",
+        "set -P; cd link; cd ..; git status",
+        "git --git-dir=link/../.git status",
+        "(cd link/inner && git status)",
+    ],
+)
+def test_a_repository_behind_a_link_is_found(tmp_path: Path, command: str) -> None:
+    (tmp_path / "sub/deep/inner").mkdir(parents=True)
+    git(tmp_path, "init", "-q")
+    git(tmp_path / "sub", "init", "-q")
+    git(tmp_path / "sub", "config", "filter.x.clean", "evil")
+    (tmp_path / "link").symlink_to("sub/deep")
+    scope = RiskScope(str(tmp_path), "/home/u", "/home/u/.whet")
+    risk = analyse(command, str(tmp_path), scope)
+    own = analyse("git status", str(tmp_path), scope)
+    assert own.level == "safe", own.reasons
+    assert risk.level == "dangerous" and "filter.x.clean=evil" in str(risk.reasons)

@@ -17,6 +17,8 @@ from tests.late import Late
 from tests.serve.conftest import WAIT_S, Api
 from whet.contract.origin import Origin
 from whet.memory.requests import MemoryRequest
+from whet.serve.auth import ApiAuth
+from whet.serve.tokens import TokenRole
 from whet.store import api as rows
 from whet_lab.practice.ask import PracticeCall
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -209,6 +211,30 @@ def test_a_token_that_converses_sees_its_own_sessions_only(api: Api, http: httpx
         assert {mine, own} <= listed
         api.revoke("phone")
         assert phone.get("/api/sessions").status_code == 401
+
+
+@pytest.mark.parametrize("role", ["chat", "guest"])
+def test_a_token_does_not_see_the_sessions_of_a_revoked_one_of_its_name(api: Api, role: TokenRole) -> None:
+    name = f"reused-{role}"
+    profiles: list[str] = []
+    session_id = ""
+    body = {"model": "whet", "user": "talk", "messages": [{"role": "user", "content": "hi"}]}
+    for _ in range(3):
+        api.say(ScriptedReply("Hello."))
+        secret = api.new_token(name, role)
+        caller = ApiAuth(api.app.database, api.app.clock).find_caller(secret)
+        assert caller is not None
+        profiles.append(caller.profile)
+        with api.http(secret) as client:
+            assert client.get("/api/sessions").json()["sessions"] == []
+            if session_id:
+                assert client.get(f"/api/sessions/{session_id}").status_code == 404
+            answer = client.post("/v1/chat/completions", json=body)
+            assert answer.headers["x-whet-session"] != session_id
+            session_id = answer.headers["x-whet-session"]
+            assert client.get(f"/api/sessions/{session_id}").status_code == 200
+        api.revoke(name)
+    assert len(set(profiles)) == (3 if role == "guest" else 1)
 
 
 def test_a_guest_has_a_memory_of_its_own(api: Api) -> None:

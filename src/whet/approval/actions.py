@@ -121,9 +121,18 @@ def _text(call: GateCall, name: str, default: str = "") -> str:
     return value
 
 
+def _working_folder(workspace: str, workdir: str) -> str:
+    """Return the folder that a command starts in. Links are followed, as the tool does."""
+    if not workdir:
+        return workspace
+    path = os.path.join(workspace, workdir)
+    folder = resolve_links(path) or os.path.normpath(path)
+    return workspace if folder == resolve_links(workspace) else folder
+
+
 def _terminal(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
     command, stdin = _text(call, "command"), _text(call, "stdin")
-    cwd = os.path.normpath(os.path.join(scope.workspace, _text(call, "workdir")))
+    cwd = _working_folder(scope.workspace, _text(call, "workdir"))
     risk = analyse(command, cwd, scope, stdin)
     subject = visible(command, WHOLE)
     if cwd != scope.workspace:

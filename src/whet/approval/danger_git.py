@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_unknown import judge_unknown
-from whet.approval.paths import absolute_path
 from whet.approval.readonly import only_reads
 from whet.approval.repository import find_program_setting, list_git_commands
 from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting, UnknownVerb
@@ -85,7 +84,7 @@ def _by_repository(
     folder, git_dir = setting.cwd, ""
     for option, value in zip(options, [*options[1:], literal("")], strict=False):
         if option.text == "-C":
-            folder = None if value.dynamic else absolute_path(value.text, folder)
+            folder = _change_folder(folder, value)
         elif option.text == "--git-dir" or option.text.startswith("--git-dir="):
             git_dir = value.text if option.text == "--git-dir" else option.text.partition("=")[2]
     if verb in _WITHOUT_REPOSITORY:
@@ -93,15 +92,21 @@ def _by_repository(
     if folder is None:
         yield "dangerous", "can't tell which repository's settings git follows"
     elif os.path.isdir(folder):
-        git_dir_path = absolute_path(git_dir, folder) if git_dir else ""
         setting_text = find_program_setting(
             folder,
             verb,
             reads=only_reads([literal("git"), literal(verb), *arguments]),
-            git_dir=git_dir_path or "",
+            git_dir=os.path.join(folder, git_dir) if git_dir else "",
         )
         if setting_text:
             yield "dangerous", f"the repository's own settings make git run a program: {setting_text}"
+
+
+def _change_folder(folder: str | None, value: Word) -> str | None:
+    """Return the folder after `-C`, with the links and `..` that git follows, or None if it is unknown."""
+    if value.dynamic or (folder is None and not value.text.startswith("/")):
+        return None
+    return os.path.join(folder or "/", value.text)
 
 
 def _by_table(verb: str, arguments: Sequence[Word]) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 and its end.
 
 The session's commands in sandboxes are stopped. If another one starts in between, the command is refused.
-The files that the command runs are compared as well: another session or program may have changed them.
+The files of the workspace are compared as well: another session or program may have changed one that the
+command runs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # importing it takes time, and most turns run no command
     from whet.approval.confined import JailGate
 
 CHANGED_MEANWHILE = (
-    "The tool, or a file that the command runs, changed while the question was open. Call it again."
+    "The tool, or a file that the command may run, changed while the question was open. Call it again."
 )
 
 
@@ -73,10 +74,10 @@ class HeldJobs:
 
 
 async def read_content(case: GateCase) -> str:
-    """Return the present description of a foreign tool, or the state of the files that a command runs.
+    """Return the present description of a foreign tool, or the state of the files that a command may run.
 
-    Of a command that would leave the sandbox, these are all that its text and their texts name; of others,
-    only the scripts that its text names."""
+    Of a command that would leave the sandbox, these are all that its text and their texts name, and unless it
+    only reads, all files of the workspace but data; of others, only the scripts that its text names."""
     call = case.call
     if call.tool.content is not None:
         return call.tool.content()
@@ -86,10 +87,15 @@ async def read_content(case: GateCase) -> str:
 
     folder = os.path.join(call.workspace, str(call.arguments.get("workdir") or ""))
     texts = [str(call.arguments.get(name) or "") for name in ("command", "stdin")]
-    names = {word for part in read(texts[0]).parts for word in part.scripts}
+    reading = read(texts[0])
+    names = {word for part in reading.parts for word in part.scripts}
+    stamps: list[str] = []
     if case.jailed is not None and case.jailed.leaves:
         from whet.approval.run_files import find_run_files  # noqa: PLC0415  for few questions
+        from whet.approval.tree_stamps import may_run_files, stamp_tree  # noqa: PLC0415  for few questions
 
         paths = await asyncio.to_thread(find_run_files, Path(call.workspace), texts, Path(folder))
         names.update(map(str, paths))
-    return "\n".join(stamp_files(folder, names))
+        if may_run_files(reading) or texts[1]:
+            stamps = await asyncio.to_thread(stamp_tree, call.workspace, case.scope)
+    return "\n".join([*stamp_files(folder, names), *stamps])

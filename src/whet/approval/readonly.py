@@ -27,8 +27,8 @@ def only_reads(words: Sequence[Word]) -> bool:
     if "reads" in facts.kinds:
         return True
     texts = [word.text for word in words[1:]]
-    if "versioned" in facts.kinds and texts in (["--version"], ["-V"], ["-version"], ["version"]):
-        return name != "npm" or texts != ["version"]
+    if "versioned" in facts.kinds and texts == ["--version"]:
+        return True
     check = _CHECKS.get(name)
     if check is None and facts.reads_if is None:
         return False

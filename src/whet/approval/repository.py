@@ -48,9 +48,11 @@ def find_program_setting(folder: str, verb: str = "", *, reads: bool = True, git
     """Return a setting of the repository at `folder` that would make git run a program, as `key=value`, or an
     empty string.
 
-    `verb` may be an alias. Unless it only `reads`, hooks that the repository configures count.
+    `verb` may be an alias. Unless it only `reads`, hooks that the repository configures count. Links are
+    followed, because git looks for the repository above the folder that it really runs in.
     """
     try:
+        folder, git_dir = os.path.realpath(folder), os.path.realpath(git_dir) if git_dir else ""
         return next(_find_program_settings(folder, git_dir, verb, reads, 0), "")
     except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
         return f"settings that can't be read ({error})"
@@ -60,7 +62,7 @@ def remote_urls(folder: str) -> list[str]:
     """Return the addresses of the remotes of the repository at `folder`, or an empty list if they can't be
     read."""
     try:
-        git_path = _repository(folder)
+        git_path = _repository(os.path.realpath(folder))
         parsed = _parse_settings(git_path) if git_path else []
         settings = _read_settings(folder, "") if parsed is None else parsed
         return [value for key, value in settings if key.startswith("remote.") and key.endswith("url")]

@@ -6,11 +6,12 @@ counted per address; a valid token is never throttled.
 
 from __future__ import annotations
 
+import apsw
 import msgspec
 from starlette.requests import Request
 
 from whet.clock import Clock
-from whet.serve.tokens import TOKENS, ApiTokenRow, TokenRole
+from whet.serve.tokens import TOKENS, ApiTokenRow, TokenRole, has_predecessor
 from whet.serve.wire import ApiError
 from whet.store.database import StateDatabase
 from whet.web.throttle import Throttle
@@ -20,21 +21,18 @@ _FAILURES = 20
 
 
 class ApiCaller(msgspec.Struct, frozen=True):
-    """The caller of a request: the id and name of its token, and its role."""
+    """The caller of a request: the id and name of its token, its role, and the profile whose memory its
+    sessions use, which is empty for the owner's."""
 
     token_id: str
     name: str
     role: TokenRole
+    profile: str = ""
 
     @property
     def is_owner(self) -> bool:
         """Whether the caller may use all sessions, approvals and the dashboard."""
         return self.role == "owner"
-
-    @property
-    def profile(self) -> str:
-        """The profile whose memory the caller's sessions use: empty for the owner's, or the guest's own."""
-        return f"api-{self.name}" if self.role == "guest" else ""
 
 
 class ApiAuth:
@@ -65,8 +63,7 @@ class ApiAuth:
         """Return the caller with this token, or None if the token is wrong or revoked."""
         digest = hash_secret(secret.strip())
         # One lookup in a unique index. Running it in a thread would cost more than the lookup.
-        row = self._database.read_now(lambda db: TOKENS.find(db, TOKENS.by_hash, digest))
-        return ApiCaller(row.id, row.name, row.role) if row else None
+        return self._database.read_now(lambda db: _find_caller(db, digest))
 
     def is_valid(self, caller: ApiCaller) -> bool:
         """Return whether a caller's token is still valid."""
@@ -80,6 +77,18 @@ class ApiAuth:
         """Count a wrong secret. Raises ApiError (429) after too many within a minute."""
         if self._throttle.record_failure(address, self._clock.monotonic_s()):
             raise ApiError(429, "too many wrong tokens; wait a minute", code="too_many_failures")
+
+
+def _find_caller(connection: apsw.Connection, digest: bytes) -> ApiCaller | None:
+    """Return the caller whose token has this hash. A guest has a memory of its own, also if a revoked token
+    had its name."""
+    row = TOKENS.find(connection, TOKENS.by_hash, digest)
+    if row is None:
+        return None
+    profile = ""
+    if row.role == "guest":
+        profile = f"api-{row.name}-{row.id}" if has_predecessor(connection, row) else f"api-{row.name}"
+    return ApiCaller(row.id, row.name, row.role, profile)
 
 
 def require_owner(caller: ApiCaller) -> None:

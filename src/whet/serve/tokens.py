@@ -15,6 +15,7 @@ import msgspec
 from whet.clock import Clock, iso
 from whet.config.paths import Home, replace_file
 from whet.contract.errors import ConfigError, NotFound
+from whet.store import api
 from whet.store.database import StateDatabase
 from whet.web.tokens import LoginTable, TokenTable
 
@@ -39,7 +40,10 @@ LOGINS = LoginTable("api_logins", "expires_s")
 
 def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) -> tuple[ApiTokenRow, str]:
     """Create a token. Returns its row and its secret, which can't be shown again. Raises ConfigError if the
-    name is invalid or in use."""
+    name is invalid or in use.
+
+    Unless both are an owner's, it does not see the sessions of a revoked token of the same name.
+    """
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name[:60]!r} can't be a token's name", hint="letters, digits and . _ @ -, at most 64"
@@ -47,7 +51,16 @@ def make(connection: apsw.Connection, name: str, role: TokenRole, clock: Clock) 
     if TOKENS.find(connection, TOKENS.by_name, name):
         raise ConfigError(f"there is a token {name!r} already", hint=f"whet serve token revoke {name}")
     row = ApiTokenRow(clock.new_id(), name, role, iso(clock.now()), "")
+    earlier = [token for token in TOKENS.all(connection) if token.name == name]
+    if earlier and not earlier[-1].role == role == "owner":
+        api.detach_sessions(connection, name, earlier[-1].id)
     return row, TOKENS.add(connection, row)
+
+
+def has_predecessor(connection: apsw.Connection, row: ApiTokenRow) -> bool:
+    """Return whether a revoked token had the name of this one."""
+    sql = "SELECT 1 FROM api_tokens WHERE name = ? AND revoked <> ''"
+    return connection.execute(sql, (row.name,)).fetchone() is not None
 
 
 def revoke(connection: apsw.Connection, name: str, now: str) -> ApiTokenRow:

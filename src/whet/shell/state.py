@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from tree_sitter import Node
 
+from whet.late import late_pattern
 from whet.shell.ambiguity import AMBIGUOUS, find_ambiguity, may_run_values
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, cook, literal, unknown
@@ -35,6 +36,7 @@ _STRINGS = frozenset(("raw_string", "string", "ansi_c_string"))
 
 Folders = tuple[str, ...]
 _MAX_FOLDERS = 8
+_PHYSICAL = late_pattern(r"-\w*P|physical$")
 
 
 class Invocation(msgspec.Struct):
@@ -95,6 +97,7 @@ class ShellState:
         self.source = source
         self.home = home
         self.folders: Folders = folders
+        self._is_physical = False  # `cd` follows links before `..`
         self.script: ShellScript = ShellScript()
         self.assigned: set[str] = set()
         self.piped: tuple[Invocation, ...] = ()
@@ -179,6 +182,8 @@ class ShellState:
         name = words[0].text
         if name in ("cd", "pushd"):
             self.folders = merge_folders(self._folders_after_cd(words[1:]), self.folders)
+        elif name == "set" and any(_PHYSICAL.match(word.text) for word in words[1:]):
+            self._is_physical = True
         elif name in ("popd", "eval", "source", ".", "trap", "enable"):
             self.folders = ()
         elif name in ("read", "mapfile", "readarray", "printf", "getopts", "unset"):
@@ -196,13 +201,14 @@ class ShellState:
         if not targets:
             return (home,) if home is not None else ()
         first = targets[0]
-        if first.dynamic or first.glob or first.text[:1] in ("-", "+"):
+        if first.dynamic or first.glob or first.text[:1] in ("-", "+") or "\0" in first.text:
             return ()
-        if first.text.startswith("/"):
-            return (os.path.normpath(first.text),)
-        if "CDPATH" in self.assigned:
+        if not first.text.startswith("/") and "CDPATH" in self.assigned:
             return ()
-        return tuple(os.path.normpath(os.path.join(folder, first.text)) for folder in self.folders)
+        is_physical = self._is_physical or any(word.text == "-P" for word in words)
+        settle = os.path.realpath if is_physical else os.path.normpath
+        folders = ("/",) if first.text.startswith("/") else self.folders
+        return tuple(settle(os.path.join(folder, first.text)) for folder in folders)
 
 
 def merge_folders(first: Folders, second: Folders) -> Folders:

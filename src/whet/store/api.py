@@ -61,6 +61,12 @@ def find_limiting_token(connection: apsw.Connection, session_id: str) -> str:
     return rows.read_value(connection, sql, session_id) or ""
 
 
+def detach_sessions(connection: apsw.Connection, token: str, token_id: str) -> None:
+    """Leave the sessions of a revoked token to its id: another token of its name does not see them."""
+    # No token can have this name.
+    connection.execute("UPDATE api_sessions SET token = ? WHERE token = ?", (f"revoked:{token_id}", token))
+
+
 def _release_client_key(connection: apsw.Connection, token: str, client_key: str) -> None:
     connection.execute(
         "UPDATE api_sessions SET client_key = '' WHERE token = ? AND client_key = ? AND client_key <> ''",
