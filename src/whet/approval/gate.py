@@ -242,6 +242,8 @@ class PolicyGate:
         return GateCase(call, describe(call, scope, self._analyse), scope)
 
     async def _judge(self, case: GateCase) -> Ruling:
+        if why := self._typed.deny_statement(case.call):
+            return Ruling("deny", why)
         lines = map(self._case, self._typed.complete(case.call))
         return await judge_lines(case, lines, self._judge_text, self._service and self._service.high_risk)
 
