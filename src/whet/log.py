@@ -31,6 +31,7 @@ _KEY_SHAPES = (
     r"|wct_[A-Za-z0-9_-]{40,}|whet-ed25519-[A-Za-z0-9_-]{40,}"
     r"|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|do[opr]_v1_[a-f0-9]{32,}|shp(?:at|ca|ss)_[a-fA-F0-9]{20,}"
     r"|(?<!\d)\d{8,10}:[A-Za-z0-9_-]{35}(?![\w-])|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
+    r"|hv[sbr]\.[A-Za-z0-9_-]{20,}"
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
 )
 SHAPES = (
@@ -151,7 +152,7 @@ def _base64_forms(value: str) -> set[str]:
 
 def mask(text: str) -> str:
     """Return `text` with every protected value, and all text that has the form of a key, replaced."""
-    text = _mask_protected(text)
+    text = mask_known(text)
     return _shapes().sub(MASK, text) if _may_hold_key(text) else text
 
 
@@ -163,11 +164,12 @@ def mask_values(text: str) -> str:
     Everything else is kept, even if it resembles a key: what is hidden from the person must not be able to
     run.
     """
-    text = _mask_protected(text)
+    text = mask_known(text)
     return _values().sub(_mask_value, text) if _may_hold_key(text) else text
 
 
-def _mask_protected(text: str) -> str:
+def mask_known(text: str) -> str:
+    """Return `text` with every protected value replaced. JSON stays valid."""
     while _sources:
         protect(_sources.pop()())
     for value in sorted(_protected, key=len, reverse=True):
