@@ -90,6 +90,19 @@ class TypedLines:
                 return _SPLIT_STATEMENT.format(finding[1])
         return ""
 
+    async def judge(
+        self,
+        case: GateCase,
+        make_case: Callable[[GateCall], GateCase],
+        judge: Judge,
+        high_risk: HighRisk | None,
+    ) -> Ruling:
+        """Return the ruling on a call, or a denial if a statement or line that it completes would get a
+        stricter one."""
+        if why := self.deny_statement(case.call):
+            return Ruling("deny", why)
+        return await _judge_lines(case, map(make_case, self.complete(case.call)), judge, high_risk)
+
 
 def _open_statement(text: str) -> str:
     """Return the text after the last statement that ended."""
@@ -104,7 +117,11 @@ def _add(texts: OrderedDict[str, None], text: str) -> None:
         texts.popitem(last=False)
 
 
-async def judge_lines(
+def _is_typing(call: GateCall) -> bool:
+    return "background" in call.tool.tags and call.arguments.get("action") == "write"
+
+
+async def _judge_lines(
     case: GateCase, completed: Iterable[GateCase], judge: Judge, high_risk: HighRisk | None
 ) -> Ruling:
     """Return the ruling on a call, or a denial if one of its `completed` lines would get a stricter one."""
@@ -117,7 +134,3 @@ async def judge_lines(
         if line_ruling.verdict == "deny" or asks_more or (ruling.verdict == "allow" and risk):
             return Ruling("deny", _SPLIT_LINE_DENIED.format(line_ruling.reason or risk))
     return ruling
-
-
-def _is_typing(call: GateCall) -> bool:
-    return "background" in call.tool.tags and call.arguments.get("action") == "write"
