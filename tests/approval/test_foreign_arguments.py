@@ -26,3 +26,15 @@ def test_any_argument_of_a_foreign_tool_may_name_a_file_with_keys(tmp_path: Path
     for arguments in calls:
         assert bench.decide("send_file", **arguments).verdict == "deny"
         assert bench.person.asked[-1].reasons == ("reads a file that usually holds secrets",)
+
+
+def test_files_of_a_workspace_in_whets_home_count_by_their_names(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Someone(), mode="auto")
+    bench.workspace = tmp_path / "home" / "work"
+    bench.workspace.mkdir(parents=True)
+    for path in ("a.txt", ".env", "../config.toml"):
+        (bench.workspace / path).write_text("x")
+    (bench.workspace / "link").symlink_to("../config.toml")
+    verdicts = {name: bench.decide("send_file", path=name).verdict for name in ("a.txt", ".env", "link")}
+    assert verdicts == {"a.txt": "allow", ".env": "deny", "link": "deny"}
+    assert bench.decide("send_file", path=str(tmp_path / "home" / "config.toml")).verdict == "deny"

@@ -122,11 +122,21 @@ def _find_named_secret(call: GateCall, scope: RiskScope) -> str:
     if len(names) > _MAX_NAMES:
         return "its arguments name too many files to check"
     for name in names:
-        if name and "\0" not in name and os.path.lexists(_find_named(name, scope)):
-            piece = _file_piece(name, scope, False)
-            if piece.level != "safe":
-                return piece.reasons[0]
+        if not name or "\0" in name or not os.path.lexists(path := _find_named(name, scope)):
+            continue
+        piece = _file_piece(name, _without_home(scope, path), False)
+        if piece.level != "safe":
+            return piece.reasons[0]
     return ""
+
+
+def _without_home(scope: RiskScope, path: str) -> RiskScope:
+    """Return a scope in which Whet's home is no secret, if the owner works in a folder of it and the path
+    leads into that folder: then its files count by their names."""
+    works_inside = scope.workspace != scope.whet_home and within(scope.workspace, scope.whet_home)
+    if works_inside and within(resolve_links(path) or path, scope.workspace):
+        return msgspec.structs.replace(scope, whet_home=os.path.join(scope.workspace, ".none"))
+    return scope
 
 
 def _simple(call: GateCall, level: Level, text: str, reasons: tuple[str, ...] = ()) -> ActionView:
