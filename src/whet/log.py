@@ -1,7 +1,8 @@
 """Write log records to `logs/whet.log`, one JSON object a line, and mask secrets in every text.
 
 Logs, exports, notifications and error texts pass through `mask`. It replaces the values that were loaded as
-secrets (`protect`), and text that has the form of a common key.
+secrets (`protect`), and text that has the form of a common key. Text that a person decides on passes through
+`mask_values`, which hides nothing that could run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 MASK = "[REDACTED]"
 PACKAGES = ("whet", "whet_confirm", "whet_lab")
 """The packages whose loggers share the log file."""
-SHAPES = (
+_KEY_SHAPES = (
     r"sk-(?:ant-|proj-|or-)?[A-Za-z0-9_-]{16,}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}"
     r"|xox[abeprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}|A(?:KIA|SIA)[0-9A-Z]{16}"
@@ -30,12 +31,31 @@ SHAPES = (
     r"|wct_[A-Za-z0-9_-]{40,}|whet-ed25519-[A-Za-z0-9_-]{40,}"
     r"|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|do[opr]_v1_[a-f0-9]{32,}|shp(?:at|ca|ss)_[a-fA-F0-9]{20,}"
     r"|(?<!\d)\d{8,10}:[A-Za-z0-9_-]{35}(?![\w-])|AGE-SECRET-KEY-1[A-Z0-9]{20,}"
-    r"|(?<=hooks\.slack\.com/services/)[\w/]{20,}|(?<=/api/webhooks/)\d{10,}/[\w-]{20,}"
+    r"|hv[sbr]\.[A-Za-z0-9_-]{20,}"
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"
+)
+SHAPES = (
+    _KEY_SHAPES + r"|(?<=hooks\.slack\.com/services/)[\w/]{20,}|(?<=/api/webhooks/)\d{10,}/[\w-]{20,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
+# A key is a value if its own word or string introduces it: a word alone may be a file or a program.
+_INTRODUCED = (
+    r"[=:][\"']?|[\"'][:=] ?[\"']|[\"'][\w-]{1,40}: "
+    r"|[Aa]uthorization(?:[\"']: ?[\"']|: )(?:Bearer|Basic|Token) "
+    r"|(?<![\w-])--?[\w-]{0,40}(?:token|key|secret|password) [\"']?|/bot"
+)
+_VALUES = (
+    rf"(?P<introduced>{_INTRODUCED})(?P<key>{_KEY_SHAPES})(?![\w/.~+-])"
+    r"|(?P<login>://[\w.%+-]*:)[\w.~%+-]+(?=@)"
+    r"|(?P<header>[\"'](?:[Pp]roxy-)?[Aa]uthorization: (?:Bearer|Basic|Token) )"
+    r"[A-Za-z0-9._~+/-]{16,}=*(?=[\"'])"
+    r"|(?P<hook>https://(?:hooks\.slack\.com/services|discord\.com/api/webhooks)/)[\w/-]{20,}"
+    r"|(?P<begin>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?P<lines>(?:(?:\\+n|\r?\n)[A-Za-z0-9+/=]+)+)"
+)
+_PEM_LINE = r"(\\+n|\n)[A-Za-z0-9+][A-Za-z0-9+/=]{39,}"
+_KEY_RUN = r"[A-Za-z0-9]{20,}|(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{10,}"
 WAITS = "whet.waits"
 """The logger of messages that a person at a terminal sees while they wait."""
 _QUIET_S = 30.0
@@ -132,20 +152,54 @@ def _base64_forms(value: str) -> set[str]:
 
 def mask(text: str) -> str:
     """Return `text` with every protected value, and all text that has the form of a key, replaced."""
+    text = mask_known(text)
+    return _shapes().sub(MASK, text) if _may_hold_key(text) else text
+
+
+def mask_values(text: str) -> str:
+    """Return `text`, on which a person decides, with every protected value and each literal key replaced.
+
+    A literal key has no syntax of a shell or a path, mixes letters and digits, and stands after a name, an
+    option or a header. Of a login in a URL the password is replaced, and of a private key its long lines.
+    Everything else is kept, even if it resembles a key: what is hidden from the person must not be able to
+    run.
+    """
+    text = mask_known(text)
+    return _values().sub(_mask_value, text) if _may_hold_key(text) else text
+
+
+def mask_known(text: str) -> str:
+    """Return `text` with every protected value replaced. JSON stays valid."""
     while _sources:
         protect(_sources.pop()())
     for value in sorted(_protected, key=len, reverse=True):
         if value in text:
             text = text.replace(value, MASK)
-    # Except for URLs and PEM blocks, a key is longer than most words. This test is faster than matching.
-    if "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= MIN_KEY_CHARS:
-        return _shapes().sub(MASK, text)
     return text
+
+
+def _may_hold_key(text: str) -> bool:
+    """Return whether a search for shapes may succeed: except for URLs and PEM blocks, a key is longer than
+    most words. This test is faster than matching."""
+    return "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= MIN_KEY_CHARS
+
+
+def _mask_value(match: re.Match[str]) -> str:
+    if match["key"]:
+        return f"{match['introduced']}{MASK}" if re.search(_KEY_RUN, match["key"]) else match[0]
+    if match["begin"]:
+        return match["begin"] + re.sub(_PEM_LINE, rf"\1{MASK}", match["lines"])
+    return f"{match['login'] or match['header'] or match['hook']}{MASK}"
 
 
 @cache  # compiled at first use: it takes a hundredth of the start-up time
 def _shapes() -> re.Pattern[str]:
     return re.compile(SHAPES)
+
+
+@cache
+def _values() -> re.Pattern[str]:
+    return re.compile(_VALUES)
 
 
 class _JsonLines(logging.Formatter):

@@ -2,8 +2,8 @@
 what an approval would cover.
 
 A terminal colours the rows, a page marks them up, and a chat quotes them. The text can be shown whole, or
-folded if there is little room. It is exact, except that secrets are masked, and characters that hide or
-reorder text are written as codes.
+folded if there is little room. It is exact, except that values of secrets are masked, and characters that
+hide or reorder text are written as codes.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ for HTML, Markdown or a chat platform.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 
 from whet.late import late_pattern
-from whet.log import mask
+from whet.log import mask_values
 from whet.lookalike import find_lookalikes, format_code, is_ideograph, mark_lookalikes
 
 MAX_CHARS = 2_000
@@ -21,10 +22,15 @@ _INVISIBLE_NAMES = late_pattern(r"VARIATION SELECTOR|FILLER|GRAPHEME JOINER|PATT
 _EMOJI_FORM = late_pattern(r"(?<=[\u2190-\u2bff\U0001f000-\U0001faff])\ufe0f")  # requests a colourful form
 
 
-def visible(text: str, limit: int = MAX_CHARS, *, masks: bool = True) -> str:
-    """Return `text` for a person: with secrets masked if `masks` is set, with codes in place of characters
-    that are invisible or reorder text, and with a note in place of the text after `limit` characters."""
-    text = mask(text) if masks else text
+def visible(text: str, limit: int = MAX_CHARS, *, masking: Callable[[str], str] | None = mask_values) -> str:
+    """Return `text` for a person who decides on it: with the values of secrets masked, with codes in place of
+    characters that are invisible or reorder text, and with a note in place of the text after `limit`
+    characters.
+
+    `masking` masks the secrets; None masks nothing. A display on which nobody decides may use `log.mask`,
+    which also hides whatever resembles a key.
+    """
+    text = masking(text) if masking else text
     cut = len(text) - limit
     if cut > 0:
         text = text[:limit]

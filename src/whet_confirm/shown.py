@@ -28,7 +28,7 @@ def fit_text(text: str, limit: int) -> tuple[str, bool]:
 
     Returns the text, and whether it was cut.
     """
-    visible_text = visible(text, max(limit, 200) * 2)
+    visible_text = visible(text, max(limit, 200) * 2, masking=mask)
     if count_units(visible_text) <= limit:
         return visible_text, "\n[... " in visible_text[-60:] and len(text) > max(limit, 200) * 2
     room = limit - 44

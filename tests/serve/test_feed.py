@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from whet.contract.events import TextDelta
+from whet import log
+from whet.contract.events import TextDelta, ToolProgress
 from whet.serve.feed import Feeds
 
 
@@ -73,3 +74,12 @@ async def test_a_feed_that_somebody_listens_to_stays() -> None:
     for number in range(30):
         feeds.add(f"other{number}", TextDelta("x" * 200))
     assert "kept" in await first_of(feeds, "one", feeds.feed_of("one").last_id.replace("-1", "-0"))
+
+
+async def test_known_secrets_are_masked_in_events_of_every_kind() -> None:
+    log.protect(['Zq9-"custom"-secret'])
+    feeds = Feeds("abc")
+    feeds.add("one", ToolProgress("c1", 'K=Zq9-"custom"-secret;'))
+    text = await first_of(feeds, "one", feeds.feed_of("one").last_id.replace("-1", "-0"))
+    assert f"K={log.MASK};" in text and "custom" not in text
+    log.forget_secrets()

@@ -17,6 +17,7 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.messages import Usage
+from whet.log import mask
 from whet.serve.board.live_turn import LiveText, LiveTurns
 from whet.serve.board.prose import TextRun, split_blocks
 from whet.serve.board.timing import WIDTH, waterfall, window_chart
@@ -92,7 +93,7 @@ def test_text_that_grows_ends_as_the_whole_and_shows_no_part_of_a_key() -> None:
             assert known == live.size
             for key in (secret[:12], "MIIab", "x" * 12):
                 assert key not in got + after
-        assert got + after == visible(text)
+        assert got + after == visible(text, masking=mask)
 
 
 def test_what_runs_is_forgotten_at_its_end_and_news_after_it_begin_nothing() -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.support import FixedClock
+from whet import log
 from whet.contract.errors import NotFound
 from whet.contract.protocols import ApprovalRequest, GrantScope, Reply
 from whet.question import build_question
@@ -149,6 +150,12 @@ async def test_a_question_says_what_it_is_about_and_what_was_answered() -> None:
         "undo": "not possible",
         "draft": "ls -l",
     }
+    log.protect(["Zq9-custom-secret"])
+    address = GrantScope("web_fetch", ("https://a.example/?k=Zq9-custom-secret",))
+    held = msgspec.structs.replace(request, scopes=(address,), folder="/w/Zq9-custom-secret")
+    masked, _ = await answered(person.approve(held), "no")
+    assert "Zq9" not in str(masked) and masked.scopes == (f"web_fetch(https://a.example/?k={log.MASK})",)
+    log.forget_secrets()
     assert (question.title, question.body) == (build_question(request).title, build_question(request).body)
     always = await answered(person.approve(request), "always", QuestionReply(scope=1, reason="so"))
     assert always[1] == Reply("always", 1, "so")

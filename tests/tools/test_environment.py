@@ -61,6 +61,14 @@ def test_a_secret_is_known_by_its_value_too() -> None:
         "CURL_OPTIONS": "-s -u me:hunter2",
         "MACHINE": "machine x login me password hunter2",
         "PING": "https://hc-ping.example/6f9619ff-8b86-d011-b42d-00cf4fc964ff?a=1",
+        "CLIENTSECRET": "hunter2",
+        "clientSecret": "hunter2",
+        "KEYPASS": "hunter2",
+        "VAULT": "hvs.CAESIJabcdefghijKLMN0pqRst",
+        "TEAM": "https://hooks.slack.com/services/T000/B000/XXXXXXXXXXXXXXXXXXXXXXXX",
+        "CHAT": "https://discord.com/api/webhooks/123456789012345678/abcdefghijklmnopqrstuvwxyz",
+        "CATCH": "https://hooks.zapier.com/hooks/catch/1234567/abcdefg/",
+        "TRIGGER": "https://maker.ifttt.com/trigger/x/with/key/dBcdEfGhIjKlMnOpQrStUv",
         "SHARED": "https://x.example/c?sig=abcd&se=2026",
     }
     passed = command_environment(source)
@@ -91,6 +99,8 @@ def test_what_builds_need_is_passed() -> None:
         "NIX_CFLAGS": "-isystem /nix/store/0c5b4jvz9rlqgk2p8yx1n3d6wfhas7im-glibc-2.38/include",
         "JAVA_OPTS": "-Xmx2g -Dfile.encoding=UTF-8",
         "CI_URL": "https://ci.example.com/build/12345",
+        "DOCS": "https://docs.example.com/keyboards/layouts/hooks",
+        "monkeyPath": "/usr/lib",
         "REPO": "git@github.com:me/repo2.git",
         "IMAGE": "registry.example.com/team/app:1.2.3-20261128",
         "ARN": "arn:aws:iam::123456789012:role/Role2",

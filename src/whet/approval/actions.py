@@ -32,6 +32,8 @@ from whet.approval.risk import Analyse, Lasting, Level, Piece, RiskScope, list_r
 from whet.approval.scopes import escape_pattern
 from whet.contract.errors import BadInput
 from whet.contract.protocols import GateCall
+from whet.contract.tags import BUILT_IN
+from whet.contract.texts import iterate_texts_and_keys, paths_in_uri
 from whet.contract.tools import Tag, Tool
 from whet.file_names import find_named_path
 from whet.internet import canonical_host
@@ -39,6 +41,8 @@ from whet.late import late_pattern
 from whet.log import mask
 from whet.sandbox.policy import Opening
 from whet.visible import WHOLE, visible
+
+_MAX_NAME_CHARS, _MAX_NAMES = 4_096, 5_000
 
 
 class ActionView(msgspec.Struct, frozen=True):
@@ -84,8 +88,8 @@ class ActionView(msgspec.Struct, frozen=True):
 
 def depends_on_location(tool: Tool) -> bool:
     """Return whether the effect of a call of `tool` depends on its folder and workspace. Otherwise its
-    declared effects are enough."""
-    return not tool.tags.isdisjoint(_BY_TAG)
+    declared effects are enough. Any argument of another package's tool may name a file."""
+    return not tool.tags.isdisjoint(_BY_TAG) or tool.name not in BUILT_IN
 
 
 def describe(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
@@ -100,8 +104,39 @@ def describe(call: GateCall, scope: RiskScope, analyse: Analyse) -> ActionView:
         return _simple(
             call, "dangerous", _arguments(call), ("its server says that it may destroy something",)
         )
+    if call.tool.name not in BUILT_IN and (reason := _find_named_secret(call, scope)):
+        return _simple(call, "dangerous", _arguments(call), (reason,))
     level: Level = "safe" if effects and effects <= {"read"} else "normal"
     return _simple(call, level, _arguments(call))
+
+
+def _find_named_secret(call: GateCall, scope: RiskScope) -> str:
+    """Return why a call needs a question if one of its arguments, at any depth, names an existing file that
+    holds secrets. Returns an empty string if none does."""
+    names = dict.fromkeys(
+        name
+        for text in iterate_texts_and_keys(call.arguments)
+        if len(text) <= _MAX_NAME_CHARS
+        for name in paths_in_uri(text)
+    )
+    if len(names) > _MAX_NAMES:
+        return "its arguments name too many files to check"
+    for name in names:
+        if not name or "\0" in name or not os.path.lexists(path := _find_named(name, scope)):
+            continue
+        piece = _file_piece(name, _without_home(scope, path), False)
+        if piece.level != "safe":
+            return piece.reasons[0]
+    return ""
+
+
+def _without_home(scope: RiskScope, path: str) -> RiskScope:
+    """Return a scope in which Whet's home is no secret, if the owner works in a folder of it and the path
+    leads into that folder: then its files count by their names."""
+    works_inside = scope.workspace != scope.whet_home and within(scope.workspace, scope.whet_home)
+    if works_inside and within(resolve_links(path) or path, scope.workspace):
+        return msgspec.structs.replace(scope, whet_home=os.path.join(scope.workspace, ".none"))
+    return scope
 
 
 def _simple(call: GateCall, level: Level, text: str, reasons: tuple[str, ...] = ()) -> ActionView:

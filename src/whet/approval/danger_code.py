@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 
 from whet.approval.risk import Finding, Irreversible
+from whet.approval.sql_texts import read_mysql, read_nested, read_standard
 from whet.late import late_pattern
 
 _MAX_QUERY_CHARS = 20_000
+_COMMENT = late_pattern(r"/\*|--|#")
 _SQL = late_pattern(
     r"\b(drop\s+(table|database|schema|index|view|user|role|column)|truncate\b|alter\s+table\s+\S+\s+drop"
     r"|delete\s+from\s+\S+(?![^;]{0,2000}?\bwhere\b)|update\s+\S+\s+set\b(?![^;]{0,2000}?\bwhere\b)|grant\b|revoke\b|shutdown\b)"
@@ -28,7 +30,9 @@ def judge_query(text: str) -> Finding | None:
     """Judge text for a database client: statements that destroy data or run programs."""
     if finding := judge_query_length(text):
         return finding
-    if _SQL.search(text):
+    # What one dialect takes for a comment, another one runs, and a comment separates words.
+    readings = (read_standard, read_nested, read_mysql) if _COMMENT.search(text) else ()
+    if any(map(_SQL.search, dict.fromkeys((text, *(read(text).text for read in readings))))):
         return "dangerous", Irreversible("deletes or overwrites data in a database")
     return None
 

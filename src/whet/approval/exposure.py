@@ -15,18 +15,22 @@ from itertools import pairwise
 from whet.approval.addresses import find_forbidden_address
 from whet.approval.danger_reach import downloaded_paths
 from whet.approval.paths import absolute_path, within
-from whet.approval.risk import CommandSetting, Finding, RiskScope, Shown
+from whet.approval.risk import CommandSetting, Finding, Piece, RiskScope, Shown
 from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
 from whet.late import late_pattern
 from whet.shell.options import has_any, operands
 from whet.shell.programs import ProgramOptions, by_name, git_verb, program, read_programs
 from whet.shell.sed import parse_sed_call
+from whet.shell.spellings import GIT_VALUED
 from whet.shell.state import Invocation, ShellScript
-from whet.shell.words import Word, fill_own_texts, fill_variables, literal, name_of, unknown
+from whet.shell.words import Word, fill_own_texts, fill_variables, in_line, literal, name_of, unknown
 
 _VARIABLE = late_pattern(r"\$\w+|\$\{[^{}]*\}")
 _SILENT = frozenset(("reads", "names-only"))
 _SHOWS = frozenset(("shows-files", "pattern-then-files"))
+_LISTED = "shows the lines of the file that it takes names from"
+"""In the table of programs: what its line says of a program that takes names from a file, and prints them."""
+_PRINTED_ESCAPE = late_pattern(r"\\(?:x([0-9a-fA-F]{1,2})|(0?[0-7]{1,3})|[abcefnrtv])")
 _READS_ARGUMENTS = frozenset(("xargs", "gxargs", "parallel"))
 
 
@@ -105,6 +109,11 @@ class Exposure:
         if reason := find_forbidden_address([text], self._scope):
             yield "dangerous", reason
 
+    def judge_value(self, piece: Piece, word: Word) -> Iterator[Finding]:
+        """Judge a variable's value. One that makes programs run something is code: `PS4='$(cat .env)'`."""
+        if piece.level == "dangerous":
+            yield from self.judge_code(word.text, CommandSetting(self._scope.workspace, self._scope))
+
     def shows_computed_name(self, name: str, invocation: Invocation) -> bool:
         """Return whether a command shows a file whose name another program computes. Names from a program
         that only lists files do not count."""
@@ -170,9 +179,18 @@ class Exposure:
             yield "dangerous", "may send keys or passwords over the network"
 
     def _is_secret(self, word: Word) -> bool:
-        text = fill_variables(word.text, self._values)
+        r"""Return whether a word names secrets, also as printf prints its escapes: `printf '.env\0'`."""
+        filled = fill_variables(word.text, self._values)
         folder = CommandSetting(self._scope.workspace, self._scope)
-        return bool(find_secret_in_word(literal(text) if text != word.text else word, folder))
+        texts = dict.fromkeys((filled, *_PRINTED_ESCAPE.sub(_print_escape, filled).split("\0")))
+        words = [literal(text) if text != word.text else word for text in texts if text]
+        return any(find_secret_in_word(possible, folder) for possible in words)
+
+
+def _print_escape(match: re.Match[str]) -> str:
+    """Return the character of an escape of printf, or NUL for one that ends a word."""
+    code = int(match[1], 16) if match[1] else int(match[2], 8) if match[2] else 0
+    return chr(code)
 
 
 def _stem(name: str) -> str:
@@ -239,14 +257,16 @@ def find_shown_words(name: str, words: Sequence[Word]) -> Sequence[Word] | None:
     """Return the words that may name files whose contents `name` shows or copies, or None if it shows no
     file."""
     if name == "git":
-        return _find_words_shown_by_git(operands(words), words)
+        return _find_words_shown_by_git(words)
     if name in _READS_ARGUMENTS:
         texts = [word.text for word in words]
         at = next((at for at, text in enumerate(texts) if re.match(r"-[a-zA-Z0]*a|--arg", text)), len(texts))
         return [*words[at : at + 2], unknown("{}")]
     kinds = program(name).kinds
     if kinds & _SILENT and not kinds & _SHOWS:
-        return None
+        line = in_line(words)
+        is_list = any(why == _LISTED and re.search(form, line) for form, why in program(name).told.items())
+        return words if is_list else None
     candidates, arguments = list(words), operands(words)
     if name in ("sed", "gsed"):
         commands = parse_sed_call(words).commands or ()
@@ -266,8 +286,12 @@ def _may_hold_pattern(option: str) -> bool:
     return option.startswith("-") and not {"e", "f"}.isdisjoint(option)
 
 
-def _find_words_shown_by_git(arguments: Sequence[Word], words: Sequence[Word]) -> Sequence[Word] | None:
-    verb = git_verb(arguments[0].text) if arguments else git_verb("")
-    if verb.shows_from is None or (verb.shows_if and not any(re.match(verb.shows_if, w.text) for w in words)):
+def _find_words_shown_by_git(words: Sequence[Word]) -> Sequence[Word] | None:
+    """Return the operands of git's verb that may be shown, and the options after the verb: `-L1,1:.env`."""
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        at += 2 if words[at].text in GIT_VALUED else 1
+    verb, rest = git_verb(words[at].text if at < len(words) else ""), words[at:]
+    if verb.shows_from is None or (verb.shows_if and not any(re.match(verb.shows_if, w.text) for w in rest)):
         return None
-    return arguments[verb.shows_from :]
+    return [*operands(rest)[verb.shows_from :], *(word for word in rest if word.text.startswith("-"))]

@@ -33,7 +33,7 @@ from whet.approval.plans import Plans
 from whet.approval.policy import GatePolicy, PolicyGrant, Ruling, SessionDownloads, SessionGrants
 from whet.approval.risk import Analyse, RiskScope, ShellRisk
 from whet.approval.tool_contents import AcceptedContents
-from whet.approval.typed_lines import TypedLines, judge_lines
+from whet.approval.typed_lines import TypedLines
 from whet.config.paths import Home
 from whet.config.permission_settings import ApprovalMode, ApprovalSettings
 from whet.contract.errors import StoreError, ToolError
@@ -242,8 +242,8 @@ class PolicyGate:
         return GateCase(call, describe(call, scope, self._analyse), scope)
 
     async def _judge(self, case: GateCase) -> Ruling:
-        lines = map(self._case, self._typed.complete(case.call))
-        return await judge_lines(case, lines, self._judge_text, self._service and self._service.high_risk)
+        high_risk = self._service and self._service.high_risk
+        return await self._typed.judge(case, self._case, self._judge_text, high_risk)
 
     async def _judge_text(self, case: GateCase) -> Ruling:
         asks = case.call.asks

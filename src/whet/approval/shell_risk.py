@@ -185,6 +185,7 @@ class _Judge:
         piece, is_everyday = judge_variable(name, word)
         if piece is not None:
             self.pieces.append(piece)
+            self.wholes.extend(self.exposure.judge_value(piece, word))
         self.everyday = self.everyday and is_everyday
 
     def judge_invocation(self, invocation: Invocation, nesting: int) -> None:

@@ -1,8 +1,8 @@
 """Recognise the environment variables that hold secrets, by name and by value.
 
 A name counts if it looks like the usual names of secrets. A value counts whatever its name, if it contains a
-URL with a password, a vendor's key, a private key or a long random word, or a URL with a UUID in its path,
-which opens what it leads to (a webhook). Patterns are compiled only for values that may match, so an ordinary
+URL with a password, a vendor's key, a private key or a long random word, or a URL that opens what it leads
+to (a webhook). Patterns are compiled only for values that may match, so an ordinary
 environment takes less than a millisecond.
 """
 
@@ -31,14 +31,14 @@ _PASSWORDS = ("PW", "PWD", "PASS", "PIN", "PGPASS", "SSHPASS")
 _LOGINS = ("CREDENTIAL", "CREDENTIALS", "CREDS", "AUTH", "AUTH_CONFIG", "COOKIE", "DSN", "BEARER")
 _ENDS = (
     *(f"_{word}" for word in (*_KEYS, *_PASSWORDS, *_LOGINS)),
-    *("TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE"),
+    *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASSCODE", "KEYPASS", "STOREPASS"),
 )
 # They end like names of secrets but hold paths. Other names in _PWD, such as MYSQL_PWD, hold passwords.
 _NOT_SECRET = frozenset({"PWD", "OLDPWD", "GOOGLE_APPLICATION_CREDENTIALS"})
 _SPLIT = str.maketrans(dict.fromkeys("\n\t;,&?'\"<>()|{}[]", " "))
 _MIN_RANDOM_CHARS, _MIN_HEX_CHARS, _COMMIT_CHARS = 15, 32, 40
 _DIGEST_NAMES = ("SHA", "HASH", "DIGEST", "CHECKSUM", "COMMIT", "REV", "_ID")
-_UUID_CHARS = 36
+_UUID_CHARS, _MIN_HOOK_CHARS = 36, 6
 _MAX_CHARS = 20_000
 
 
@@ -46,7 +46,7 @@ def is_secret(name: str, value: str) -> bool:
     """Return whether a variable's name or value looks like that of a secret."""
     if name.startswith("GIT_CONFIG_KEY_") or name in _NOT_SECRET or not value:
         return False
-    return has_secret_name(name) or _has_secret_value(name, value[:_MAX_CHARS])
+    return has_secret_name(_snake_case(name)) or _has_secret_value(name, value[:_MAX_CHARS])
 
 
 def has_secret_name(name: str) -> bool:
@@ -73,7 +73,7 @@ def _has_secret_value(name: str, value: str) -> bool:
         key, _, text = word.partition("=") if "://" not in word else (word, "", "")
         if text.strip("=") and text[0] not in "$/" and has_secret_name(_snake_case(key)):
             return True
-        if "://" in word and any(map(_is_uuid, word.split("/"))):
+        if "://" in word and _opens_its_target(word):
             return True
         if any(_is_random(part, may_be_hex_key) for part in _candidates(text if text.strip("=") else word)):
             return True
@@ -94,6 +94,19 @@ def _has_login(value: str) -> bool:
         login, mark, _ = address.partition("/")[0].rpartition("@")
         user, _, password = login.partition(":")
         if mark and (password or _is_random(user, True)):
+            return True
+    return False
+
+
+def _opens_its_target(address: str) -> bool:
+    """Return whether a URL is enough to use what it leads to: a UUID is in its path, the part before one is
+    called a key or the like, or its host or an earlier part is called a hook."""
+    host, *parts = address.partition("://")[2].split("/")
+    is_hook = "hook" in host.lower()
+    for before, part in pairwise(("", *parts)):
+        is_hook = is_hook or "hook" in before.lower()
+        names_key = before.isalpha() and has_secret_name(before)
+        if _is_uuid(part) or (part and names_key) or (is_hook and len(part) >= _MIN_HOOK_CHARS):
             return True
     return False
 

@@ -84,8 +84,8 @@ def env_warnings(home: Home) -> list[str]:
 def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the values of .env and the environment. A variable overrides .env unless it is empty.
 
-    From now on, `log.mask` replaces every value whose name looks like a secret's. Raises ConfigError if .env
-    or a key in the system's keyring can't be read.
+    From now on, `log.mask` replaces every value whose name looks like a secret's, and answers hold none of
+    them. Raises ConfigError if .env or a key in the system's keyring can't be read.
     """
     file_values = read_env(home).values
     merged = {**file_values, **{name: value for name, value in environ.items() if value}}
@@ -95,8 +95,7 @@ def load_secrets(home: Home, environ: Mapping[str, str]) -> dict[str, str]:
         merged = {
             name: read_key(home, name) if value == IN_KEYRING else value for name, value in merged.items()
         }
-    protect(value for name, value in merged.items() if is_secret_name(name))
-    protect_keys([merged[name] for name in file_values if is_secret_name(name)])
+    protect_keys([value for name, value in merged.items() if is_secret_name(name)])
     return merged
 
 

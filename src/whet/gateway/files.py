@@ -121,7 +121,8 @@ Post = Callable[[str, Outgoing], Awaitable[bool]]
 def send_file_tool(post: Post, max_bytes: int) -> Tool:
     """Make the `send_file` tool."""
 
-    # It reaches only the reader of the answer, so it has no more effect than quoting the file.
+    # It reaches only the reader of the answer, so it has no more effect than quoting the file: the gate asks
+    # about files with keys, as for `read_file`.
     @tool(toolset="file", effects={"read"}, timeout_s=30)
     async def send_file(
         ctx: ToolContext,

@@ -22,7 +22,7 @@ def describe_whole(row: LedgerRow, files: Mapping[str, bytes]) -> str:
     """
     if not row.changes:
         parts = [("removes: ", row.before), ("", row.after)]
-        return "\n".join(f"{head}{visible(text, WHOLE, masks=False)}" for head, text in parts if text)
+        return "\n".join(f"{head}{visible(text, WHOLE, masking=None)}" for head, text in parts if text)
     paths = sorted((change.path for change in row.changes), key=lambda path: (not path.endswith(MAIN), path))
     return "\n".join(f"--- {visible(path)}\n{_describe_file(files.get(path))}" for path in paths)
 
@@ -37,6 +37,6 @@ def _describe_file(content: bytes | None) -> str:
     if content is None:
         return "(the file is removed)"
     try:
-        return visible(content.decode(), WHOLE, masks=False)
+        return visible(content.decode(), WHOLE, masking=None)
     except UnicodeDecodeError:
         return f"({len(content):,} bytes that are not text, hash {hash_text(content)})"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from whet.contract.events import Event
 from whet.contract.texts import encode_output
+from whet.log import mask_known
 from whet.serve.wire import Ticker
 
 _KEPT_EVENTS, _KEPT_BYTES = 4_000, 2_000_000
@@ -150,7 +151,8 @@ class Feeds:
     def add(self, session_id: str, event: Event) -> None:
         """Add an event of a session and call the listeners."""
         feed = self.feed_of(session_id)
-        self._extend(session_id, FeedEvent(feed.newest + 1, name_event(event), encode_output(event)))
+        body = mask_known(encode_output(event).decode()).encode()
+        self._extend(session_id, FeedEvent(feed.newest + 1, name_event(event), body))
         self._notify(session_id, event)
         if self.size_bytes > self._all_bytes:
             self._make_room(session_id)

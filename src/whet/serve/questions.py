@@ -16,9 +16,10 @@ from whet.amending import apply_edit, find_editable
 from whet.clock import Clock, iso
 from whet.contract.errors import NotFound
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
+from whet.log import mask_values
 from whet.question import Row, build_question, describe_scope
 from whet.serve.wire import ApiError
-from whet.visible import visible
+from whet.visible import WHOLE, visible
 
 _ANSWERS = ("once", "session", "always", "no")
 _MAX_TEXT = 20_000
@@ -209,9 +210,9 @@ class Asker:
             grant=request.grant,
             title=wording.title,
             body=wording.body,
-            scopes=tuple(scope.text for scope in request.scopes),
-            folder=request.folder,
-            opening=request.opening,
+            scopes=tuple(visible(scope.text, WHOLE) for scope in request.scopes),
+            folder=visible(request.folder, WHOLE),
+            opening=visible(request.opening, WHOLE),
             digest=request.digest,
             keeps=tuple(scope.always for scope in request.scopes),
             draft=_draft(request),
@@ -228,5 +229,6 @@ class Asker:
         """Ask the model's question."""
         if not self._may_clarify:
             return None
-        plain = self._questions.new_question(self._session_id, "question", question)
-        return await self._questions.ask(msgspec.structs.replace(plain, choices=tuple(choices)))
+        plain = self._questions.new_question(self._session_id, "question", mask_values(question))
+        shown_choices = tuple(map(mask_values, choices))
+        return await self._questions.ask(msgspec.structs.replace(plain, choices=shown_choices))

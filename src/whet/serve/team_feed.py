@@ -16,6 +16,7 @@ import msgspec
 from whet.contract.errors import StoreError
 from whet.contract.events import Event
 from whet.contract.texts import shared_decoder
+from whet.log import mask_known
 from whet.serve.feed import Feed, FeedEvent, Feeds, name_event, number_of
 from whet.store.team import TeamDatabase
 from whet.team.events import GAP, EventWriter
@@ -54,7 +55,9 @@ class EventRow(NamedTuple):
     def feed_event(self) -> FeedEvent:
         """The row as an event of its session's feed."""
         event = self.event
-        return FeedEvent(self.id, "gap" if event is None else name_event(event), self.body.encode())
+        return FeedEvent(
+            self.id, "gap" if event is None else name_event(event), mask_known(self.body).encode()
+        )
 
 
 class TeamFeeds(Feeds):

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from whet.contract.texts import plural
+from whet.log import mask
 from whet.visible import visible
 from whet_confirm.shown import MAX_SHOWN, format_json, redact
 
@@ -75,7 +76,7 @@ class Disclosure(msgspec.Struct, frozen=True):
 
     def show(self, text: str, limit: int = MAX_SHOWN) -> str:
         """Return a text as it is shown."""
-        return visible(text, len(text), masks=False) if self.is_whole else visible(text, limit)
+        return visible(text, len(text), masking=None) if self.is_whole else visible(text, limit, masking=mask)
 
     def show_line(self, text: str) -> str:
         """Return a text as it is shown, on one line."""

@@ -236,7 +236,7 @@ def _describe(intakes: Sequence[intake.SkillIntake], skipped: Sequence[str]) -> 
         click.echo(printable(f"{skill.name}: {plural(len(skill.files), 'file')}"))
         for path in skill.readable_paths:
             click.echo(printable(f"--- {path}"))
-            click.echo(visible(skill.files[path].decode("utf-8", "replace"), WHOLE, masks=False))
+            click.echo(visible(skill.files[path].decode("utf-8", "replace"), WHOLE, masking=None))
         for path in sorted(skill.files.keys() - {*skill.readable_paths}):
             click.echo(printable(f"--- {path}: {len(skill.files[path]):,} bytes, not read as text"))
         for finding in skill.findings:

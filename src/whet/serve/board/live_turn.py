@@ -28,6 +28,7 @@ from whet.contract.events import (
     TurnEnd,
 )
 from whet.contract.texts import NOT_JSON, from_json, subject_of
+from whet.log import mask
 from whet.visible import visible
 
 # The text so far may end with a part of a secret, so a long word is held back until it is complete.
@@ -51,7 +52,7 @@ class LiveText:
         if "\n" not in text or (_BEGIN in self._open and _END not in self._open):
             return
         done, _, self._open = self._open.rpartition("\n")
-        visible_text = visible(done, _MAX_SHOWN) + "\n"
+        visible_text = visible(done, _MAX_SHOWN, masking=mask) + "\n"
         self._whole.append(visible_text)
         self._size += len(visible_text)
 
@@ -71,7 +72,9 @@ class LiveText:
             parts.append(piece)
         complete = "".join(reversed(parts))[max(0, start_char - start) :]
         growing = _GROWING.search(self._open)
-        return complete, visible(self._open[: growing.start()] if growing else self._open, _MAX_SHOWN)
+        return complete, visible(
+            self._open[: growing.start()] if growing else self._open, _MAX_SHOWN, masking=mask
+        )
 
 
 class LiveCall(msgspec.Struct):

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from whet.contract.messages import Usage
+from whet.log import mask
 from whet.stats import Interval
 from whet.store.costs import Spending
 from whet.visible import WHOLE, visible
@@ -23,18 +24,18 @@ _MAX_DIFF_LINES = 400
 
 def text(value: str, limit: int = MAX_CHARS) -> str:
     """Return a text cut to `limit` characters, with secrets masked and hidden characters spelled out."""
-    return visible(value, limit)
+    return visible(value, limit, masking=mask)
 
 
 def whole(value: str) -> str:
-    """Return a text uncut, for a person who decides on it, with secrets masked and hidden characters spelled
-    out."""
+    """Return a text uncut, for a person who decides on it, with the values of secrets masked and hidden
+    characters spelled out."""
     return visible(value, WHOLE)
 
 
 def line(value: str, limit: int = 120) -> str:
     """Return a text on one line, cut to `limit` characters."""
-    joined = " ".join(visible(value[: 4 * limit], 4 * limit).split())
+    joined = " ".join(visible(value[: 4 * limit], 4 * limit, masking=mask).split())
     return joined if len(joined) <= limit else f"{joined[: limit - 1]}…"
 
 
@@ -142,7 +143,7 @@ class ShownDiffLine(msgspec.Struct, frozen=True):
 
 def diff(before: str, after: str) -> list[ShownDiffLine]:
     """Return the diff between two texts, with some lines of context."""
-    old, new = visible(before, MAX_CHARS).splitlines(), visible(after, MAX_CHARS).splitlines()
+    old, new = (visible(part, MAX_CHARS, masking=mask).splitlines() for part in (before, after))
     lines: list[ShownDiffLine] = []
     for row in _unified_diff(old, new):
         if row.startswith("@@"):
