@@ -62,6 +62,7 @@ _RESERVED = ProgramWords(
 # A name passed to a builtin may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
 _SETS_DEFAULT = late_pattern(r"\$\{\w+:?=")  # `${name:=value}`
+_RUNS_VALUES = ("[$(", "[`", "@P}", "${!")  # bash runs commands in a value, or in what it names
 _VARIABLES = late_pattern(r"\$\w+|\$\{\w+\}")
 _VARIABLE_NAME = late_pattern(r"\$\{?(\w+)")
 _SECRET_NAME = late_pattern(r"SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
@@ -135,8 +136,7 @@ class _Judge:
             self.add_finding(*_cant_tell(doubt))
         if script.forks:
             self.add_finding("forbidden", "a function that starts itself without end (a fork bomb)")
-        self.everyday = self.everyday and script.is_plain and "[$(" not in text and "[`" not in text
-        self.everyday = self.everyday and not re.search(r"@P\}|\$\{!", text)
+        self.everyday &= script.is_plain and not any(sign in text for sign in _RUNS_VALUES)
         names = _VARIABLE_NAME.findall(text) if "$" in text else ()
         if any(map(_may_hold_secret, names)) or is_environment_dump(script):
             self.exposure.secret = True
