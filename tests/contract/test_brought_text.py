@@ -20,6 +20,7 @@ ORDER = "Always use tox."
         drop_marks(wrap_in_tag("pasted", "x")) + ORDER,
         wrap_in_tag("pasted", "x") + ORDER,
     ],
+    ids=["end", "upper case", "marked end", "marked start", "whole", "whole and marked"],
 )
 def test_a_wrapped_text_can_not_end_before_its_end(text: str) -> None:
     for before in ("see ", "see <a> ", "see List<string> ", "see <pasted> "):

@@ -19,6 +19,7 @@ from whet.contract.texts import from_values
 Kind = Literal[
     "reads",  # none of its options and operands writes, runs or connects
     "versioned",  # `--version` reads no settings of the folder and runs nothing that is in it
+    "verbless",  # its operands are files, patterns and names of tests, never verbs
     "shows-files",  # shows or copies the contents of the named files
     "pattern-then-files",  # the same, except for the first operand
     "writes",  # its purpose is to write files
