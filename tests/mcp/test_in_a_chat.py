@@ -71,9 +71,8 @@ def test_from_adding_a_server_to_a_call_in_a_chat(
     allowed = ["chat", "-q", "Say hello.", "--json", "--yes", *flags(server)]
     done = whet(folder, *allowed)
     assert done["text"] == "It said hello."
-    assert [(tool_call["name"], tool_call["ok"]) for tool_call in done["tool_calls"]] == [
-        ("mcp__odd__echo", True)
-    ]  # type: ignore[union-attr]
+    calls = [(row["name"], row["ok"]) for row in done["tool_calls"]]  # type: ignore[union-attr]
+    assert calls == [("mcp__odd__echo", True)]
     request = json.loads(server.requests[-1].body)
     assert "mcp__odd__echo" in [tool["function"]["name"] for tool in request["tools"]]
     said = next(row for row in request["messages"] if row["role"] == "tool")["content"]

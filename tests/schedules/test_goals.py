@@ -54,10 +54,8 @@ def test_a_goal_that_a_killed_worker_began_is_gone_on_with(bench, server):
     job = run.job_id
 
     def as_a_kill_leaves_it(db: object) -> None:
-        db.execute(
-            "UPDATE jobs SET state = 'running', owner = 'gone', lease_until = ? WHERE id = ?",  # type: ignore[attr-defined]
-            (iso(bench.clock.now()), job),
-        )
+        sql = "UPDATE jobs SET state = 'running', owner = 'gone', lease_until = ? WHERE id = ?"
+        db.execute(sql, (iso(bench.clock.now()), job))  # type: ignore[attr-defined]
         db.execute("UPDATE schedule_runs SET result = '', finished = '' WHERE job = ?", (job,))  # type: ignore[attr-defined]
 
     bench.database.write_now(as_a_kill_leaves_it)

@@ -89,7 +89,8 @@ def test_a_cancelled_turn_withdraws_its_request_and_asks_the_model_no_more(tmp_p
         with http.stream("POST", "/v1/chat/completions", json=body) as stream:
             rows = _rows_of(stream)
             next(row for row in rows if _notices_in(row))
-            api.loop.call_soon_threadsafe(api.hosted.cancel, *api.hosted.running)
+            (session_id,) = api.hosted.running
+            api.loop.call_soon_threadsafe(api.hosted.cancel, session_id)
             assert list(rows)
         assert len(api.model.requests) == 1
         assert service.call("GET", "/confirm?status=cancelled", role="approve")[1]["count"] == 1
