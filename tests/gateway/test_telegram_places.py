@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.test_telegram import world
+from whet.contract.brought_text import drop_marks
 from whet_lab.practice.script import ScriptedReply
 
 _WORDS = ("one", "two", "three")
@@ -33,7 +34,7 @@ def test_what_telegram_tells_of_a_chat_begins_no_turn(tmp_path: Path) -> None:
         assert w.model.count == 1
         messages = json.loads(w.model.requests[-1].body)["messages"]
         assert [m["role"] for m in messages] == ["system", "user"]
-        assert "<checklist>shop | [ ] milk | [x] tea</checklist>" in messages[-1]["content"]
+        assert "<checklist>shop | [ ] milk | [x] tea</checklist>" in drop_marks(messages[-1]["content"])
 
 
 @pytest.mark.slow

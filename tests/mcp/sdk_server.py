@@ -30,9 +30,9 @@ def make(**extra: Any) -> MCPServer:
         return a + b
 
     @server.tool()
-    def weather(text: str) -> Weather:
+    def weather(place: str) -> Weather:
         """Say how warm it is somewhere."""
-        return Weather(place=text, degrees=21.5)
+        return Weather(place=place, degrees=21.5)
 
     @server.tool(annotations=ToolAnnotations(destructive_hint=True))
     def wipe(name: str) -> str:

@@ -21,7 +21,6 @@ from whet.clock import Clock, iso
 from whet.config.schema import MemorySettings, ReviewSettings
 from whet.contract.errors import ConfigError
 from whet.contract.texts import flat, short
-from whet.memory import disk
 from whet.memory.library import Library, SkillInfo
 from whet.memory.requests import FILES, Target, decode_notes
 from whet.store import learned
@@ -244,7 +243,9 @@ class MemoryReader:
             states = learned.list_file_states(connection, self.profile, "memories/")  # one round trip
             wanted = {state.path: state.wanted for state in states}
             return {
-                target: decode_notes(learned.read_text(connection, wanted.get(path, "")))
+                target: decode_notes(raw)
+                if (raw := learned.read_text(connection, wanted.get(path, "")))
+                else ""
                 for target, path in FILES.items()
             }
 
@@ -269,7 +270,7 @@ class MemoryReader:
         session."""
         for path in FILES.values():
             try:
-                content = disk.read(self.folder / path)
+                content = _read_existing(self.folder / path)
             except ConfigError as error:
                 self.problems[path] = f"{error.message}; {error.hint}"
                 continue
@@ -278,6 +279,18 @@ class MemoryReader:
             if key != self.seen.get_seen_hash(path, key):
                 return True
         return False
+
+
+def _read_existing(path: Path) -> bytes | None:
+    """Return a file's content, or None if it does not exist, as in a new home. Raises ConfigError."""
+    try:
+        path.lstat()
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            return None
+    from whet.memory import disk  # noqa: PLC0415 - a new home has no such files
+
+    return disk.read(path)
 
 
 def read_notes(connection: apsw.Connection, profile: str, path: str) -> str:
