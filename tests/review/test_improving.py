@@ -37,13 +37,15 @@ def test_what_failed_scores_nothing_and_what_is_missing_less() -> None:
     assert score(["kiln break BATCH", "kiln fire BATCH"], skill_case) == 0.0
 
 
-def test_copying_a_whole_session_scores_little_in_another() -> None:
-    cases = [case(f"b{n}", (f"look at shelf-{word}", False)) for n, word in enumerate(("oak", "elm"))]
+def test_copying_a_whole_session_scores_little() -> None:
+    cases = [
+        case(f"b{n}", *((f"look at shelf-{word}", False) for word in words))
+        for n, words in enumerate((("oak", "elm", "ash"), ("fir", "yew", "bay"), ("fig", "ivy", "sage")))
+    ]
     whole = list(dict.fromkeys(command for command, failed in cases[0].commands if not failed))
-    steps = ["kiln warm BATCH", "kiln fire BATCH"]
-    assert [score(whole, item) for item in cases] == [1.0, 0.0]
-    assert min(score(steps, item) for item in cases) > 0.5
-    assert score(["kiln warm BATCH", *steps], cases[0]) < score(steps, cases[0])
+    assert score(["kiln warm BATCH", "kiln fire BATCH"], cases[0], cases) == 1.0
+    assert score(whole, cases[0], cases) < 0.6
+    assert score(["kiln warm BATCH"] * 3 + ["kiln fire BATCH"], cases[0], cases) < 1.0
 
 
 def test_the_real_optimiser_finds_steps_that_win_on_held_out_cases() -> None:

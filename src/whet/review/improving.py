@@ -8,6 +8,7 @@ is run. GEPA is imported on demand. Source of the interface: the package's `GEPA
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -75,8 +76,8 @@ def improve(text: str, cases: Sequence[SkillCase], ask: Ask, budget: int) -> Imp
     chosen = useful or steps
     return Improvement(
         tuple(chosen),
-        {case.session_id: score(steps, case) for case in cases},
-        {case.session_id: score(chosen, case) for case in cases},
+        {case.session_id: score(steps, case, cases) for case in cases},
+        {case.session_id: score(chosen, case, cases) for case in cases},
         tuple(case.session_id for case in held_out),
         search.calls,
     )
@@ -93,13 +94,14 @@ def replace_steps(text: str, steps: Sequence[str]) -> str:
     return "\n".join([*lines[:first], *numbered, *remaining]) + "\n"
 
 
-def score(steps: Sequence[str], case: SkillCase) -> float:
-    """Return how well steps cover the commands that worked in a case, from 0 to 1.
+def score(steps: Sequence[str], case: SkillCase, cases: Sequence[SkillCase] = ()) -> float:
+    """Return how well steps cover the commands that a case needed, from 0 to 1.
 
     It is the F1 score of the steps that succeeded there, in order: precision against all steps, recall
-    against the commands that worked. 0 if one of the steps failed.
+    against the commands that were needed. Needed is what worked in most of `cases`; what worked in one
+    session only was that session's own, so copying it all scores little. 0 if one of the steps failed.
     """
-    needed = list(dict.fromkeys(command for command, failed in case.commands if not failed))
+    needed = _needed_commands(case, cases)
     result = replay(steps, case)
     if result.failed or not steps or not needed:
         return 0.0
@@ -113,6 +115,31 @@ def score(steps: Sequence[str], case: SkillCase) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
+def _needed_commands(case: SkillCase, cases: Sequence[SkillCase]) -> list[str]:
+    """Return the commands of a case that worked, of more than two cases those that worked in most."""
+    worked = list(dict.fromkeys(command for command, failed in case.commands if not failed))
+    if len(cases) <= _MIN_CASES:
+        return worked
+    forms = [
+        {_mask_values(command, other) for command, failed in other.commands if not failed} for other in cases
+    ]
+    shared = [
+        command
+        for command in worked
+        if 2 * sum(_mask_values(command, case) in form for form in forms) > len(cases)
+    ]
+    return shared or worked
+
+
+def _mask_values(command: str, case: SkillCase) -> str:
+    """Return a command without the words that the request gave it and without numbers."""
+    requested = set(re.findall(r"[\w./-]+", case.request.rstrip(".?!").casefold()))
+    return " ".join(
+        "_" if any(char.isdigit() for char in word) or word.casefold() in requested else word
+        for word in command.split()
+    )
+
+
 class _Search:
     """GEPA's view of a procedure: one text, scored case by case."""
 
@@ -121,10 +148,12 @@ class _Search:
     def __init__(self, ask: Ask, budget: int) -> None:
         self.calls = 0
         self._ask = ask
+        self._cases: Sequence[SkillCase] = ()
         self._budget = budget
 
     def run(self, steps: Sequence[str], cases: Sequence[SkillCase]) -> list[str]:
         """Return the best steps found on these cases."""
+        self._cases = cases
         result = _gepa().optimize(
             seed_candidate={_STEPS: _number_steps(steps)},
             trainset=list(cases),
@@ -145,7 +174,7 @@ class _Search:
         """Replay a candidate on cases."""
         steps = parse_steps(candidate[_STEPS])
         replays = [replay(steps, case) for case in batch]
-        scores = [score(steps, case) for case in batch]
+        scores = [score(steps, case, self._cases) for case in batch]
         batch_of = importlib.import_module("gepa.core.adapter").EvaluationBatch
         return batch_of(outputs=replays, scores=scores, trajectories=replays if capture_traces else None)
 
