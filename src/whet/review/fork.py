@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -47,6 +48,9 @@ from whet.store.jobs import Job
 from whet.store.sessions import NewSession, SessionRow
 from whet.store.transcript import Transcript
 from whet.tools.registry import read_specs
+
+if TYPE_CHECKING:
+    from whet.context.repair import HistoryRepair
 
 DIGEST = "digest"
 """Stored instead of a view if the review reads a digest."""
@@ -345,8 +349,7 @@ class ReviewGate:
 class Inherited:
     """The context of a fork: the parent's list, unchanged, followed by the review's own messages.
 
-    No engine is involved, and nothing is compacted: the worker handles a list that is too long. What a server
-    refused of the parent's list is no part of it already.
+    No engine is involved, and nothing is compacted: the worker handles a list that is too long.
     """
 
     def __init__(self, inherited: Sequence[Message], link: Callable[[], ModelLink]) -> None:
@@ -354,22 +357,43 @@ class Inherited:
         self._link = link
         self._wire = RepairedList()
         self._sent: Sequence[Message] = ()
+        self._list: list[Message] = []
+        self._replaced: dict[int, Message] = {}
+        self._repair: HistoryRepair | None = None
 
     async def view(
         self, transcript: Sequence[Message], emit: Emit, *, overflow_limit_tokens: int | None = None
     ) -> Sequence[Message]:
         """Return the inherited list and the messages since, repaired like the parent's."""
-        self._sent = self._wire.update([*self._inherited, *transcript])
-        return self._sent
+        self._repair, self._list = None, [*self._inherited, *transcript]
+        return self._show()
 
     async def without_refused(
         self, refusal: ProviderError, emit: Emit, *, may_shorten: bool = False
     ) -> Sequence[Message] | None:
-        """Leave nothing out."""
-        return None
+        """Leave out an item that the server may have refused, as long as this review is in memory."""
+        if self._repair is None:
+            from whet.context.repair import HistoryRepair  # noqa: PLC0415 - most requests are not refused
+
+            self._repair = HistoryRepair([self._replaced.get(id(message), message) for message in self._list])
+        changed = self._repair.choose_replacements(refusal, emit, may_shorten=may_shorten)
+        return self._show(changed) if changed else None
 
     async def answered(self, emit: Emit) -> None:
-        """Do nothing."""
+        """Keep out what was left out of the list that was answered."""
+        if self._repair is not None:
+            changed = self._repair.build_replacements()
+            for message in self._list:
+                if (left := changed.get(id(self._replaced.get(id(message), message)))) is not None:
+                    self._replaced[id(message)] = left
+            self._repair = None
+
+    def _show(self, changed: Mapping[int, Message] | None = None) -> Sequence[Message]:
+        shown = [self._replaced.get(id(message), message) for message in self._list]
+        self._sent = self._wire.update(
+            [changed.get(id(message), message) for message in shown] if changed else shown
+        )
+        return self._sent
 
     def observe(self, usage: Usage) -> None:
         """Do nothing."""
