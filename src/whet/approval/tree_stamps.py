@@ -47,7 +47,7 @@ def stamp_tree(workspace: str, scope: RiskScope) -> list[str]:
     paths = 0
     while folders and paths < _MAX_PATHS:
         folder = folders.popleft()
-        is_git = ".git" in folder[len(top) :].split("/")
+        is_git = os.path.basename(folder) == ".git"
         for entry in _list_entries(folder):
             paths += 1
             is_hidden = folder == home and entry.name.startswith(".")

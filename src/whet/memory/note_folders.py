@@ -16,10 +16,9 @@ import apsw
 
 from whet.config.paths import list_project_folders
 from whet.contract.texts import flat
-from whet.regular import read_regular
+from whet.sandbox.gitlinks import find_worktree_folders
 from whet.store import ledger
 
-_POINTER, _MAX_POINTER_BYTES = "gitdir: ", 4_096
 NoteFolders = Mapping[str, frozenset[str]]
 """The folders in which a note applies, by its statement. A note that applies everywhere is not included."""
 
@@ -73,22 +72,9 @@ def _find_root(folder: str) -> str:
 
 
 def _find_main_tree(root: Path) -> Path:
-    """Return the main working tree of the repository with a linked working tree at `root`, or `root`.
-
-    Both must name each other. Source: git-worktree(1), "DETAILS".
-    """
-    pointer = root / ".git"
-    try:
-        text = os.fsdecode(read_regular(pointer, _MAX_POINTER_BYTES))
-        own_folder = Path(os.path.realpath(root / text.removeprefix(_POINTER).strip()))
-        back = os.fsdecode(read_regular(own_folder / "gitdir", _MAX_POINTER_BYTES)).strip()
-    except (OSError, ValueError):
-        return root
-    is_linked = text.startswith(_POINTER) and own_folder.parent.name == "worktrees"
-    common = own_folder.parent.parent
-    if not is_linked or common.name != ".git" or os.path.realpath(back) != os.path.realpath(pointer):
-        return root
-    return common.parent
+    """Return the main working tree of the repository with a linked working tree at `root`, or `root`."""
+    folders = find_worktree_folders(str(root))
+    return Path(folders[0]).parent if folders and os.path.basename(folders[0]) == ".git" else root
 
 
 def _is_below(folder: str, parent: str) -> bool:

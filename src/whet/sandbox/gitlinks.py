@@ -104,6 +104,22 @@ def git_folder(tree: str) -> str:
         return git
 
 
+def find_worktree_folders(tree: str) -> list[str]:
+    """Return the repository of a linked working tree and the tree's own git folder, or nothing unless they
+    name each other. Source: git-worktree(1), "DETAILS"."""
+    own_folder = os.path.realpath(git_folder(tree))
+    try:
+        back, shared = (
+            read_regular_text(f"{own_folder}/{name}", _MAX_POINTER_BYTES).strip()
+            for name in ("gitdir", "commondir")
+        )
+    except (OSError, ValueError):
+        return []
+    repository = os.path.realpath(os.path.join(own_folder, shared))
+    names_tree = os.path.realpath(os.path.join(own_folder, back)) == os.path.realpath(f"{tree}/.git")
+    return [repository, own_folder] if names_tree and own_folder.startswith(f"{repository}/") else []
+
+
 def gitlinks(index: bytes) -> Iterator[str]:
     """Yield the paths that an index lists as submodules. Raises ValueError or struct.error if the index is
     malformed."""

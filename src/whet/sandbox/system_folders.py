@@ -16,9 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from whet.regular import read_regular
 from whet.sandbox.git_files import find_execution_paths, read_settings
-from whet.sandbox.gitlinks import git_folder
+from whet.sandbox.gitlinks import find_worktree_folders, git_folder
 from whet.sandbox.policy import SandboxLimits, SandboxPolicy, git_programs, is_below
 from whet.sandbox.private_files import find_private_files, holds_secret
 from whet.sandbox.protected_names import GIT_RUNS, IN_HOME, PROTECTED
@@ -42,7 +41,6 @@ _TOOLCHAINS = Phrases("""
 .gradle/wrapper, .npm/_cacache, .cache/pip, .cache/uv, .cache/pre-commit, .cache/pypoetry, .cache/yarn,
 .gitconfig, .config/git/config, .config/git/ignore, .config/git/attributes, .editorconfig, .inputrc
 """)
-_MAX_POINTER_BYTES = 4_096
 _MIXED_PARENTS = frozenset({".local", ".cargo", ".config", ".npm"})
 _ENVIRONMENT_FOLDERS = Phrases("""
 VIRTUAL_ENV, PYENV_ROOT, RUSTUP_HOME, CONDA_PREFIX, NVM_DIR, GOROOT, JAVA_HOME
@@ -201,7 +199,8 @@ def repository_paths(root: Path) -> tuple[list[Path], list[Path], list[str]]:
         git = folder / ".git"
         if git.is_file():
             own_folder = _resolve(git_folder(str(folder)))
-            git_folders = _worktree_folders(git, own_folder) or _submodule_folders(folder, own_folder)
+            worktree_folders = [*map(Path, find_worktree_folders(str(folder)))]
+            git_folders = worktree_folders or _submodule_folders(folder, own_folder)
             settings = git_folders[0] if git_folders else own_folder
             return (
                 git_folders,
@@ -223,18 +222,6 @@ def repository_paths(root: Path) -> tuple[list[Path], list[Path], list[str]]:
     return [], [], []
 
 
-def _worktree_folders(git: Path, own_folder: Path) -> list[Path]:
-    """Return a second working tree's repository and its own git folder, if the repository knows this tree."""
-    try:
-        back_pointer = _read_pointer(own_folder / "gitdir").strip()
-        if _resolve(back_pointer) != _resolve(git):
-            return []
-        common = _resolve(own_folder / _read_pointer(own_folder / "commondir").strip())
-    except (OSError, ValueError):
-        return []
-    return [common, own_folder] if own_folder.is_relative_to(common) else []
-
-
 def _submodule_folders(tree: Path, own_folder: Path) -> list[Path]:
     """Return the git folder of a submodule, if its settings name this working tree."""
     trees = [
@@ -244,10 +231,6 @@ def _submodule_folders(tree: Path, own_folder: Path) -> list[Path]:
         if (section, key) == ("core", "worktree")
     ]
     return [own_folder] if trees and _resolve(trees[-1]) == tree else []
-
-
-def _read_pointer(path: Path) -> str:
-    return read_regular(path, _MAX_POINTER_BYTES).decode("utf-8")
 
 
 def _secret_system() -> list[Path]:
