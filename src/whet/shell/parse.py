@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from itertools import islice
 
 from tree_sitter import Language, Node, Parser
 
 from whet.late import late_pattern
+from whet.shell.ambiguity import find_ambiguities
 from whet.shell.redirects import RedirectionReader
 from whet.shell.state import REDIRECTS, Folders, Invocation, ShellScript, ShellState, merge_folders
 from whet.shell.words import Word, unknown
@@ -26,25 +26,13 @@ from whet.shell.words import Word, unknown
 _MAX_DEPTH = 120
 _MAX_COMMANDS = 2_000
 _PARSE_CPU_S = 0.5
-# bash reads `r\<newline>m` as the word `rm`, the grammar as two words.
-_JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
-# A backslash alone on its line joins the next line to nothing; the grammar may join it to the previous one.
-_JOINED_TO_NOTHING = late_pattern(r"(?:\A|(?<=\n))[ \t]*\\\n")
-# The grammar may skip an escaped blank, which is a part of a word for bash: `ls \ # c; rm x` runs rm.
-_ESCAPED_BLANK = late_pattern(r"(?<!\\)(?:\\\\)*\\[ \t]")
-# `{name}<file` sets a variable to a number; for the grammar it is a word and a redirection.
-_NAMED_DESCRIPTOR = late_pattern(r"\{\w+(?:\[[^\]]*\])?\}[<>]")
 _UNSAFE = late_pattern(r"[^\t\n -~]")
-_QUOTED = frozenset(("raw_string", "string", "string_content", "heredoc_body", "heredoc_content"))
-_READ_ELSEWHERE = frozenset(("comment", "heredoc_body", "heredoc_content", "heredoc_start", "heredoc_end"))
 _ONE_LINE = frozenset(
     (
         *("command", "declaration_command", "unset_command", "redirected_statement", "file_redirect"),
         "variable_assignment",
     )
 )
-# The beginning of a substitution in text that the grammar left as it is.
-_SUBSTITUTION = late_pattern(r"`|[$<>]\(")
 # A lone `-` before `<<` belongs to no node of the tree.
 _BLANKS = late_pattern(r"(?:[ \t]|\\[ \t\n])*(?:(?<=[ \t])-[ \t]+)?")
 _RUNS_SUBSCRIPTS = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
@@ -79,69 +67,10 @@ def parse(text: str, folders: Folders, home: str, stdin: str = "") -> ShellScrip
         return state.script
     if root.has_error:
         state.doubt("the shell syntax can't be read")
-    if "\\\n" in text:
-        _check_joined_lines(state, root, text)
-    if "\\ " in text or "\\\t" in text:
-        _check_escaped_blanks(state, root, text)
-    if "}" in text and _NAMED_DESCRIPTOR.search(text):
-        state.doubt("a redirection sets a variable")
-    may_substitute = "(" in text or "`" in text
-    starts = list(islice(_SUBSTITUTION.finditer(text), _MAX_COMMANDS + 1)) if may_substitute else []
-    if len(starts) > _MAX_COMMANDS or any(_hides_command(root, text, match.start()) for match in starts):
-        state.doubt("a command stands where the shell syntax can't be read")
+    for reason in find_ambiguities(root, text):
+        state.doubt(reason)
     _Walker(state).walk(root, 0)
     return state.script
-
-
-def _check_joined_lines(state: ShellState, root: Node, text: str) -> None:
-    """Record a doubt if bash may join lines ending in a backslash differently from the grammar."""
-    if any(_splits_word(root, match.start()) for match in _JOINED_LINES.finditer(text)):
-        state.doubt("a line break stands inside a word")
-    if any(_splits_word(root, match.end() - 2) for match in _JOINED_TO_NOTHING.finditer(text)):
-        state.doubt("a line holds nothing but a backslash")
-
-
-def _check_escaped_blanks(state: ShellState, root: Node, text: str) -> None:
-    """Record a doubt if the grammar skips an escaped blank."""
-    ends = [match.end() for match in islice(_ESCAPED_BLANK.finditer(text), _MAX_COMMANDS + 1)]
-    nodes = [root.descendant_for_byte_range(end - 2, end) for end in ends[:_MAX_COMMANDS]]
-    is_skipped = any(node is None or (node.child_count and node.type not in _QUOTED) for node in nodes)
-    if is_skipped or len(ends) > _MAX_COMMANDS:
-        state.doubt("it can't be told which word an escaped blank belongs to")
-
-
-def _hides_command(root: Node, text: str, at: int) -> bool:
-    """Return whether bash runs a command that the grammar takes for text: ``${x:-`rm y`}``, a default or a
-    pattern in braces. Here-documents are read elsewhere."""
-    node = root.descendant_for_byte_range(at, at + (1 if text[at] == "`" else 2))
-    if node is None:
-        return True
-    if not node.is_named or node.type in _READ_ELSEWHERE:
-        return False
-    if node.type in ("raw_string", "ansi_c_string"):
-        return _is_in_braces(node)
-    is_file_name = text[at] in "<>"  # of a substitution, which double quotes quote
-    is_quoted = node.type in ("string", "string_content") and is_file_name
-    before = at
-    while before and text[before - 1] == "\\":
-        before -= 1
-    return not is_quoted and (at - before) % 2 == 0
-
-
-def _is_in_braces(node: Node) -> bool:
-    """Return whether a quote is part of `${...}`, where it quotes nothing inside double quotes."""
-    parent = node.parent
-    while parent is not None and parent.type not in ("command", "program"):
-        if parent.type == "expansion":
-            return True
-        parent = parent.parent
-    return False
-
-
-def _splits_word(root: Node, at: int) -> bool:
-    """Return whether the line break at `at` is outside quotes and here-documents."""
-    node = root.descendant_for_byte_range(at, at + 2)
-    return node is None or node.type not in _QUOTED
 
 
 def _parse_tree(text: str) -> Node | None:

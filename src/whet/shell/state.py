@@ -12,7 +12,7 @@ import msgspec
 from tree_sitter import Node
 
 from whet.late import late_pattern
-from whet.shell.ambiguity import AMBIGUOUS, find_ambiguity, may_run_values
+from whet.shell.ambiguity import AMBIGUOUS, find_node_ambiguity, may_run_values
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, cook, literal, unknown
 
@@ -113,7 +113,7 @@ class ShellState:
         is_plain = not node.is_named or node.type in _PLAIN_SYNTAX
         if node.type in AMBIGUOUS:
             text = self.text_of(node)
-            if reason := find_ambiguity(node, text):
+            if reason := find_node_ambiguity(node, text):
                 self.doubt(reason)
             is_plain = not may_run_values(node, text)
         self.script.is_plain = self.script.is_plain and is_plain
