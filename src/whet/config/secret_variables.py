@@ -2,8 +2,8 @@
 
 A name counts if it looks like the usual names of secrets. A value counts whatever its name, if it contains a
 URL with a password, a vendor's key, a private key or a long random word, or a URL that opens what it leads
-to (a webhook). Patterns are compiled only for values that may match, so an ordinary
-environment takes less than a millisecond.
+to (a webhook). Patterns are compiled only for values that may match, so an ordinary environment takes less
+than a millisecond.
 """
 
 from __future__ import annotations

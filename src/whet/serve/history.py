@@ -1,10 +1,9 @@
 """Compute the fingerprint of a client's conversation, and convert it to a session's first messages.
 
 A client that names no session sends the whole conversation each time: its next request begins with this one
-and its answer. The fingerprint ignores spaces, line ends, how the words of one speaker are split into
-messages, because frameworks join and trim them, and the marks around documents, which are new in each
-request. Two conversations with the same fingerprint may still be
-different ones: `identity.py` decides.
+and its answer. The fingerprint ignores spaces, line ends and how the words of one speaker are split into
+messages, because frameworks join and trim them. It ignores the marks around documents, which are new in each
+request. Two conversations with the same fingerprint may still be different ones: `identity.py` decides.
 """
 
 from __future__ import annotations
