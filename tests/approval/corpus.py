@@ -1348,6 +1348,7 @@ def commands(block: str) -> list[str]:
 # Written out, as their line ends or control characters matter.
 _ODD = [
     ("dangerous", "cat <<E\nsee `rm x`\nE"),
+    ("forbidden", "cat <<E\nsee `rm -rf /`\nE"),
     ("dangerous", "git commit -F - <<E\n  $(rm x)\nE"),
     ("dangerous", "cat <<-E\n\t$(rm x)\n\tE"),
     ("dangerous", "cat <<$E\n$(rm x)\n$E"),

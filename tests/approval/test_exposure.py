@@ -68,6 +68,10 @@ def test_a_variable_is_a_secret_by_its_value_too(monkeypatch: pytest.MonkeyPatch
         r"printf '\x2eenv\0' | xargs -0 cat",
         "PS4='$(cat .env)'; set -x; ls",
         "export PS4='$(cat .env)'; set -x; ls",
+        "cat <<E\nsee `cat .e*v` and\nE",
+        "cat <<E\n\t$(cat .env)\nE",
+        "[ a || cat .env ]",
+        "echo ${x#{};cat .env }",
     ],
 )
 def test_a_file_with_keys_that_a_command_names_is_shown_only_after_a_question(command: str) -> None:

@@ -49,10 +49,13 @@ class Exposure:
         self._values: dict[str, str] = {}
         self._shows_unknown = self._fetches = False
         self._written: list[str] = []
+        self._doubtful_texts: list[str] = []
 
     def take(self, script: ShellScript) -> None:
         """Collect the words of a text before its commands are judged."""
         self._words.extend(script.all_words)
+        if script.doubts:  # what it runs is not all known, so it counts as code
+            self._doubtful_texts.append(script.source)
         for name, word in (
             *script.assignments,
             *(pair for i in script.invocations for pair in i.assignments),
@@ -166,6 +169,8 @@ class Exposure:
 
     def judge_whole(self) -> Iterator[Finding]:
         """Judge what depends on the whole command."""
+        for text in self._doubtful_texts:
+            yield from self.judge_code(text, CommandSetting(self._scope.workspace, self._scope))
         if self._shows_unknown and any(self._is_secret(word) for word in self._words):
             self.secret = True
             yield "dangerous", Shown("may read a file that holds secrets")

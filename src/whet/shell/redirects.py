@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tree_sitter import Node
 
 from whet.late import late_pattern
-from whet.shell.state import REDIRECTS, Redirect, ShellState, merge_folders
+from whet.shell.state import REDIRECTS, Invocation, Redirect, ShellState, merge_folders
 from whet.shell.words import literal, unknown
 
 # Unescaped. Each match ends with the sign that follows a `$`, or with the backquote.
@@ -137,8 +137,11 @@ class RedirectionReader:
             state.doubt("it can't be told where a here-document ends")
         if state.text_of(start) == delimiter:
             self._walk(body.children, depth)
-            if _hides_substitution(body, text):
+            for command in _find_hidden_commands(body, text):
                 state.doubt("a here-document's text runs a command")
+                # bash reads and runs it as `eval` would.
+                evaluation = Invocation([literal("eval"), literal(command)], [], state.folders)
+                state.script.invocations.append(evaluation)
             has_parts = any(child.type != "heredoc_content" for child in body.children)
             state.stdin = unknown(text) if has_parts else literal(text)
         else:
@@ -146,12 +149,21 @@ class RedirectionReader:
         return state.touching(node.children_by_field_name("argument"))
 
 
-def _hides_substitution(body: Node, text: str) -> bool:
-    """Return whether bash expands something in a here-document that the grammar takes for plain text, as it
-    does backquotes, and `$(...)` behind the blanks at the beginning of a line."""
+def _find_hidden_commands(body: Node, text: str) -> Iterator[str]:
+    """Yield the commands that bash runs in a here-document where the grammar sees plain text: in backquotes,
+    and in `$(...)` behind the blanks at the beginning of a line.
+
+    Where one ends is guessed: the doubt says that more may run.
+    """
     parts = [part for part in body.children if part.type != "heredoc_content"]
-    starts = (body.start_byte + match.end() - 1 for match in _SUBSTITUTION.finditer(text))
-    return any(all(not part.start_byte <= start < part.end_byte for part in parts) for start in starts)
+    end = -1
+    for match in _SUBSTITUTION.finditer(text):
+        start = body.start_byte + match.end() - 1
+        if match.end() <= end + 1 or any(part.start_byte <= start < part.end_byte for part in parts):
+            continue
+        command = text[match.end() :].partition("`" if match[0].endswith("`") else ")")[0]
+        end = match.end() + len(command)
+        yield command
 
 
 def _needs_all(node: Node) -> bool:

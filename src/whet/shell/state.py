@@ -70,11 +70,13 @@ class Redirect(msgspec.Struct):
 class ShellScript(msgspec.Struct):
     """Everything that a text can run.
 
-    `doubts` are the reasons why that is uncertain. `is_plain`: it has only plain syntax. `all_words` are
-    all words in it; `loops` are the variables of loops with each word; `strings` are the positions of quotes
-    and here-documents (True). `tests`: it holds `[ ... ]` or `[[ ... ]]`, which are no commands here.
+    `source` is the text. `doubts` are the reasons why what it runs is uncertain. `is_plain`: it has only
+    plain syntax. `all_words` are all words in it; `loops` are the variables of loops with each word;
+    `strings` are the positions of quotes and here-documents (True). `tests`: it holds `[ ... ]` or
+    `[[ ... ]]`, which are no commands here.
     """
 
+    source: str = ""
     invocations: list[Invocation] = msgspec.field(default_factory=list[Invocation])
     redirects: list[Redirect] = msgspec.field(default_factory=list[Redirect])
     assignments: list[tuple[str, Word]] = msgspec.field(default_factory=list[tuple[str, Word]])
@@ -98,7 +100,7 @@ class ShellState:
         self.home = home
         self.folders: Folders = folders
         self._is_physical = False  # `cd` follows links before `..`
-        self.script: ShellScript = ShellScript()
+        self.script: ShellScript = ShellScript(source)
         self.assigned: set[str] = set()
         self.piped: tuple[Invocation, ...] = ()
         self.stdin: Word | None = literal(stdin) if stdin else None
