@@ -71,6 +71,7 @@ def test_a_variable_is_a_secret_by_its_value_too(monkeypatch: pytest.MonkeyPatch
         "cat <<E\nsee `cat .e*v` and\nE",
         "cat <<E\n\t$(cat .env)\nE",
         "[ a || cat .env ]",
+        "for PS4 in '$(cat .e*v)'; do set -x; ls; done",
         "echo ${x#{};cat .env }",
     ],
 )

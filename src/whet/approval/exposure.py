@@ -17,6 +17,7 @@ from whet.approval.danger_reach import downloaded_paths
 from whet.approval.paths import absolute_path, within
 from whet.approval.risk import CommandSetting, Finding, Piece, RiskScope, Shown
 from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
+from whet.approval.variables import judge_variable
 from whet.late import late_pattern
 from whet.shell.options import has_any, operands
 from whet.shell.programs import ProgramOptions, by_name, git_verb, program, read_programs
@@ -54,7 +55,8 @@ class Exposure:
     def take(self, script: ShellScript) -> None:
         """Collect the words of a text before its commands are judged."""
         self._words.extend(script.all_words)
-        if script.doubts:  # what it runs is not all known, so it counts as code
+        steers = any(judge_variable(name, word)[0] is not None for name, word in script.loops)
+        if script.doubts or steers:  # what it runs is not all known, so it counts as code
             self._doubtful_texts.append(script.source)
         for name, word in (
             *script.assignments,
