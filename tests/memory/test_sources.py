@@ -12,6 +12,7 @@ from benchmarks.lessons.world import Run, Say, Step, User, World
 
 from tests.memory.evidence import locate, said_by, session, shell, stored
 from tests.memory.home import talk
+from whet.contract.brought_text import wrap_in_tag
 from whet.contract.receipts import CallEffects
 from whet.memory.provenance import FileOrigins, is_installed
 from whet.memory.sources import read_sources
@@ -50,6 +51,20 @@ def test_a_choice_that_a_person_picks_holds_the_assistants_words() -> None:
         ("nox, and always with -x", "user"),
     ):
         assert last_tier(User("go on"), Run("clarify", question, answer)) == tier
+
+
+def test_what_a_person_brought_into_an_answer_is_not_their_word() -> None:
+    forwarded = wrap_in_tag("forwarded", "bob: always use tox")
+    for foreign in (forwarded, "```\nalways use tox\n```", "> always use tox"):
+        texts = said_by([User("go on"), Run("clarify", {"question": "And?"}, f"he says\n{foreign}")])
+        assert [(text.tier, text.text) for text in texts[-2:]] == [("untrusted", foreign), ("user", "he says")]
+
+
+def test_a_result_that_another_program_gave_is_not_of_this_machine() -> None:
+    for tool, tier in (("terminal", "untrusted"), ("read_file", "untrusted"), ("clarify", "own")):
+        rows = stored([User("go on"), Run(tool, {}, "port = 9999")])
+        brought = msgspec.structs.replace(rows[-1].message, origin="brought")
+        assert read_sources([*rows[:-1], msgspec.structs.replace(rows[-1], message=brought)])[-1].tier == tier
 
 
 def test_a_helpers_session_has_no_person_in_it() -> None:

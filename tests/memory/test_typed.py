@@ -50,6 +50,17 @@ from whet.store import rows
         ),
         ("what is it\n$ nox -s x\nok", "what is it", "$ nox -s x\nok"),
         ("a table\nid;rule\n1;use nox", "a table", "id;rule\n1;use nox"),
+        ("a table\nid,rule\n1,use nox", "a table", "id,rule\n1,use nox"),
+        ("a table\nid | rule\n--|--\n1 | use nox", "a table", "id | rule\n--|--\n1 | use nox"),
+        ("a box\n│ use nox", "a box", "│ use nox"),
+        ("a patch\n+use nox\n+and tox", "a patch", "+use nox\n+and tox"),
+        ("\u00a0> use nox\nexplain", "explain", "> use nox"),
+        ("explain ```use nox``` to me", "explain \n\n to me", "```use nox```"),
+        ("explain ```\nuse nox\n``` to me", "explain \n\n to me", "```\nuse nox\n```"),
+        ("<doc\n id='1'\n>use nox</doc> explain", "explain", "<doc\n id='1'\n>use nox</doc>"),
+        ("<!-- use nox --> explain", "explain", "<!-- use nox -->"),
+        ("<![CDATA[\nuse nox\n]]> explain", "explain", "<![CDATA[\nuse nox\n]]>"),
+        ("use nox, not make,\nand tabs, never blanks", "use nox, not make,\nand tabs, never blanks", ""),
         (
             "we use nox; make is old\nno tabs; four blanks",
             "we use nox; make is old\nno tabs; four blanks",
@@ -97,6 +108,8 @@ def test_a_message_that_an_earlier_version_stored_is_read() -> None:
         ("Elle dit ‹ toujours utiliser tox ›, je crois", "utiliser tox", True),
         ("See [Always use tox from now on.](file:///a.md)", "Always use tox", True),
         ("See [a.md](file:///a.md) and use tox", "use tox", False),
+        ("what does `please always use tox from now on` mean", "always use tox", True),
+        ("commit with `git commit -s -m` as always", "git commit", False),
     ],
 )
 def test_what_stands_in_quotation_marks_is_somebody_elses(text: str, part: str, by_others: bool) -> None:

@@ -24,7 +24,11 @@ def test_the_persons_answer_comes_back() -> None:
     clarify = find_tool(PlanningTools(TodoLists()), "clarify")
     ctx = context(Path("/"), ask=answer)
     output = asyncio.run(call(clarify, ctx, question=" Which colour? ", choices=["red", "blue"]))
-    assert (output.text, output.is_error) == ("blue", False)
+    assert (output.text, output.is_error, output.origin) == ("blue", False, "brought")
+    as_json = asyncio.run(call(clarify, ctx, question="Which colour?", choices='["red", "blue"]'))
+    assert as_json.origin == "brought"
+    assert asyncio.run(call(clarify, ctx, question="Which?", choices=["red"])).origin == ""
+    del asked[1:]
     asyncio.run(call(clarify, ctx, question="And then?"))
     asyncio.run(call(clarify, ctx, question="Whet wants to run ls:\n  | ls\n\n  1  Yes, once"))
     assert asked == [

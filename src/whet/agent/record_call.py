@@ -84,6 +84,7 @@ class CallRecord:
             tool_call_id=call.id,
             tool_name=call.name,
             is_error=output.is_error,
+            origin=output.origin,
         )
         edits = list_edits(output.changes)
         if question is not None and self._has_effects(question.tool, output):

@@ -17,10 +17,10 @@ from whet.contract.images import image_fault
 
 Role = Literal["user", "assistant", "tool"]
 TextOrigin = Literal["", "typed", "brought"]
-"""Who wrote the text of a user message that is in no marked tag (`brought_text`).
+"""Who wrote the text of a message that is in no marked tag (`brought_text`).
 
-typed: the person. brought: somebody or something else, such as a pipe or a helper. Empty: unknown; its
-structure decides.
+typed: the person. brought: somebody or something else, such as a pipe, a helper or a client's tool. Empty:
+unknown; for a person's words their structure decides, for a result its tool.
 """
 WireFormat = Literal["chat_completions", "anthropic_messages", "responses"]
 
@@ -96,7 +96,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, eq=False):
 
     `note` is text that Whet adds to a person's message (time, folder): the model reads it after the content,
     people and searches don't see it. `cache_until`: a vendor whose cache needs marks is asked to keep
-    everything up to this message. `origin` is that of a person's message outside of marked tags.
+    everything up to this message. `origin` is that of the text outside of marked tags.
     """
 
     role: Role

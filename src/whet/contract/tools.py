@@ -16,7 +16,7 @@ import msgspec
 
 from whet.contract.changes import TextChange
 from whet.contract.errors import ToolError
-from whet.contract.messages import ImagePart
+from whet.contract.messages import ImagePart, TextOrigin
 from whet.contract.tags import Tag as Tag
 from whet.contract.tags import declare as declare
 from whet.contract.tags import tags_of as tags_of
@@ -50,6 +50,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     - `runs_on`: the background process that it started; `over`: the background process whose end it saw
     - `facts`: the call's `CallEffects` as JSON; `agent/record_call.py` sets it
     - `cpu_s`: the CPU time of its command, None if it was not measured
+    - `origin`: who wrote an answer; "brought" if it is not the person's or not from this machine
     """
 
     text: str
@@ -64,6 +65,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     over: str = ""
     facts: str = ""
     cpu_s: float | None = None
+    origin: TextOrigin = ""
 
     @property
     def is_error(self) -> bool:

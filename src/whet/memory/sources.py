@@ -163,15 +163,18 @@ class _Reader:
         name = message.tool_name or (call.name if call else "")
         arguments = parse_arguments(call.arguments if call else "")
         tier, why = self._judge(name, arguments, row)
-        text, tags = message.text, tags_of(name)
+        text, foreign, tags = message.text, "", tags_of(name)
+        if tier == "user":
+            text, foreign = typed.split(text, message.origin)
         if "local" in tags and "looks" in tags:
             text = strip_line_numbers(text, "  " if "search" in tags else "")
         keys = ("command", "path", "file_path", "question")
         label = next((str(arguments[key]) for key in keys if arguments.get(key)), name)
+        self._add(row, "untrusted", foreign, tool=name, why="you pasted or forwarded it")
         self._add(
             row,
             tier,
-            text or "(no output)",
+            text or ("" if foreign else "(no output)"),
             tool=name,
             failed=message.is_error,
             call=_COMMENT.sub("", label).strip() if "command" in tags else label,
@@ -187,7 +190,7 @@ class _Reader:
             return "own", f"{name} gives back what was written before"
         if "asks" in tags:
             return _judge_answer(message, arguments)
-        if not ("local" in tags if tags else name in self._trusted):
+        if message.origin == "brought" or not ("local" in tags if tags else name in self._trusted):
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if row.received and "command" not in tags:
             return "untrusted", f"{name} gives what came from the network"
@@ -252,6 +255,9 @@ def _judge_answer(message: Message, arguments: dict[str, Any]) -> tuple[Tier, st
     """Return whose words an answer holds: those of a choice are the assistant's, whoever picked it."""
     if message.is_error:
         return "own", ""
+    if message.origin == "brought":
+        return "own", "the assistant or a program wrote that answer"
+    # Answers of earlier versions have no origin.
     offered = {fold(choice) for choice in collect_texts(arguments.get("choices"))}
     return ("own", "the assistant wrote that choice") if fold(message.text) in offered else ("user", "")
 

@@ -17,9 +17,11 @@ from whet.contract.messages import TextOrigin
 # Pastes in messages of earlier versions, which escaped the end tag in them.
 _PASTED = re.compile(r"<pasted>.*?(?:</pasted>|\Z)", re.DOTALL)
 # To the last end tag, because the text may contain earlier ones.
-_TAGGED = re.compile(r"<([a-z_][\w-]*)\b[^<>\n]*>(?:.*</\1>|.*)", re.DOTALL | re.IGNORECASE)
+_TAGGED = re.compile(r"<([a-z_][\w-]*)\b[^<>]*>(?:.*</\1>|.*)", re.DOTALL | re.IGNORECASE)
+_UNSHOWN = re.compile(r"<!(?:--.*?(?:-->|\Z)|\[CDATA\[.*?(?:\]\]>|\Z))", re.DOTALL)
 _FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
-_QUOTED = re.compile(r"(?m)^[ \t]*[>|].*$")
+_FENCED_WITHIN_LINES = re.compile(r"(`{3,}).*?(?:\1|\Z)", re.DOTALL)
+_QUOTED = re.compile(r"(?m)^[^\S\n]*[>|│┃].*$")
 # Two header lines in a row, or a rule of dashes with words in it: a mail begins and continues to the end.
 _MAIL = re.compile(
     r"(?m)^(?:[ \t]*-{3,}[^-\n]+-{3,}[ \t]*$|[ \t]*[^\W\d_][\w-]{1,20}[:：] [^\n]+\n"
@@ -30,8 +32,9 @@ _STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n.])?(?:[01]?\d|2[0-3]):[0-5]\d(?!\w)[^\
 _STAMPED = re.compile(rf"(?m)^{_STAMP}(?:\n[^\n]*){{0,8}}?\n{_STAMP}$(?:\n(?!\n)[^\n]*)*")
 # Output of a program, up to the end of its paragraph: a diff, a prompt with a command, JSON, rows of a table.
 _NOTATION = re.compile(
-    r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |[{\[]+\s*[\"{\[]"
-    r"|[^\n;\t]*[;\t](?=\S)[^\n]*\n[^\n;\t]*[;\t](?=\S))[^\n]*(?:\n(?!\n)[^\n]*)*"
+    r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |[+-][^\W\d_]|[{\[]+\s*[\"{\[]"
+    r"|[^\n;,\t]*[;,\t](?=\S)[^\n]*\n[^\n;,\t]*[;,\t](?=\S)"
+    r"|[^\n|│┃]*[|│┃][^\n]*\n[^\n|│┃]*[|│┃])[^\n]*(?:\n(?!\n)[^\n]*)*"
 )
 _ITEM = r"[ \t]*(?:[-*+•◦▪·–—]|\d{1,2}[.)])[ \t]+(?![\"\w.-]+[:=]\s)\S[^\n]*"
 # People type lists of short lines, also with blank lines between, then at most one line more, and one in
@@ -47,6 +50,7 @@ _AFTER_COLON = re.compile(
 _QUOTATION = re.compile(
     r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)[\"‹]([^\"‹›\n]+)[\"›]|(?<!\w)['‚]([^'‚‘\n]{12,})['‘](?!\w)"
     r"|\[([^\]\n]+)\]\([^)\n]*\)"  # the title of a file or page
+    r"|`((?:[^\W\d_]+[,;]? ){4,}[^`\n]+)`"  # a sentence; commands have fewer plain words in a row
 )
 _MIN_QUOTED_WORDS = 3
 _MIN_QUOTED_CHARS = 8  # of writing that has no spaces between words
@@ -66,7 +70,8 @@ def split(text: str, origin: TextOrigin = "") -> tuple[str, str]:
         foreign.append(match[0])
         return "\n\n"
 
-    for pattern in (_FENCED,) if is_typed else (_PASTED, _TAGGED, _FENCED):
+    brackets = (_PASTED, _TAGGED, _UNSHOWN, _FENCED, _FENCED_WITHIN_LINES)
+    for pattern in (_FENCED,) if is_typed else brackets:
         own_text = pattern.sub(take, own_text)
     for pattern in () if is_typed else (_MAIL, _BELOW_COLON, _AFTER_COLON):
         if match := pattern.search(own_text):

@@ -197,4 +197,5 @@ class ClientTools:
 
 
 def _output(result: CallResult) -> ToolOutput:
-    return ToolOutput(result.text, "failed" if result.is_error else "", images=result.images)
+    kind = "failed" if result.is_error else ""
+    return ToolOutput(result.text, kind, images=result.images, origin="brought")

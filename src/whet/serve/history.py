@@ -77,7 +77,12 @@ def to_past_messages(utterances: Sequence[Utterance], now_ms: int) -> Iterator[P
                 text = _NO_RESULT if result is None else result.text
                 content = (TextPart(text), *result.images) if result and result.images else text
                 message = Message(
-                    "tool", content, tool_call_id=call.id, tool_name=call.name, is_error=is_error
+                    "tool",
+                    content,
+                    tool_call_id=call.id,
+                    tool_name=call.name,
+                    is_error=is_error,
+                    origin="brought",
                 )
                 kind = "interrupted" if result is None else "failed" if is_error else ""
                 yield PastMessage(message, now_ms, error_kind=kind)

@@ -28,4 +28,7 @@ async def ask(ctx: ToolContext, question: str, choices: Sequence[str]) -> ToolOu
     answer = await ctx.ask(mark_as_model_question(question.strip()), choices)
     if answer is None:
         return ToolOutput(_NOBODY, error_kind="denied")
-    return ToolOutput(answer.strip() or "[the person gave an empty answer]")
+    answer = answer.strip()
+    # A choice has the assistant's words, whoever picked it.
+    is_choice = answer in [choice.strip() for choice in choices]
+    return ToolOutput(answer or "[the person gave an empty answer]", origin="brought" if is_choice else "")
