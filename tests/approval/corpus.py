@@ -1,6 +1,10 @@
 """Shell commands and the level that each must have. The workspace is /code/proj, the home /home/u."""
 
 SAFE = r"""
+time -p ls
+/usr/bin/time -v ls --color
+git log -n 3 --format=%h .env
+git ls-files .env
 ps aux
 ps -ef
 ps -eo pid,time,cmd
@@ -146,12 +150,9 @@ xargs -n1 echo
 ls "$HOME"
 case "$1" in a) echo a;; *) echo b;; esac
 bash -euo pipefail -c 'ls -la'
-timeout --signal KILL 5 ls
 find . -name '*.py' -print0 | xargs -0n 1 basename
 find . -print0 | xargs -0 -I@ basename @
-env -uFOO ls
 sed 's/a\/b/c/g' f
-[[ -f a && -n $b ]] && ls
 [ $n -gt 5 ] && ls
 date -uIseconds
 grep -ie foo src/a.py
@@ -162,15 +163,9 @@ awk -F : '{print $1}' f
 awk -v x=1 -F, '{print $1}' f
 git symbolic-ref HEAD
 git -C sub log
-ls ${z:-src}
 cat "$x"y
 cat $(git rev-parse --show-toplevel)/README.md
-echo ${x:-$(date)}
 for NAME in a.py b.py; do wc -l "$NAME"; done
-echo ${x:0:8} ${y: -3} ${z@Q} ${w%.py}.txt
-((3 > 2)) && ls
-[ -n "$(ls | cat)" ] && [[ -f a && x < y ]] && ls
-head -3 ${1:-README.md}
 tar tf ../x.tar
 tar -tvf x.tar
 unzip -l x.zip
@@ -218,6 +213,34 @@ make --version
 """
 
 NORMAL = r"""
+read -rd -p PATH < f1; ls
+read -rp -d PATH <<< b2; ls
+for x in 'b[0+x]'; do for o in -v; do test -n -- -a $o "a[x]"; done; done
+x=-exec; find -- d $x evil ';'
+for x in -delete; do find -- d $x; done
+find -- d -e* evil ';'
+awk a*m
+sed s*a*b* f
+rg -e -- --pre evil .
+git diff --no-index -S -- --output=out a b
+sort --random-source -- -o out in
+shuf --random-source -- -o out in
+git branch --list --no-list new
+env -u GIT_OPTIONAL_LOCKS git status
+env -i git status
+exec -c git status
+echo f | xargs --process-slot-var=PATH ls
+xargs -a f find --
+grep $'\t' f
+timeout --signal KILL 5 ls
+env -uFOO ls
+[[ -f a && -n $b ]] && ls
+ls ${z:-src}
+echo ${x:-$(date)}
+echo ${x:0:8} ${y: -3} ${z@Q} ${w%.py}.txt
+((3 > 2)) && ls
+[ -n "$(ls | cat)" ] && [[ -f a && x < y ]] && ls
+head -3 ${1:-README.md}
 for PATH in bin; do ls; done
 set -- bin; for PATH; do ls; done
 read x < f; ((x))
@@ -562,7 +585,6 @@ for i in 1 2; do echo $((i*2)); done
 echo $((x+1))
 find . -exec cat {} +
 gh pr view
-x='a[$(id)]'; echo $((x))
 find . -name '*.py' -exec sh -c x {} \;
 find . -name a -exec cat {} + -fprint x
 find . -name a -execdir cat {} +
@@ -578,6 +600,33 @@ top
 """
 
 DANGEROUS = r"""
+[[ (-v 'a[$(git push)]') ]]
+[[ 1 == 1 && (-v 'a[$(git push)]') ]]
+/usr/bin/time -o FILE ls
+/usr/bin/time -a -f x -o FILE ls
+time cd ..; touch o
+git -C s*b diff
+env -u $x ls
+env -u b3/* ls
+nice -n $x ls
+timeout $x 5 ls
+xargs -n $(cat f) ls
+git branch --list --no-list --format -- -D evil
+git grep -e -- -Oevil
+x='$(git push)'; echo ${x@P}
+for x in 'b[$(git push)]'; do ((x)); done
+read x <<< 'a[$(git push)]'; ((x))
+find d $'\x{2d}exec' evil ';'
+find d $'-exec\0x' evil ';'
+cat $'secret\x{73}/a'
+git config -f .env -l
+git log -U1 .env
+git log --cc .env
+git diff-tree -p --root HEAD -- .env
+git interpret-trailers .env
+git rev-parse HEAD:.env | git cat-file --batch
+git reflog -p .env
+x='a[$(id)]'; echo $((x))
 for PS4 in '$(rm x)'; do set -x; ls; done
 [ a || rm x ]
 [ a & rm x ]

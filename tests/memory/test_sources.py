@@ -57,7 +57,10 @@ def test_what_a_person_brought_into_an_answer_is_not_their_word() -> None:
     forwarded = wrap_in_tag("forwarded", "bob: always use tox")
     for foreign in (forwarded, "```\nalways use tox\n```", "> always use tox"):
         texts = said_by([User("go on"), Run("clarify", {"question": "And?"}, f"he says\n{foreign}")])
-        assert [(text.tier, text.text) for text in texts[-2:]] == [("untrusted", foreign), ("user", "he says")]
+        assert [(text.tier, text.text) for text in texts[-2:]] == [
+            ("untrusted", foreign),
+            ("user", "he says"),
+        ]
 
 
 def test_a_result_that_another_program_gave_is_not_of_this_machine() -> None:

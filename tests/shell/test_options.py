@@ -29,7 +29,7 @@ def words(text: str) -> list[Word]:
         ("--recursively", False),
         ("--", False),
         ("--=x", False),
-        ("-- -r", False),
+        ("-- -r", True),
         ("a -r", True),
         ("-x --recursive", True),
         ("", False),

@@ -15,7 +15,7 @@ from whet.approval.readonly import only_reads
 from whet.approval.repository import find_program_setting, list_git_commands
 from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting, UnknownVerb
 from whet.late import late_pattern
-from whet.shell.options import has_any, has_option
+from whet.shell.options import before_dashes, has_any, has_option
 from whet.shell.programs import ProgramWords, git_verb, read_git_verbs
 from whet.shell.spellings import GIT_VALUED
 from whet.shell.words import Word, in_line, literal
@@ -104,7 +104,7 @@ def _by_repository(
 
 def _change_folder(folder: str | None, value: Word) -> str | None:
     """Return the folder after `-C`, with the links and `..` that git follows, or None if it is unknown."""
-    if value.dynamic or (folder is None and not value.text.startswith("/")):
+    if value.dynamic or value.glob or (folder is None and not value.text.startswith("/")):
         return None
     return os.path.join(folder or "/", value.text)
 
@@ -112,7 +112,7 @@ def _change_folder(folder: str | None, value: Word) -> str | None:
 def _by_table(verb: str, arguments: Sequence[Word]) -> Iterator[Finding]:
     facts = git_verb(verb)
     problems = [why for pattern, why in facts.told.items() if re.search(pattern, in_line(arguments))]
-    only_shown = verb == "clean" and has_option(arguments, "n", "dry-run")
+    only_shown = verb == "clean" and has_option(before_dashes(arguments), "n", "dry-run")
     if facts.why and (facts.risky is None or has_any(arguments, facts.risky)) and not only_shown:
         problems.append(facts.why)
     for why in problems:

@@ -299,6 +299,8 @@ def _find_words_shown_by_git(words: Sequence[Word]) -> Sequence[Word] | None:
     while at < len(words) and words[at].text.startswith("-"):
         at += 2 if words[at].text in GIT_VALUED else 1
     verb, rest = git_verb(words[at].text if at < len(words) else ""), words[at:]
-    if verb.shows_from is None or (verb.shows_if and not any(re.match(verb.shows_if, w.text) for w in rest)):
+    if verb.silent or (verb.shows_if and not any(re.match(verb.shows_if, word.text) for word in rest)):
         return None
-    return [*operands(rest)[verb.shows_from :], *(word for word in rest if word.text.startswith("-"))]
+    options = [word for word in rest if word.text.startswith("-")]
+    reads_names = any(word.text.startswith("--batch") for word in options)
+    return [*operands(rest)[verb.shows_from :], *options, *([unknown("{}")] if reads_names else [])]

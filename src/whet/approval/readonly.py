@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from whet.shell.options import before_dashes, has_any, has_option, operands
+from whet.shell.options import has_any, has_option, operands
 from whet.shell.programs import ProgramWords, Reading, by_name, git_verb, program
 from whet.shell.sed import parse_sed_call
 from whet.shell.words import Word, in_line, name_of
@@ -32,7 +32,7 @@ def only_reads(words: Sequence[Word]) -> bool:
     check = _CHECKS.get(name)
     if check is None and facts.reads_if is None:
         return False
-    if any(w.may_be_flag for w in before_dashes(words[1:])):
+    if any(word.may_be_flag for word in words[1:]):
         return False
     return check(words[1:]) if check is not None else fits_reading(facts.reads_if, words[1:])
 
@@ -79,7 +79,7 @@ def _awk_only_reads(words: Sequence[Word]) -> bool:
         if not re.match(r"-[Fv]", words[at].text):
             return False
         at += 2 if len(words[at].text) == 2 else 1
-    if at >= len(words) or words[at].dynamic or len(words[at].text) > 2_000:
+    if at >= len(words) or words[at].dynamic or words[at].glob or len(words[at].text) > 2_000:
         return False
     # Search in strings as well: a quote in a regular expression hides the beginning of a string.
     return not re.search(r"system|getline|@|\||ENVIRON|ARG[CV]|print.*>", words[at].text, re.DOTALL)
@@ -100,7 +100,9 @@ def _git_only_reads(words: Sequence[Word]) -> bool:
     if words[at].dynamic or has_option(arguments, "", "output", "ext-diff", "exec", "upload-pack"):
         return False
     facts = git_verb(verb)
-    return facts.reads or fits_reading(facts.reads_if, arguments)
+    # `--no-list` takes back the `--list` before it.
+    takes_back = any(word.text.startswith("--no-") for word in arguments)
+    return facts.reads or (not takes_back and fits_reading(facts.reads_if, arguments))
 
 
 _CHECKS: dict[str, Callable[[Sequence[Word]], bool]] = by_name(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 
@@ -62,8 +62,8 @@ def remote_urls(folder: str) -> list[str]:
     """Return the addresses of the remotes of the repository at `folder`, or an empty list if they can't be
     read."""
     try:
-        git_path = _repository(os.path.realpath(folder))
-        parsed = _parse_settings(git_path) if git_path else []
+        git_path = _find_git_path(os.path.realpath(folder))
+        parsed = [] if git_path == "" else _parse_settings(git_path) if git_path else None
         settings = _read_settings(folder, "") if parsed is None else parsed
         return [value for key, value in settings if key.startswith("remote.") and key.endswith("url")]
     except (OSError, ValueError, subprocess.SubprocessError):
@@ -93,14 +93,19 @@ def _list_git_commands(path: str) -> frozenset[str]:
 
 
 def _find_program_settings(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
-    git_path = git_dir or _repository(folder)
-    if not git_path:
+    git_path = git_dir or _find_git_path(folder)
+    if git_path == "":
         return
-    if _may_run(git_path, verb, reads):
-        for key, value in _read_settings(folder, git_dir):
+    settings = _parse_settings(git_path) if git_path else None
+    if settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings):
+        settings = list(_read_settings(folder, git_dir))
+        for key, value in settings:
             if _runs_program(key, value, verb, reads):
                 yield f"{key}={value}"
-    submodules = _find_submodules(git_path)
+    if git_path is None or _works_elsewhere(git_path, settings):
+        submodules = _ask_for_submodules(folder, git_dir)
+    else:
+        submodules = _find_submodules(folder, git_path)
     if len(submodules) > _MAX_INNER or (submodules and depth == _MAX_DEPTH):
         yield "submodules: too many, or too deep, to read the settings of all"
         return
@@ -113,30 +118,27 @@ def _runs_program(key: str, value: str, verb: str, reads: bool) -> bool:
         return value.startswith("!")
     if key == "core.hookspath":
         return not reads
+    if key == "alias.lfs":
+        return True  # the filters that are harmless run `git lfs`, which may not be installed
     if key.startswith(("remote.", "url.")) and "ext::" in key + value:
         return True
     return _PROGRAM_SETTINGS.fullmatch(key) is not None and _HARMLESS.fullmatch(value) is None
 
 
-def _repository(folder: str) -> str:
-    """Return the folder or file by which git finds the repository at or above `folder`, or an empty
-    string."""
+def _find_git_path(folder: str) -> str | None:
+    """Return the folder or file by which git finds the repository at or above `folder`, or an empty string if
+    there is none. None: only git can tell."""
     while True:
         dotted = os.path.join(folder, ".git")
         if os.path.lexists(dotted):
-            return dotted
-        if os.path.isfile(os.path.join(folder, "HEAD")) and os.path.isdir(os.path.join(folder, "objects")):
-            return folder
+            is_usual = all(os.path.isdir(os.path.join(dotted, name)) for name in ("objects", "refs"))
+            return dotted if os.path.isfile(dotted) or is_usual else None
+        if os.path.lexists(os.path.join(folder, "HEAD")):
+            return None
         above = os.path.dirname(folder)
         if above == folder:
             return ""
         folder = above
-
-
-def _may_run(git_path: str, verb: str, reads: bool) -> bool:
-    """Return whether to ask git for the settings: they seem to run a program, or only git can read them."""
-    settings = _parse_settings(git_path)
-    return settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings)
 
 
 def _parse_settings(git_path: str) -> list[tuple[str, str]] | None:
@@ -175,10 +177,36 @@ def _read_settings(folder: str, git_dir: str) -> Iterator[tuple[str, str]]:
             yield key.lower(), value
 
 
-def _find_submodules(git_path: str) -> Sequence[str]:
-    """Return the folders of this repository's submodules. Raises ValueError if it has too many to look at."""
+def _works_elsewhere(git_path: str, settings: Iterable[tuple[str, str]]) -> bool:
+    """Return whether `core.worktree` names another folder than the one that holds `.git`."""
     top = os.path.dirname(git_path)
-    inner = list(islice(gitlinks(_read_bytes(git_folder(top) + "/index")), _MAX_LINKS + 1))
+    trees = [os.path.join(git_folder(top), value) for key, value in settings if key == "core.worktree"]
+    return any(os.path.realpath(tree) != os.path.realpath(top) for tree in trees)
+
+
+def _find_submodules(folder: str, git_path: str) -> Sequence[str]:
+    """Return the folders of a repository's submodules. Raises ValueError if it has too many to look at."""
+    top = os.path.dirname(git_path)
+    own_folder = git_folder(top)
+    is_split = any(name.startswith("sharedindex.") for name in os.listdir(own_folder))
+    if is_split or os.path.basename(git_path) != ".git":
+        return _ask_for_submodules(folder, git_path)
+    return _keep_existing(top, gitlinks(_read_bytes(f"{own_folder}/index")))
+
+
+def _ask_for_submodules(folder: str, git_dir: str) -> Sequence[str]:
+    """Return the same, as git itself finds them."""
+    where = [f"--git-dir={git_dir}"] if git_dir else []
+    try:
+        top = _git(folder, [*where, "rev-parse", "--show-toplevel"]).removesuffix("\n")
+    except ValueError:
+        return ()  # it has no working tree, so git enters no submodule
+    rows = _git(top, [*where, "ls-files", "--stage", "-z", "--full-name"]).split("\0")
+    return _keep_existing(top, (row.partition("\t")[2] for row in rows if row.startswith("160000 ")))
+
+
+def _keep_existing(top: str, names: Iterable[str]) -> Sequence[str]:
+    inner = list(islice(names, _MAX_LINKS + 1))
     if len(inner) > _MAX_LINKS:
         raise ValueError(f"more than {_MAX_LINKS} submodules")
     folders = [os.path.join(top, name) for name in inner]

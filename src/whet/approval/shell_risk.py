@@ -62,7 +62,6 @@ _RESERVED = ProgramWords(
 # A name passed to a builtin may have a subscript, in which bash runs commands even if it is quoted.
 _SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`)", re.DOTALL)
 _SETS_DEFAULT = late_pattern(r"\$\{\w+:?=")  # `${name:=value}`
-_RUNS_VALUES = ("[$(", "[`", "@P}", "${!")  # bash runs commands in a value, or in what it names
 _VARIABLES = late_pattern(r"\$\w+|\$\{\w+\}")
 _VARIABLE_NAME = late_pattern(r"\$\{?(\w+)")
 _SECRET_NAME = late_pattern(r"SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
@@ -136,7 +135,7 @@ class _Judge:
             self.add_finding(*_cant_tell(doubt))
         if script.forks:
             self.add_finding("forbidden", "a function that starts itself without end (a fork bomb)")
-        self.everyday &= script.is_plain and not any(sign in text for sign in _RUNS_VALUES)
+        self.everyday &= script.is_plain and "[$(" not in text and "[`" not in text
         names = _VARIABLE_NAME.findall(text) if "$" in text else ()
         if any(map(_may_hold_secret, names)) or is_environment_dump(script):
             self.exposure.secret = True
@@ -308,7 +307,7 @@ class _Judge:
         elif not codes and invocation.piped_from:
             self.add_finding("dangerous", _describe_piped_text(invocation))
         for code in codes:
-            if code.dynamic:
+            if code.dynamic or code.glob:
                 yield "dangerous", "can't tell what it runs: its code is made at run time"
             yield from filter(None, [judge_code(code.text)])
             for setting in self.settings_in(invocation.folders):
@@ -382,7 +381,7 @@ def _judge_names(name: str, arguments: Sequence[Word], stdin: Word | None) -> It
     if "keys" in kinds and stdin is not None:
         yield "dangerous", f"{name}: the keys that it is given can run programs"
     sets = "subscripts" in kinds and (name != "printf" or any(w.text.startswith("-v") for w in arguments))
-    if sets and any(_SUBSCRIPT.search(word.text) for word in arguments):
+    if sets and any(_SUBSCRIPT.search(word.text) for word in (*arguments, *filter(None, [stdin]))):
         yield "dangerous", "bash runs what stands in a subscript"
     if ("renames" in kinds and arguments) or (sets and any(is_name_table(w.text) for w in arguments)):
         yield "dangerous", UnknownProgram("changes what later commands mean")

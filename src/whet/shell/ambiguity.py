@@ -18,7 +18,7 @@ from whet.late import late_pattern
 AMBIGUOUS = frozenset(
     ("arithmetic_expansion", "c_style_for_statement", "compound_statement", "expansion", "test_command")
 )
-"""The kinds of nodes that `find_node_ambiguity` and `may_run_values` judge."""
+"""The kinds of nodes that `find_node_ambiguity` judges."""
 _MAX_CHECKS = 2_000
 # bash reads `r\<newline>m` as the word `rm`, the grammar as two words.
 _JOINED_LINES = late_pattern(r"(?<![\s\\])\\(?:\\\\)*\n(?=\S)")
@@ -36,10 +36,6 @@ _STRINGS = frozenset(("string", "raw_string", "ansi_c_string"))
 _EXPANSIONS = frozenset(("expansion", "simple_expansion", "command_substitution", "arithmetic_expansion"))
 _ENDS_COMMAND = late_pattern(r"[\n;&|<>()]")
 _ESCAPED = late_pattern(r"\\[^\n]")
-# Arithmetic that computes nothing from a variable, whose value may hold a command.
-_NUMBERS = late_pattern(r"\$?\(\([\d\s+*/%()<>=!&|^~?:,-]*\)\)")
-# The name, and a part of its value that is computed from numbers alone, or a form that runs nothing.
-_PLAIN_PART = late_pattern(r"\$\{[\w@*]+(?::\s*-?\d+(?:\s*:\s*-?\d+)?|@[QULuAaKk])\}")
 
 
 def find_ambiguities(root: Node, text: str) -> Iterator[str]:
@@ -118,17 +114,11 @@ def _is_arithmetic(node: Node, text: str) -> bool:
             return False
 
 
-def may_run_values(node: Node, text: str) -> bool:
-    """Return whether bash may run a command in a variable's value to evaluate a node."""
-    if node.type == "expansion":
-        is_part = any(child.type in (":", "@") for child in node.children)
-        return is_part and _PLAIN_PART.fullmatch(text) is None
-    return _is_arithmetic(node, text) and _NUMBERS.fullmatch(text) is None
-
-
 def find_node_ambiguity(node: Node, text: str) -> str:
     """Return why bash may run something else than the grammar shows in a node, or an empty string."""
     if node.type == "expansion":
+        if "#" in text and _holds_comment(node):  # `#` begins no comment there
+            return "the grammar sees a comment inside `${...}`"
         inside = _text_outside(node, text, _EXPANSIONS)
         return "braces stand inside `${...}`" if "{" in inside or "}" in inside else ""
     if _is_arithmetic(node, text):
@@ -137,6 +127,10 @@ def find_node_ambiguity(node: Node, text: str) -> str:
         inside = _ESCAPED.sub("", _text_outside(node, text, _STRINGS | _EXPANSIONS))
         return "`[` and `]` enclose more than one command" if _ENDS_COMMAND.search(inside) else ""
     return ""
+
+
+def _holds_comment(node: Node) -> bool:
+    return any(child.type == "comment" or _holds_comment(child) for child in node.children)
 
 
 def _text_outside(node: Node, text: str, kinds: frozenset[str]) -> str:

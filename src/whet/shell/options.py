@@ -17,9 +17,12 @@ def before_dashes(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
-    """Return whether an option is present: a letter of `short`, also in a cluster, or a long option, also
-    abbreviated."""
-    for word in before_dashes(words):
+    """Return whether an option may be present: a letter of `short`, also in a cluster, or a long option, also
+    abbreviated.
+
+    Words behind `--` count, too: it may be an option's value, and to some programs it means nothing.
+    """
+    for word in words:
         text = word.text
         if text.startswith("--"):
             name = text[2:].split("=", 1)[0]
@@ -31,7 +34,7 @@ def has_option(words: Sequence[Word], short: str, *long: str) -> bool:
 
 
 def has_any(words: Sequence[Word], options: ProgramOptions) -> bool:
-    """Return whether one of `options` is present."""
+    """Return whether one of `options` may be present."""
     return has_option(words, options.short, *options.long)
 
 

@@ -35,7 +35,7 @@ _ONE_LINE = frozenset(
 )
 # A lone `-` before `<<` belongs to no node of the tree.
 _BLANKS = late_pattern(r"(?:[ \t]|\\[ \t\n])*(?:(?<=[ \t])-[ \t]+)?")
-_RUNS_SUBSCRIPTS = r"\A\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s|\s-[vR]\s"
+_SUBSCRIPT = late_pattern(r"\w\[.*(\$\(|`|\\)", re.DOTALL)
 _OWN_SHELL = frozenset(("subshell", "command_substitution", "process_substitution"))
 _BRANCHES = frozenset(
     ("if_statement", "while_statement", "for_statement", "case_statement", "c_style_for_statement")
@@ -125,14 +125,12 @@ class _Walker:
             self.walk_all(node.children, depth)
 
     def _check_comparison(self, text: str) -> None:
-        """Mark the script as unusual if a test may run a command: `[[ a -eq b ]]` and `-v name` run those in
-        a subscript, even if it comes from a variable. `[[x` is a program's name."""
+        """Record a doubt if a test may run a command: `[[ a -eq b ]]` and `-v name` run those in a subscript.
+        `[[x` is a program's name."""
         if re.match(r"\[+[^\s\[]", text):
             self._state.doubt("a word begins with `[`")
-        if re.search(_RUNS_SUBSCRIPTS, text):
-            self._state.script.is_plain = False
-            if re.search(r"\w\[.*(\$\(|`|\\)", text, re.DOTALL):
-                self._state.doubt("a subscript may hold a command")
+        if _SUBSCRIPT.search(text):
+            self._state.doubt("a subscript may hold a command")
 
     def walk_all(self, nodes: Iterable[Node], depth: int) -> None:
         """Walk nodes one level deeper, except for punctuation."""
@@ -154,6 +152,8 @@ class _Walker:
             groups = self._state.touching(node.children_by_field_name("value"))
             # Without words, a loop takes those that `set` was given.
             words = [word for group in groups for word in self._state.words(*group)] or [unknown("$@")]
+            for word in words:
+                self._state.check_value(word)
             self._state.script.loops += ((name, word) for name in names for word in words)
         self.walk_all(node.children, depth)
         self._state.piped = piped

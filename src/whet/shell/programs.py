@@ -148,12 +148,13 @@ class GitVerb(_Strict, frozen=True):
     """Facts about one of git's verbs. The head of git.toml explains each field."""
 
     reads: bool = False
+    silent: bool = False
     reads_if: Reading | None = None
     risky: ProgramOptions | None = None
     told: Mapping[str, str] = {}
     why: str = ""
     lasts: bool = False
-    shows_from: int | None = None
+    shows_from: int = 1
     shows_if: str = ""
 
 

@@ -133,8 +133,10 @@ class RedirectionReader:
         is_tabbed = any(child.type == "<<-" for child in node.children)
         delimiter = re.sub(r"[\\'\"]", "", state.text_of(start))
         text = state.text_of(body)
-        if not _ends_at(state.source, end, delimiter, is_tabbed, text):
-            state.doubt("it can't be told where a here-document ends")
+        # With an escaped line break the command continues, where the grammar sees text or arguments.
+        continues = state.source[start.end_byte :].partition("\n")[0].endswith("\\")
+        if continues or not _ends_at(state.source, end, delimiter, is_tabbed, text):
+            state.doubt("it can't be told where a here-document begins and ends")
         if state.text_of(start) == delimiter:
             self._walk(body.children, depth)
             for command in _find_hidden_commands(body, text):

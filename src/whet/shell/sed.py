@@ -43,8 +43,8 @@ class SedCommand(msgspec.Struct, frozen=True):
 class SedScript(msgspec.Struct, frozen=True):
     """The script of a sed call. `commands` is None if the text is not a valid script.
 
-    `dynamic`: a part is known only at run time; if such a text is invalid, `commands` holds those of its
-    parts.
+    `dynamic`: a part is known only at run time, as are the names that a glob becomes; if such a text is
+    invalid, `commands` holds those of its parts.
     """
 
     text: str
@@ -62,7 +62,7 @@ def parse_sed_call(words: Sequence[Word]) -> SedScript:
         at = next((at for at, word in enumerate(operands) if not word.may_be_flag), len(operands))
         scripts = operands[: at + 1]
     text = "\n".join(word.text for word in scripts)
-    dynamic = any(word.dynamic for word in scripts)
+    dynamic = any(word.dynamic or word.glob for word in scripts)
     commands = parse_sed(text)
     if commands is None and dynamic:
         commands = [command for part in re.split(r"[;\n]", text) for command in parse_sed(part) or ()]

@@ -6,28 +6,41 @@ Holds the words, folders and input of each simple command. How statements nest i
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from tree_sitter import Node
 
 from whet.late import late_pattern
-from whet.shell.ambiguity import AMBIGUOUS, find_node_ambiguity, may_run_values
+from whet.shell.ambiguity import AMBIGUOUS, find_node_ambiguity
 from whet.shell.programs import ProgramWords
 from whet.shell.words import Word, cook, literal, unknown
 
-# The syntax that a command may use to run without a question. Anything rarer needs one.
+# The syntax that a command may use to run without a question: what bash makes of it is certain. Expansions
+# other than of a name, tests that compute, and anything rarer need one.
 _PLAIN_SYNTAX = ProgramWords(
     """
     program list pipeline command command_name subshell compound_statement comment word number string
     string_content raw_string concatenation file_descriptor simple_expansion variable_name
-    special_variable_name expansion command_substitution redirected_statement file_redirect negated_command
-    process_substitution ansi_c_string if_statement elif_clause else_clause for_statement do_group
-    while_statement case_statement case_item variable_assignment test_command unary_expression
-    binary_expression test_operator declaration_command brace_expression herestring_redirect
-    negation_expression parenthesized_expression extglob_pattern regex
+    special_variable_name command_substitution redirected_statement file_redirect negated_command
+    process_substitution if_statement elif_clause else_clause for_statement do_group
+    while_statement case_statement case_item extglob_pattern variable_assignment unary_expression
+    binary_expression test_operator negation_expression herestring_redirect
     """
 )
+_TESTED = r"(?:\"?\$\{?\w+\}?\"?|\"[\w ./-]*\"|[\w./~@%+:,-]+)"
+# Of the letters, `v` and `R` take a name whose subscript bash computes, as `[[ a -eq b ]]` computes both.
+_TEST = (
+    rf"\[\[? (?:! )?(?:-[a-uw-zA-QS-Z] )?{_TESTED} \]\]?|\[\[? {_TESTED} (?:=|==|!=) {_TESTED} \]\]?"
+    rf"|\[ {_TESTED} -(?:eq|ne|lt|le|gt|ge) {_TESTED} \]"
+)
+_PLAIN_FORMS: Mapping[str, re.Pattern[str]] = {
+    "arithmetic_expansion": late_pattern(r"\$\(\([\d\s+*/%()<>=!&|^~?:,-]*\)\)"),
+    "compound_statement": late_pattern(r"\{.*", re.DOTALL),
+    "expansion": late_pattern(r"\$\{\w+\}"),
+    "test_command": late_pattern(_TEST),
+}
 
 
 REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
@@ -36,6 +49,7 @@ _STRINGS = frozenset(("raw_string", "string", "ansi_c_string"))
 
 Folders = tuple[str, ...]
 _MAX_FOLDERS = 8
+_STAYS_IN_SHELL = ("builtin", "command", "time")  # and so does the builtin that they run
 _PHYSICAL = late_pattern(r"-\w*P|physical$")
 
 
@@ -117,7 +131,8 @@ class ShellState:
             text = self.text_of(node)
             if reason := find_node_ambiguity(node, text):
                 self.doubt(reason)
-            is_plain = not may_run_values(node, text)
+            form = _PLAIN_FORMS.get(node.type)
+            is_plain = form is not None and form.fullmatch(text) is not None
         self.script.is_plain = self.script.is_plain and is_plain
         self.script.tests = self.script.tests or node.type == "test_command"
         if node.type in _STRINGS:
@@ -171,13 +186,19 @@ class ShellState:
         if any(child.type == "+=" for child in node.children):
             word = unknown(f"${{{name}}}{word.text}")
         self.assigned.add(name)
+        self.check_value(word)
         return name, word
+
+    def check_value(self, word: Word) -> None:
+        """Record a doubt if a variable's value holds a command as text: `((x))` and `${x@P}` run it."""
+        if not word.runs and any(sign in word.text for sign in ("$(", "`")):
+            self.doubt("a variable holds a command, which bash runs where it computes the variable")
 
     def run(self, invocation: Invocation) -> None:
         """Add a command, and apply a builtin's effect on the folder and the variables."""
         self.script.invocations.append(invocation)
         words = invocation.words
-        while words and words[0].text in ("builtin", "command"):
+        while words and (words[0].text in _STAYS_IN_SHELL or words[0].text.startswith("-")):
             words = words[1:]
         if not words:
             return

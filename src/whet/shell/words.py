@@ -231,7 +231,10 @@ class _Cooker:
         elif kind == "raw_string":
             self.literal(source[1:-1])
         elif kind == "ansi_c_string":
-            self.literal(_ANSI.sub(_decode_ansi_escape, source[2:-1]))
+            text = _ANSI.sub(_decode_ansi_escape, source[2:-1])
+            # bash ends the string at a NUL, and reads more after `\\x{`.
+            self.odd = self.odd or "\0" in text or "\\x{" in source
+            self.literal(text)
         elif kind == "string":
             self.string(node)
         elif kind == "translated_string":
@@ -316,7 +319,7 @@ def _unescape(match: re.Match[str]) -> str:
 def _decode_ansi_escape(match: re.Match[str]) -> str:
     for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
         if match[group] is not None:
-            value = int(match[group], base)
+            value = int(match[group], base) & (0xFF if base == 8 else -1)
             return chr(value) if value < 0x110000 else "�"
     if match[5] is not None:
         return chr(ord(match[5]) & 31)

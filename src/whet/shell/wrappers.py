@@ -26,6 +26,7 @@ from whet.shell.tools import find_tool, name_tool
 from whet.shell.words import Word, literal, name_of, unknown
 
 _OPTION = late_pattern(r"-[^-]|--.")
+_CANT_TELL = "can't tell what it runs"
 
 
 class WrappedCommand(msgspec.Struct):
@@ -110,13 +111,16 @@ def _takes_next(option: str, short: str) -> bool:
 
 
 def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
-    """Skip options, their values and operands. The remaining words are the command."""
+    """Skip options, their values and operands. The remaining words are the command.
+
+    A wrapper with a long option that is not among its reviewed `flags` needs a rule of its own.
+    """
     inside = WrappedCommand(vanishes=not takes.stays)
-    at, unsure = 1, 0
+    at, unsure, values = 1, 0, list[Word]()
     while at < len(words):
         word = words[at]
         if word.may_be_flag and word.dynamic:
-            inside.doubts.append("can't tell what it runs")
+            inside.doubts.append(_CANT_TELL)
             return inside
         if word.text == "--":
             at += 1
@@ -126,11 +130,18 @@ def _prefix(words: Sequence[Word], takes: Wrapping) -> WrappedCommand:
                 break
             name, _, value = word.text.partition("=")
             inside.assigns.append((name, literal(value)))
-        elif _takes_next(word.text, takes.values):
-            at += 1
-        elif not re.search(f"=|^-[^-]*[{takes.values}=]", word.text) and not has_any([word], takes.flags):
-            unsure += 1
+        else:
+            is_flag = has_any([word], takes.flags)
+            inside.vanishes = inside.vanishes and (is_flag or not word.text.startswith("--"))
+            if _takes_next(word.text, takes.values):
+                at += 1
+                values += words[at : at + 1]
+            elif not is_flag and not re.search(f"=|^-[^-]*[{takes.values}=]", word.text):
+                unsure += 1
         at += 1
+    values += words[at : at + takes.operands]
+    if any(value.loose or value.glob for value in values):  # it may become several words, such as a program
+        inside.doubts.append(_CANT_TELL)
     _add(inside, words[at + takes.operands :])
     _guess(inside, words[at + takes.operands + 1 :], unsure)
     return inside
@@ -184,7 +195,9 @@ def _env(words: Sequence[Word]) -> WrappedCommand:
     if any(re.match(r"-[iv0]*S|--s", word.text) for word in options):
         inside.doubts.append("env -S makes a command out of text")
     inside.elsewhere = any(re.match(r"-[iv0]*C|--c", word.text) for word in options)
-    inside.vanishes = bool(inside.commands)
+    # Without a variable of its environment the command may be another one: git runs hooks.
+    changes = any(word.text.startswith("-") for word in options)
+    inside.vanishes = bool(inside.commands) and not changes
     return inside
 
 
