@@ -213,6 +213,8 @@ make --version
 """
 
 NORMAL = r"""
+awk -F a* 1
+pip list --exclude -- --log out
 read -rd -p PATH < f1; ls
 read -rp -d PATH <<< b2; ls
 for x in 'b[0+x]'; do for o in -v; do test -n -- -a $o "a[x]"; done; done
@@ -230,7 +232,6 @@ env -u GIT_OPTIONAL_LOCKS git status
 env -i git status
 exec -c git status
 echo f | xargs --process-slot-var=PATH ls
-xargs -a f find --
 grep $'\t' f
 timeout --signal KILL 5 ls
 env -uFOO ls
@@ -600,6 +601,10 @@ top
 """
 
 DANGEROUS = r"""
+xargs -a f find --
+cat f | xargs find
+printf -- '-D e6' | xargs git branch
+command -p cd ..; touch o
 [[ (-v 'a[$(git push)]') ]]
 [[ 1 == 1 && (-v 'a[$(git push)]') ]]
 /usr/bin/time -o FILE ls

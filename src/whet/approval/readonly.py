@@ -79,7 +79,9 @@ def _awk_only_reads(words: Sequence[Word]) -> bool:
         if not re.match(r"-[Fv]", words[at].text):
             return False
         at += 2 if len(words[at].text) == 2 else 1
-    if at >= len(words) or words[at].dynamic or words[at].glob or len(words[at].text) > 2_000:
+    if at >= len(words) or len(words[at].text) > 2_000:
+        return False
+    if any(word.dynamic or word.glob for word in words[: at + 1]):  # a value may become the program
         return False
     # Search in strings as well: a quote in a regular expression hides the beginning of a string.
     return not re.search(r"system|getline|@|\||ENVIRON|ARG[CV]|print.*>", words[at].text, re.DOTALL)

@@ -19,6 +19,7 @@ from whet.shell.programs import (
     ProgramWords,
     Wrapping,
     by_name,
+    git_verb,
     program,
     read_git_verbs,
 )
@@ -236,8 +237,17 @@ def _xargs(words: Sequence[Word]) -> WrappedCommand:
         if marks:
             command[:] = [unknown(w.text) if any(m in w.text for m in marks) else w for w in command]
         else:
+            if _may_be_steered(command):
+                inside.doubts.append(f"{command[0].text} may be given options that run or delete something")
             command.append(unknown("{}"))
     return inside
+
+
+def _may_be_steered(words: Sequence[Word]) -> bool:
+    """Return whether an option among the words that xargs adds makes a program run or delete something."""
+    name = name_of(words[0])
+    verb = git_verb(words[1].text) if name == "git" and words[1:] else None
+    return name in ("find", "gfind") or (verb is not None and verb.risky is not None)
 
 
 def _parallel(words: Sequence[Word]) -> WrappedCommand:
