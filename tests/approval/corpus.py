@@ -601,6 +601,10 @@ top
 """
 
 DANGEROUS = r"""
+find d $'\x{2d}exec' git push ';'
+find d $'-exec\0x' git push ';'
+cat .$'\x{65}nv'
+git branch $'-\x{44}' e4
 xargs -a f find --
 cat f | xargs find
 printf -- '-D e6' | xargs git branch
@@ -621,9 +625,6 @@ git grep -e -- -Oevil
 x='$(git push)'; echo ${x@P}
 for x in 'b[$(git push)]'; do ((x)); done
 read x <<< 'a[$(git push)]'; ((x))
-find d $'\x{2d}exec' evil ';'
-find d $'-exec\0x' evil ';'
-cat $'secret\x{73}/a'
 git config -f .env -l
 git log -U1 .env
 git log --cc .env

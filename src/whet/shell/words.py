@@ -24,7 +24,7 @@ _MARKS = str.maketrans({"{": _OPEN, ",": _COMMA, "}": _CLOSE})
 _UNMARK = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
 _MAX_WORDS = 256
 _ANSI = late_pattern(
-    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+    r"\\(?:x([0-9a-fA-F]{1,2}|\{[0-9a-fA-F]*\}?)|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
 _ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _IN_QUOTES = late_pattern(r"\\([$`\"\\])|\\\n")
@@ -231,10 +231,8 @@ class _Cooker:
         elif kind == "raw_string":
             self.literal(source[1:-1])
         elif kind == "ansi_c_string":
-            text = _ANSI.sub(_decode_ansi_escape, source[2:-1])
-            # bash ends the string at a NUL, and reads more after `\\x{`.
-            self.odd = self.odd or "\0" in text or "\\x{" in source
-            self.literal(text)
+            # bash ends the string at a NUL
+            self.literal(_ANSI.sub(_decode_ansi_escape, source[2:-1]).partition("\0")[0])
         elif kind == "string":
             self.string(node)
         elif kind == "translated_string":
@@ -319,7 +317,9 @@ def _unescape(match: re.Match[str]) -> str:
 def _decode_ansi_escape(match: re.Match[str]) -> str:
     for group, base in ((1, 16), (2, 16), (3, 16), (4, 8)):
         if match[group] is not None:
-            value = int(match[group], base) & (0xFF if base == 8 else -1)
+            value = int(match[group].strip("{}") or "0", base)
+            if group in (1, 4):  # a byte
+                value &= 0xFF
             return chr(value) if value < 0x110000 else "�"
     if match[5] is not None:
         return chr(ord(match[5]) & 31)
