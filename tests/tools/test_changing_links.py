@@ -101,3 +101,34 @@ def test_a_listed_folder_is_the_one_that_was_checked(workspace: Path) -> None:
     (workspace / "open/b").write_text("")
     tools = Registry(FileTools(ToolPool(1), rules=_rules(workspace)))
     assert "b  0" in _run(tools.get("read_file"), workspace, {"path": "door"})
+
+
+@pytest.mark.parametrize("ripgrep", ["rg", None])
+def test_a_search_shows_no_line_of_a_folder_that_was_replaced_meanwhile(
+    workspace: Path, ripgrep: str | None
+) -> None:
+    (workspace / "notes").write_text("HUNTERS\n")
+
+    def change() -> None:
+        if (workspace / "open").exists():
+            os.rename(workspace / "secrets", workspace / "moved")
+            os.rename(workspace / "open", workspace / "secrets")
+
+    rules = _ThenChanged(read_path_rules(["read_file(moved/*)"]).rules, change)
+    tools = Registry(FileTools(ToolPool(1), ripgrep=ripgrep, rules=rules))
+    text = _run(tools.get("search_files"), workspace, {"pattern": "HUNT"})
+    assert "HUNTER2" not in text and "1|HUNTERS" in text and "1 match in 1 file" in text
+
+
+def test_a_search_under_rules_shows_lines_of_every_form(workspace: Path) -> None:
+    long_line = "HUNT " + "é" * 3_000
+    (workspace / "long").write_text(f"x\n{long_line}\n")
+    (workspace / "crlf").write_bytes(b"\xef\xbb\xbfHUNT crlf\r\nHUNT \x1b[1mtwo\r\n")
+    (workspace / "utf16").write_bytes("\ufeffHUNT wide\n".encode("utf-16-le"))
+    (workspace / "latin").write_bytes("HUNT f\xfcr immer und \xfcber alles\n".encode("latin-1"))
+    outputs: list[str] = []
+    for rules in (PathRules(), read_path_rules(_DENY)):
+        tools = Registry(FileTools(ToolPool(1), rules=rules))
+        text = _run(tools.get("search_files"), workspace, {"pattern": "HUNT ", "glob": "*"})
+        outputs.append(text.rpartition("\n")[0])
+    assert outputs[0] == outputs[1] and all(name in outputs[0] for name in ("long", "crlf", "utf16", "latin"))
