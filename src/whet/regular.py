@@ -31,7 +31,7 @@ def open_regular(path: str | Path, within: Path | None = None) -> BufferedReader
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if within is not None and not _real_path(file.fileno()).is_relative_to(os.path.realpath(within)):
+        if within is not None and not find_open_path(file.fileno()).is_relative_to(os.path.realpath(within)):
             raise OSError(errno.EXDEV, "leads out of its folder", str(path))
     except OSError:
         file.close()
@@ -44,7 +44,7 @@ def read_regular_text(path: str | Path, max_bytes: int, within: Path | None = No
     return read_regular(path, max_bytes, within).decode("utf-8", "replace")
 
 
-def _real_path(handle: int) -> Path:
+def find_open_path(handle: int) -> Path:
     """Return the real path of an open file. Its name may refer to another file by now."""
     if sys.platform == "darwin":
         from fcntl import F_GETPATH, fcntl  # noqa: PLC0415  other systems have no such call

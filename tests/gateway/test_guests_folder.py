@@ -46,3 +46,24 @@ def test_a_guest_gets_at_no_other_part_of_the_home(tmp_path: Path) -> None:
         body = w.model.requests[-1].body.decode()
         assert "is outside the workspace" in body and "hidden-value" not in body, body[-3000:]
         assert "stream_after_s" in (w.gateway.home / "config.yaml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.unconfined
+def test_a_guest_has_no_background_processes_of_the_owner(tmp_path: Path) -> None:
+    script = [
+        calls(("terminal", '{"command": "echo SECRET; sleep 60", "background": true}')),
+        ScriptedReply("Started."),
+        calls(("process", '{"action": "list"}')),
+        calls(("process", '{"action": "poll", "id": "p1"}')),
+        ScriptedReply("All done."),
+    ]
+    with world(tmp_path, script, BEN) as w:
+        w.telegram.write("start it")
+        w.telegram.wait_said("Started.")
+        assert "as p1" in w.model.requests[-1].body.decode()
+        w.telegram.write("show it", chat=8)
+        w.telegram.wait_said("All done.", chat=8)
+        body = w.model.requests[-1].body.decode()
+        assert "no background processes" in body and "no background process 'p1'" in body, body[-3000:]
+        assert "SECRET" not in body

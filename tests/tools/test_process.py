@@ -17,6 +17,7 @@ from whet.contract.errors import ToolError
 from whet.tools.kept_output import KeptOutput
 from whet.tools.output import strip_terminal_control
 from whet.tools.process import Processes, is_group_alive
+from whet.tools.session_processes import SessionProcesses
 from whet.tools.spawn import ProcessSpec
 from whet.tools.toolsets.terminal import ShellLimits
 
@@ -147,6 +148,29 @@ async def test_too_many_at_once_are_refused(tmp_path: Path) -> None:
     processes.publish(processes.start(command("sleep 987", tmp_path)))
     with pytest.raises(ToolError, match="1 background processes run already"):
         processes.check_room()
+    processes.close()
+
+
+async def test_other_sessions_leave_room_and_what_was_kept(tmp_path: Path) -> None:
+    processes = Processes(keep_finished=1, max_background=1)
+    ada, ben = SessionProcesses(processes, "a1", ["a2"]), SessionProcesses(processes, "b1")
+    finished = ada.start(command("true", tmp_path))
+    await finished.wait(30)
+    ada.publish(finished)
+    for view in (ben, ben):
+        process = view.start(command("true", tmp_path))
+        await process.wait(30)
+        view.publish(process)
+    ben.publish(ben.start(command("sleep 987", tmp_path)))
+    with pytest.raises(ToolError, match="run already"):
+        ben.check_room()
+    ada.check_room()
+    assert [[process.id for process in view.list_background()] for view in (ada, ben)] == [
+        ["p1"],
+        ["p3", "p4"],
+    ]
+    assert SessionProcesses(processes, "a2").get("p1") is None and ben.get("p1") is None
+    assert SessionProcesses(processes, "a2", ["a1"]).get("p1") is finished
     processes.close()
 
 

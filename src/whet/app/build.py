@@ -33,7 +33,7 @@ from whet.contract.events import ReviewFinished
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
 from whet.late import LatePart
-from whet.store import jobs
+from whet.store import api, jobs
 from whet.store.database import StateDatabase, open_store
 from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
@@ -209,7 +209,12 @@ def _create_base(launch: LaunchArguments, helpers: LatePart[HelperRuns]) -> Base
         recordings=LatePart(lambda: _create_recordings(launch, clock, pool, confinement)),
         warm_starts=WarmStarts(home, settings.warm, database, clock),
         pool=pool,
-        processes=SharedProcesses(confine=confinement.get),
+        processes=SharedProcesses(
+            confine=confinement.get,
+            find_sessions_of_person=lambda session_id, candidates: database.look(
+                lambda db: api.list_sessions_of_person(db, session_id, candidates)
+            ),
+        ),
         todo_lists=TodoLists(),
         confinement=confinement,
         helpers=helpers,

@@ -32,4 +32,4 @@ async def set_mode(services: Services, session_id: str, mode: ApprovalMode | str
         await planning.set_planning(services, session_id, mode == "plan")
     if mode == "ask" or mode == "auto" or mode == "deny":
         services.gate.get().set_mode(mode)
-    return planning.list_running(services) if mode == "plan" else []
+    return await planning.list_running(services, session_id) if mode == "plan" else []

@@ -70,11 +70,14 @@ async def set_planning(services: Services, session_id: str, is_on: bool) -> None
     await services.database.write(lambda db: sessions.set_planning(db, session_id, is_on))
 
 
-def list_running(services: Services) -> list[str]:
-    """Return one line for each background command that is running. Plan mode does not stop these."""
-    processes = services.processes.processes
-    if processes is None:
+async def list_running(services: Services, session_id: str) -> list[str]:
+    """Return one line for each background command of the session's person that is running. Plan mode does not
+    stop these."""
+    if services.processes.processes is None:
         return []
+    from whet.tools.session_processes import open_session_processes  # noqa: PLC0415 - only after a command
+
+    processes = await open_session_processes(services.processes, session_id)
     return [
         f"{process.id} still runs and may change files (/jobs stop {process.id} ends it):"
         f" {visible_line(process.command.text, _LINE_CHARS)}"
@@ -132,7 +135,7 @@ async def run_command(services: Services, session_id: str, argument: str) -> Pla
     elif argument:
         await set_planning(services, session_id, True)
         text = "It only reads until you approve its plan: /plan go."
-        return PlanReply("\n".join((text, *list_running(services))), argument)
+        return PlanReply("\n".join((text, *await list_running(services, session_id))), argument)
     plan = await read_plan(services, session_id)
     mode = "planning" if plan.is_planning else "not planning"
     return PlanReply("\n".join([*(plan.lines or ["there are no steps"]), f"({mode}; {USAGE})"]))

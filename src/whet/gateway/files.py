@@ -29,6 +29,7 @@ from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart
 from whet.contract.tools import Tool, ToolContext
 from whet.gateway.voice import VoiceNotes
+from whet.sandbox.path_rules import NO_RULES, PathRules
 from whet.tools.signature import tool
 from whet.visible import visible
 
@@ -95,14 +96,17 @@ def _is_recording(file: FileRef) -> bool:
     return kind.startswith(("audio/", "video/"))
 
 
-def find_sendable_file(workspace: Path, path: str, max_bytes: int) -> Path:
-    """Return the path of a file that may be sent: a regular file inside the workspace. Raises WhetError."""
+def find_sendable_file(workspace: Path, path: str, max_bytes: int, rules: PathRules = NO_RULES) -> Path:
+    """Return the real path of a file that may be sent: a regular file inside the workspace which no deny rule
+    protects. Raises WhetError."""
     full = Path(os.path.realpath(workspace / path))
     root = Path(os.path.realpath(workspace))
     if root not in full.parents or not full.is_file():
         raise WhetError(
             f"{path} is not a file in {workspace}", hint="only files of the workspace can be sent"
         )
+    if rule := rules.find(full, workspace, writes=False):
+        raise WhetError(f"the rule deny: {rule} protects {path}")
     if full.stat().st_size > max_bytes:
         raise WhetError(f"{path} is larger than {max_bytes // 1_000_000} MB")
     return full
@@ -118,8 +122,8 @@ Post = Callable[[str, Outgoing], Awaitable[bool]]
 """Queues a message for a session's conversation. Returns False if it has none."""
 
 
-def send_file_tool(post: Post, max_bytes: int) -> Tool:
-    """Make the `send_file` tool."""
+def send_file_tool(post: Post, max_bytes: int, rules: PathRules = NO_RULES) -> Tool:
+    """Make the `send_file` tool. It sends no file that the `rules` protect."""
 
     # It reaches only the reader of the answer, so it has no more effect than quoting the file: the gate asks
     # about files with keys, as for `read_file`.
@@ -134,7 +138,7 @@ def send_file_tool(post: Post, max_bytes: int) -> Tool:
         if len(more) >= _MAX_SENT_FILES:
             raise BadInput(f"at most {_MAX_SENT_FILES} files can be sent at once")
         try:
-            files = [find_sendable_file(ctx.workspace, name, max_bytes) for name in (path, *more)]
+            files = [find_sendable_file(ctx.workspace, name, max_bytes, rules) for name in (path, *more)]
         except WhetError as error:
             raise BadInput(error.message, hint=error.hint) from None
         first, *others = dict.fromkeys(files)

@@ -40,6 +40,7 @@ from whet.gateway.router import Router
 from whet.gateway.settings import ConfiguredChannel, GatewayText
 from whet.gateway.voice import VoiceNotes
 from whet.log import mask
+from whet.sandbox.path_rules import read_path_rules
 from whet.store import chats, lesson_counts
 from whet.store.database import StateDatabase
 
@@ -115,7 +116,8 @@ class GatewayServer:
             files=files,
         )
 
-        services.tools.registry.add(send_file_tool(self.post, settings.file_bytes))
+        rules = read_path_rules(services.settings.approval.deny)
+        services.tools.registry.add(send_file_tool(self.post, settings.file_bytes, rules))
 
     async def run(self, commander: CommandRunner, stop: asyncio.Event) -> bool:
         """Serve until `stop` is set or every channel has failed for good, then drain.

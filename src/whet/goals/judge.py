@@ -131,7 +131,7 @@ class GoalJudge:
         base = await asyncio.to_thread(goal_base.read_base, self._base_folder(goal))
         try:
             if base is None:  # begun by an older version
-                output = await verifier.run_verifier(self.services, context.workspace, goal.verify, goal.id)
+                output = await verifier.run_verifier(self.services, context.workspace, goal.verify, goal)
                 passed = verifier.is_pass(goal.verify, output, "")
                 text = verifier.output_end(output)
             else:
@@ -150,7 +150,7 @@ class GoalJudge:
         tree, changed = await asyncio.to_thread(_read_tree, self._base_folder(goal), goal, workspace, base)
         judging, program = await asyncio.to_thread(_split_by_role, tree, changed, (goal, workspace))
         programs = await asyncio.to_thread(goal_base.find_changed_programs, base, _search_path())
-        output = await verifier.run_verifier(self.services, workspace, goal.verify, goal.id)
+        output = await verifier.run_verifier(self.services, workspace, goal.verify, goal)
         text, scripts = (
             verifier.output_end(output),
             _read_recorded_scripts(self._base_folder(goal), goal, base),
@@ -202,7 +202,7 @@ class GoalJudge:
             await asyncio.to_thread(
                 goal_base.restore_tree, base, base_folder, (workspace, copy), program, judging
             )
-            output = await verifier.run_verifier(self.services, workspace, goal.verify, goal.id, copy)
+            output = await verifier.run_verifier(self.services, workspace, goal.verify, goal, copy)
             if verifier.is_pass(
                 goal.verify, output, _read_recorded_scripts(self._base_folder(goal), goal, base)
             ):
@@ -330,7 +330,7 @@ async def _run_again(
     """Run the part of a command that runs tests. Returns the counts if they pass, else None and the
     output."""
     try:
-        output = await verifier.run_verifier(services, context.workspace, command, goal.id)
+        output = await verifier.run_verifier(services, context.workspace, command, goal)
     except ToolError as error:
         return None, error.message
     tests = read_counts(command, output.text)

@@ -15,11 +15,13 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.regular import open_regular
 from whet.sandbox.policy import Opening
 from whet.tools.confined import Confined
+from whet.tools.session_processes import open_session_processes
 from whet.tools.shell import Shell, command_spec
 from whet.tools.toolsets.terminal import ShellLimits
 
 if TYPE_CHECKING:
     from whet.app.services import Services
+    from whet.store.goals import GoalRow
 
 _MAX_FILES = 2_000
 _MAX_DEPTH = 8
@@ -83,7 +85,7 @@ def find_changed_files(guarded: dict[str, str], workspace: Path) -> list[str]:
 
 
 async def run_verifier(
-    services: Services, workspace: Path, command: str, goal_id: str, copy: Path | None = None
+    services: Services, workspace: Path, command: str, goal: GoalRow, copy: Path | None = None
 ) -> ToolOutput:
     """Run the verifier in the sandbox, in the workspace or in a `copy` of it, and return its output. Raises
     ToolError if it can't be run."""
@@ -92,7 +94,7 @@ async def run_verifier(
         settings.tools.terminal_timeout_s, settings.tools.output_cap_chars, settings.sandbox.variables
     )
     folder, environment = workspace, dict(os.environ)
-    owner = f"goal {goal_id}"
+    owner = f"goal {goal.id}"
     if copy is not None:
         folder, source, target = copy, str(workspace), str(copy)
         command = _replace_folder(command, source, target)
@@ -107,7 +109,8 @@ async def run_verifier(
     shell_job = await confined.add_jail(
         command_spec(folder, command, "", ("", False, False), (limits, environment))
     )
-    output = await Shell(services.processes.get(), limits).run(shell_job, limits.timeout_s, context.output)
+    processes = await open_session_processes(services.processes, goal.session)
+    output = await Shell(processes, limits).run(shell_job, limits.timeout_s, context.output)
     return confined.explain_failure(shell_job, output)
 
 

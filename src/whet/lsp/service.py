@@ -23,7 +23,7 @@ from whet.lsp.server import LanguageServer
 from whet.sandbox.path_rules import PathRules
 from whet.tools import editor_files
 from whet.tools.encoding import decode
-from whet.tools.paths import refuse_protected, resolve
+from whet.tools.paths import FileAccess, resolve
 from whet.tools.toolsets.code import CodeTools
 
 if TYPE_CHECKING:
@@ -179,8 +179,7 @@ class CodeService:
             raise BadInput("rename needs new_name")
         if not (text := given.get("path", "")):
             return query
-        refuse_protected(text, ctx.workspace, (), self._rules)
-        path = resolve(text, ctx.workspace).path
+        path = FileAccess(rules=self._rules).resolve(text, ctx.workspace).path
         return msgspec.structs.replace(query, path=path, unsaved=self._read_unsaved(ctx, path))
 
     def _read_unsaved(self, ctx: ToolContext, path: Path) -> str | None:

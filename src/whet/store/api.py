@@ -5,11 +5,12 @@ Every function takes a connection inside a transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import apsw
 import msgspec
 
+from whet.contract.errors import NotFound
 from whet.store import rows, sessions
 
 _SHARED = -1
@@ -59,6 +60,28 @@ def find_limiting_token(connection: apsw.Connection, session_id: str) -> str:
     sessions; else an empty string."""
     sql = _LIMITING_TOKEN
     return rows.read_value(connection, sql, session_id) or ""
+
+
+def find_person(connection: apsw.Connection, session_id: str) -> tuple[str, str]:
+    """Return whose session it is: the profile whose memory it uses, and the API token that it is limited to.
+    Raises NotFound."""
+    return sessions.profile_of(connection, session_id), find_limiting_token(connection, session_id)
+
+
+def list_sessions_of_person(
+    connection: apsw.Connection, session_id: str, candidates: Iterable[str]
+) -> frozenset[str]:
+    """Return those of the candidates that belong to the same person as a session. Ids without a stored
+    session belong to nobody."""
+
+    def person_of(candidate: str) -> tuple[str, str] | None:
+        try:
+            return find_person(connection, candidate)
+        except NotFound:
+            return None
+
+    person = person_of(session_id)
+    return frozenset(id for id in candidates if person is not None and person_of(id) == person)
 
 
 def detach_sessions(connection: apsw.Connection, token: str, token_id: str) -> None:

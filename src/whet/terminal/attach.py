@@ -19,7 +19,7 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.contract.images import image_fault
 from whet.contract.messages import ImagePart, image_type
 from whet.lookalike import find_similar_paths
-from whet.regular import open_regular
+from whet.regular import find_open_path, open_regular
 from whet.sandbox.path_rules import read_path_rules
 from whet.tools.encoding import sniff
 
@@ -108,6 +108,12 @@ def find_missing(text: str, folder: Path) -> list[str]:
     return list(dict.fromkeys(missing))
 
 
+def _refuse_protected(file_path: Path, path: Path, folder: Path, deny: Sequence[str]) -> None:
+    """Raise ConfigError if a `deny` rule protects a file. `path` is its name for the person."""
+    if rule := read_path_rules(deny).find(file_path, folder, writes=False):
+        raise ConfigError(f"the rule deny: {rule} protects {path}", hint="whet config get approval.deny")
+
+
 def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:
     """Read an image file. Its type follows from its bytes, not from its name.
 
@@ -116,10 +122,10 @@ def load_image(path: Path, folder: Path, deny: Sequence[str] = ()) -> ImagePart:
     the image.
     """
     file_path = _find_path(Path.cwd(), os.path.abspath(os.path.expanduser(path)))
-    if rule := read_path_rules(deny).find(file_path, folder, writes=False):
-        raise ConfigError(f"the rule deny: {rule} protects {path}", hint="whet config get approval.deny")
+    _refuse_protected(file_path, path, folder, deny)
     try:
         with open_regular(file_path, folder if file_path.is_relative_to(folder) else None) as file:
+            _refuse_protected(find_open_path(file.fileno()), path, folder, deny)
             size_bytes = os.fstat(file.fileno()).st_size
             data = file.read(IMAGE_CAP_BYTES)
     except OSError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from whet.contract.tools import ToolContext, ToolOutput
 from whet.tools.seen import READ_VERSIONS
+from whet.tools.session_processes import open_session_processes
 from whet.tools.shell import Shell
 from whet.tools.spawn import ProcessSpec
 
@@ -26,7 +27,8 @@ async def run_command(
 ) -> ToolOutput:
     """Run a command to its end, or start it in the background (`timeout_s` None). Raises ToolError."""
     unchanged = await _examine_files(ctx, lambda: READ_VERSIONS.find_unchanged(ctx))
-    shell, confined = Shell(shared.get(), limits), None
+    shell = Shell(await open_session_processes(shared, ctx.session_id), limits)
+    confined = None
     if shared.confine is not None:
         from whet.tools.confined import Confined  # noqa: PLC0415 - only where commands are confined
 

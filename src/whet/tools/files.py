@@ -10,8 +10,6 @@ import base64
 import io
 import os
 import threading
-from collections.abc import Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -35,7 +33,15 @@ from whet.tools.encoding import (
 )
 from whet.tools.output import size
 from whet.tools.pages import LINE_CHARS, PAGE_CHARS, LinePage, format_numbered, read_page
-from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, resolve, system_error
+from whet.tools.paths import (
+    ConfinedPath,
+    FileAccess,
+    kind,
+    missing_error,
+    open_file,
+    open_listing,
+    system_error,
+)
 from whet.tools.preview import change_of, read_current, require_approved
 from whet.tools.seen import READ_VERSIONS, state_of
 
@@ -52,11 +58,11 @@ _MAGIC = (
 
 
 def read(
-    ctx: ToolContext, path: str, lines: tuple[int, int], allowed: Sequence[Path], stop: threading.Event
+    ctx: ToolContext, path: str, lines: tuple[int, int], access: FileAccess, stop: threading.Event
 ) -> ToolOutput:
     """Read a text file, an image or a folder. `lines` are the first line and the number of lines. Raises
     ToolError."""
-    target = resolve(path, ctx.workspace, allowed)
+    target = access.resolve(path, ctx.workspace)
     if kind(target) == "folder":
         return ToolOutput(_listing(target, *lines))
     state = state_of(ctx, target)
@@ -91,14 +97,13 @@ class _Rewrite(msgspec.Struct, frozen=True):
     note: str
 
 
-def plan_replacement(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> TextChange:
+def plan_replacement(ctx: ToolContext, path: str, content: str, access: FileAccess) -> TextChange:
     """Return the change that writing a whole file would make. Raises ToolError if it can't be written."""
-    return _plan_rewrite(ctx, path, content, allowed).change
+    return _plan_rewrite(ctx, access.resolve(path, ctx.workspace, writes=True), content).change
 
 
-def _plan_rewrite(ctx: ToolContext, path: str, content: str, allowed: Sequence[Path]) -> _Rewrite:
+def _plan_rewrite(ctx: ToolContext, target: ConfinedPath, content: str) -> _Rewrite:
     """Plan to write `content` in the encoding and with the line endings of the file that it replaces."""
-    target = resolve(path, ctx.workspace, allowed)
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
     unsaved = editor_files.read_unsaved(ctx.buffers, target)
@@ -130,16 +135,16 @@ def _encode_content(target: ConfinedPath, text: str, encoding: Encoding) -> byte
 
 
 def replace(
-    ctx: ToolContext, path: str, content: str, allowed: Sequence[Path], stop: threading.Event
+    ctx: ToolContext, path: str, content: str, access: FileAccess, stop: threading.Event
 ) -> ToolOutput:
     """Create or replace a whole file and report it. Durable on return. Raises ToolError.
 
     The encoding, mark, line endings and last newline of the file that it replaces are kept.
     """
-    target = resolve(path, ctx.workspace, allowed)
+    target = access.resolve(path, ctx.workspace, writes=True)
     READ_VERSIONS.check(ctx, target, is_whole=True)
     fingerprint = atomic.fingerprint(target)
-    rewrite = _plan_rewrite(ctx, path, content, allowed)
+    rewrite = _plan_rewrite(ctx, target, content)
     change, data, text = rewrite.change, rewrite.data, rewrite.change.new or ""
     require_approved([change], ctx)
     write = atomic.PendingWrite(target, data, fingerprint, text=text)
@@ -189,13 +194,17 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
 
 def _listing(target: ConfinedPath, offset: int, limit: int) -> str:
     try:
-        with os.scandir(target.path) as entries:
-            sorted_entries = sorted(entries, key=lambda entry: entry.name)
+        folder = open_listing(target)
+        try:
+            with os.scandir(folder) as entries:
+                sorted_entries = sorted(entries, key=lambda entry: entry.name)
+            rows = [_entry(entry, folder) for entry in sorted_entries[offset - 1 : offset - 1 + limit]]
+        finally:
+            os.close(folder)
     except FileNotFoundError:
         raise missing_error(target) from None
     except OSError as error:
         raise system_error("list", target, error) from error
-    rows = [_entry(entry) for entry in sorted_entries[offset - 1 : offset - 1 + limit]]
     if not rows:
         return (
             f"[{target.shown} is an empty folder]"
@@ -207,11 +216,11 @@ def _listing(target: ConfinedPath, offset: int, limit: int) -> str:
     return "\n".join([*rows, f"[{target.shown}: {plural(len(sorted_entries), 'entry', 'entries')}{more}]"])
 
 
-def _entry(entry: os.DirEntry[str]) -> str:
+def _entry(entry: os.DirEntry[str], folder: int) -> str:
     name = printable(entry.name)
     try:
         if entry.is_symlink():
-            return f"{name} -> {printable(os.readlink(entry.path))}"
+            return f"{name} -> {printable(os.readlink(entry.name, dir_fd=folder))}"
         if entry.is_dir(follow_symlinks=False):
             return f"{name}/"
         return f"{name}  {size(entry.stat(follow_symlinks=False).st_size)}"

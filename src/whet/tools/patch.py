@@ -21,7 +21,7 @@ from whet.contract.tools import Buffers, ToolContext, ToolOutput, clip
 from whet.tools import atomic, diffs, editor_files, edits
 from whet.tools.encoding import Encoding, decode, encode, keep_last_newline
 from whet.tools.output import size
-from whet.tools.paths import ConfinedPath, kind, open_file, resolve
+from whet.tools.paths import ConfinedPath, FileAccess, kind, open_file
 from whet.tools.preview import change_of, require_approved
 from whet.tools.seen import READ_VERSIONS
 
@@ -51,10 +51,10 @@ class Replacement(msgspec.Struct, frozen=True):
 
 
 def plan_changes(
-    ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
+    ctx: ToolContext, path: str, strings: Replacement, diff: str, access: FileAccess
 ) -> tuple[TextChange, ...]:
     """Return the changes of each file. Raises ToolError if they can't be made."""
-    files = _plan_files(ctx, path, strings, diff, allowed)
+    files = _plan_files(ctx, path, strings, diff, access)
     for file in files:
         _change(file)
     return _changes(files)
@@ -65,11 +65,11 @@ def edit(
     path: str,
     strings: Replacement,
     diff: str,
-    allowed: Sequence[Path],
+    access: FileAccess,
     stop: threading.Event,
 ) -> ToolOutput:
     """Make all changes or none and report each file. Durable on return. Raises ToolError."""
-    files = _plan_files(ctx, path, strings, diff, allowed)
+    files = _plan_files(ctx, path, strings, diff, access)
     changes = _changes(files)
     require_approved(changes, ctx)
     for file in files:
@@ -86,15 +86,15 @@ def _changes(files: Sequence[_File]) -> tuple[TextChange, ...]:
 
 
 def _plan_files(
-    ctx: ToolContext, path: str, strings: Replacement, diff: str, allowed: Sequence[Path]
+    ctx: ToolContext, path: str, strings: Replacement, diff: str, access: FileAccess
 ) -> list[_File]:
     if diff and (strings.old or strings.new):
         raise BadInput("give either diff or old_string and new_string, not both")
     if diff:
-        return _from_diff(diff, path, ctx, allowed)
+        return _from_diff(diff, path, ctx, access)
     if not path or not strings.old or strings.new is None:
         raise BadInput("patch needs path, old_string and new_string, or diff")
-    file = _load(resolve(path, ctx.workspace, allowed), ctx.buffers)
+    file = _load(access.resolve(path, ctx.workspace, writes=True), ctx.buffers)
     replaced = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
     is_newline_alone = strings.old.removesuffix("\n") == strings.new  # its removal is meant, not a slip
     file.text = replaced.text if is_newline_alone else keep_last_newline(replaced.text, file.old_text)
@@ -102,13 +102,13 @@ def _plan_files(
     return [file]
 
 
-def _from_diff(diff: str, path: str, ctx: ToolContext, allowed: Sequence[Path]) -> list[_File]:
+def _from_diff(diff: str, path: str, ctx: ToolContext, access: FileAccess) -> list[_File]:
     patches = diffs.parse(diff, path)
     files: dict[Path, _File] = {}
-    is_file = path and len(patches) == 1 and kind(resolve(path, ctx.workspace, allowed)) != "folder"
-    only_path = path if is_file else ""
+    named = access.resolve(path, ctx.workspace, writes=True) if path and len(patches) == 1 else None
+    only_path = path if named is not None and kind(named) != "folder" else ""
     for file_patch in patches:
-        target = resolve(only_path or file_patch.new or file_patch.old, ctx.workspace, allowed)
+        target = access.resolve(only_path or file_patch.new or file_patch.old, ctx.workspace, writes=True)
         file = files.get(target.path)
         if file is None:
             is_new = not file_patch.old and not kind(target)

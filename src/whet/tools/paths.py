@@ -20,7 +20,7 @@ import msgspec
 from whet.beneath import open_folder
 from whet.contract.errors import BadInput, ToolDenied, ToolError
 from whet.file_names import find_named_path, printable
-from whet.sandbox.path_rules import PathRules
+from whet.sandbox.path_rules import NO_RULES, PathRules
 
 _SYSTEM = tuple(Path(name) for name in ("/proc", "/sys", "/dev"))
 _KINDS = {
@@ -87,16 +87,23 @@ def _name_link(named: Path, shown: str, folders: Sequence[Path]) -> str:
     return "" if name == shown else name
 
 
-def refuse_protected(
-    text: str, workspace: Path, allowed: Sequence[Path], rules: PathRules, *, writes: bool = False
-) -> None:
-    """Raise ToolDenied if a deny rule forbids to read, or with `writes` to change, the path that a text
-    names."""
-    if not rules.rules:
-        return
-    target = resolve(text or ".", workspace, allowed)
-    if rule := rules.find(target.path, workspace, writes=writes):
-        raise ToolDenied(f"the rule deny: {rule} protects {target.shown}")
+class FileAccess(msgspec.Struct, frozen=True):
+    """What file tools may use: the workspace and the allowed `folders`, without what the `rules` protect."""
+
+    folders: Sequence[Path] = ()
+    rules: PathRules = NO_RULES
+
+    def resolve(self, text: str, workspace: Path, *, writes: bool = False) -> ConfinedPath:
+        """Resolve a path as `resolve` does. Raises ToolDenied if a deny rule forbids to read, or with
+        `writes` to change, it.
+
+        The rule is checked for the path that is returned. Opening that follows no links, so a link that is
+        changed meanwhile can't lead to another file.
+        """
+        target = resolve(text, workspace, self.folders)
+        if rule := self.rules.find(target.path, workspace, writes=writes):
+            raise ToolDenied(f"the rule deny: {rule} protects {target.shown}")
+        return target
 
 
 @contextmanager
@@ -146,6 +153,13 @@ def open_file(target: ConfinedPath) -> int:
         os.close(descriptor)
         raise _kind_error(target, mode)
     return descriptor
+
+
+def open_listing(target: ConfinedPath) -> int:
+    """Open a folder for `os.scandir`, without following links, and return its descriptor. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with folder_of(target) as folder:
+        return os.open("." if target.path == target.root else target.name, flags, dir_fd=folder)
 
 
 def _kind_error(target: ConfinedPath, mode: int) -> BadInput:

@@ -18,7 +18,7 @@ from whet.contract.errors import ToolDenied, ToolError
 from whet.contract.tools import ToolContext
 from whet.tools.encoding import decode
 from whet.tools.output import size
-from whet.tools.paths import ConfinedPath, kind, open_file, resolve
+from whet.tools.paths import ConfinedPath, FileAccess, kind, open_file, resolve
 
 _MAX_BYTES = 50_000_000
 
@@ -55,7 +55,7 @@ def propose_changes(ctx: ToolContext, arguments: Mapping[str, object]) -> tuple[
     if isinstance(diff, str) and diff:
         from whet.tools.patch import Replacement, plan_changes  # noqa: PLC0415 - patch plans by way of this module
 
-        return plan_changes(ctx, str(path or ""), Replacement("", None, every=False), diff, ())
+        return plan_changes(ctx, str(path or ""), Replacement("", None, every=False), diff, FileAccess())
     if not isinstance(path, str) or not path:
         return ()
     try:

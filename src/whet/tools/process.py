@@ -20,7 +20,7 @@ import subprocess
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -300,20 +300,21 @@ class Processes:
             process.write(stdin, ends=not command.keep_stdin)
         return process
 
-    def publish(self, process: Process) -> str:
-        """Assign a process an id for the model, and drop the oldest finished ones."""
+    def publish(self, process: Process, sessions: Collection[str] | None = None) -> str:
+        """Assign a process an id for the model, and drop the oldest finished ones of these sessions, or of
+        all."""
         self._count += 1
         process.id = f"p{self._count}"
         self._background[process.id] = process
-        finished = [p for p in self._background.values() if not p.is_alive()]
+        finished = [p for p in self.list_background(sessions) if not p.is_alive()]
         for old in finished[: max(0, len(finished) - self._keep_finished)]:
             del self._background[old.id]
             self.forget(old)
         return process.id
 
-    def check_room(self) -> None:
-        """Raise ToolError if too many background processes are running."""
-        running = sum(p.is_alive() for p in self._background.values())
+    def check_room(self, sessions: Collection[str] | None = None) -> None:
+        """Raise ToolError if too many background processes of these sessions, or of all, are running."""
+        running = sum(p.is_alive() for p in self.list_background(sessions))
         if running >= self._max_background:
             raise ToolError(f"{running} background processes run already; kill some with the process tool")
 
@@ -321,9 +322,9 @@ class Processes:
         """Return a background process, or None."""
         return self._background.get(process_id)
 
-    def list_background(self) -> list[Process]:
-        """Return the background processes, oldest first."""
-        return list(self._background.values())
+    def list_background(self, sessions: Collection[str] | None = None) -> list[Process]:
+        """Return the background processes of these sessions, or of all, oldest first."""
+        return [p for p in self._background.values() if sessions is None or p.command.session_id in sessions]
 
     def move_to_background(self) -> int:
         """Move the commands that are waited for to the background. Returns their number."""

@@ -29,6 +29,7 @@ from whet.tools.ignore_files import wait_for_pipe
 from whet.tools.paths import ConfinedPath, kind, missing_error, system_error
 from whet.tools.search_output import Rows, SearchResult, drop_binary, take_records, take_unread
 from whet.tools.search_process import RipgrepProcess, WalkProcess
+from whet.tools.search_rules import drop_closed
 from whet.tools.walk import is_hidden_in
 
 MAX_ROWS = 20_000
@@ -86,7 +87,8 @@ async def search(target: ConfinedPath, query: Query, ripgrep: str | None) -> str
         result = await look(target, query, program)
     except _Hangs:
         result = await look(target, query, None)
-    _drop_closed(result, target, query.is_closed)
+    if query.is_closed is not None:
+        await asyncio.to_thread(drop_closed, result, target.root, _folder(target), query.is_closed)
     shown = await _filter_by_glob(result, query.glob)
     if not shown.count and kind(target) == "folder":
         shown.unread += await asyncio.to_thread(_find_left_out, target)
@@ -185,17 +187,6 @@ async def _matching(rows: Rows, wanted: Glob) -> Rows:
         if number % _NAMES_AT_ONCE == 0:
             await asyncio.sleep(0)
     return matching
-
-
-def _drop_closed(result: SearchResult, target: ConfinedPath, is_closed: Callable[[str], bool] | None) -> None:
-    """Drop the files that a deny rule closes to readers, and say so whether they match or not."""
-    if is_closed is None:
-        return
-    folder = _folder(target)
-    for name in [name for name in result.rows if is_closed(os.path.join(folder, name))]:
-        result.count -= max(1, len(result.rows.pop(name)))
-    result.binary = {name for name in result.binary if not is_closed(os.path.join(folder, name))}
-    result.unread.append("files that are closed to tools")
 
 
 def _find_left_out(target: ConfinedPath) -> list[str]:

@@ -100,6 +100,11 @@ def join_names(names: Sequence[str]) -> str:
     return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES:,} more"
 
 
+def has_row(line: str, row: str) -> bool:
+    """Return whether a row shows a line of a file, as far as the row goes."""
+    return _shorten_line(line[:_LINE_BYTES])[:LINE_CHARS] == row[:LINE_CHARS]
+
+
 def _name(path: bytes) -> str:
     return os.fsdecode(path).removeprefix("./")
 

@@ -24,9 +24,7 @@ async def search_sessions(
     session `asking` may see."""
     if not query.strip():
         return ToolOutput("Give a query.", error_kind="bad_input")
-    own_profile, token = await database.read(
-        lambda db: (sessions.profile_of(db, asking), api.find_limiting_token(db, asking))
-    )
+    own_profile, token = await database.read(lambda db: api.find_person(db, asking))
     count = min(max(limit, 1), 30)
     scope = SearchScope(session_id=session_id or None, profile=own_profile, token=token, asking=asking)
     hits = await find(database, query, count, **scope)
@@ -44,7 +42,7 @@ async def read_around(database: StateDatabase, asking: str, session_id: str, seq
 def _read_around(
     connection: apsw.Connection, asking: str, session_id: str, seq: int
 ) -> list[tuple[int, Message]]:
-    profile, token = sessions.profile_of(connection, asking), api.find_limiting_token(connection, asking)
+    profile, token = api.find_person(connection, asking)
     try:
         is_open = not token or api.find_token_name(connection, session_id) == token
         if is_open and sessions.profile_of(connection, session_id) == profile:

@@ -26,7 +26,8 @@ from whet.contract.tools import ToolOutput, clip
 from whet.searchpath import find_shell
 from whet.tools.end_folder import has_report, may_move
 from whet.tools.output import is_binary, strip_terminal_control
-from whet.tools.process import Process, Processes
+from whet.tools.process import Process
+from whet.tools.session_processes import SessionProcesses
 from whet.tools.spawn import ProcessSpec
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def command_spec(
 class Shell:
     """Runs commands and manages those in the background."""
 
-    def __init__(self, processes: Processes, limits: ShellLimits) -> None:
+    def __init__(self, processes: SessionProcesses, limits: ShellLimits) -> None:
         self._processes = processes
         self._limits = limits
 
@@ -222,7 +223,7 @@ class Shell:
 
 
 def _result(
-    processes: Processes, process: Process, passed_s: float | None, limits: ShellLimits
+    processes: SessionProcesses, process: Process, passed_s: float | None, limits: ShellLimits
 ) -> ToolOutput:
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     notes: list[str] = []
@@ -295,7 +296,7 @@ def _find_end_folder(process: Process) -> tuple[str | None, str]:
     return folder, f"[the next command begins in {folder or 'the workspace'}]"
 
 
-def _background_result(processes: Processes, process: Process, limits: ShellLimits) -> ToolOutput:
+def _background_result(processes: SessionProcesses, process: Process, limits: ShellLimits) -> ToolOutput:
     """Return a command's output until the person moved it to the background, and its name there."""
     body = _read_text(process, limits.output_cap_chars - _STATUS_CHARS)
     name = processes.publish(process)
@@ -402,7 +403,7 @@ def _resolve_workdir(workspace: Path, workdir: str) -> Path:
     return folder
 
 
-def _find(processes: Processes, process_id: str) -> Process:
+def _find(processes: SessionProcesses, process_id: str) -> Process:
     process = processes.get(process_id)
     if process is None:
         known_ids = ", ".join(p.id for p in processes.list_background()) or "there are none"

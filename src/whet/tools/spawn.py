@@ -20,7 +20,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     /dev/null; otherwise it is sent (at most 1 MB) and then ended, unless `keep_stdin`. `jail` None: the
     command runs unconfined. `workspace`: record the folder it ends in, if that is below this one. `withheld`
     are variables that it does not get. `received_bytes` is the number of bytes that the sandbox's commands
-    had received before, or None if they are not counted."""
+    had received before, or None if they are not counted. `session_id` is the session that it belongs to."""
 
     text: str
     workdir: Path
@@ -34,6 +34,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     received_bytes: int | None = None
     withheld: frozenset[str] = frozenset()
     shell: str = ""
+    session_id: str = ""
 
     @property
     def has_received(self) -> bool | None:

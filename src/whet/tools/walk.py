@@ -130,7 +130,7 @@ def matches(path: str, pattern: LinePattern) -> list[tuple[int, bytes]]:
         if os.fstat(stream.fileno()).st_size > FILE_BYTES:
             raise OSError(errno.EFBIG, f"larger than {FILE_BYTES // 1_000_000} MB")
         data = stream.read()
-    text = _decode(data)
+    text = decode_text(data)
     if text is None:
         if pattern.line.search(data.decode("utf-8", "surrogateescape")):
             raise BinaryMatch
@@ -156,7 +156,7 @@ def _matching_lines(text: str, pattern: LinePattern) -> Iterator[tuple[int, str]
         yield number, text[start:end]
 
 
-def _decode(data: bytes) -> str | None:
+def decode_text(data: bytes) -> str | None:
     """Return a file's text without its byte order mark, or None if it is binary."""
     if encoding := _UTF16.get(data[:2]):
         return data[2:].decode(encoding, "replace")

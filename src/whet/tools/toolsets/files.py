@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -16,6 +16,9 @@ from whet.contract.tools import ToolContext, ToolOutput
 from whet.lanes import ToolPool
 from whet.sandbox.path_rules import PathRules
 from whet.tools.signature import UNSENT, Toolset, tool_method
+
+if TYPE_CHECKING:
+    from whet.tools.paths import FileAccess
 
 PATCH = "patch"
 
@@ -34,30 +37,26 @@ class FileTools(Toolset, frozen=True):
     rules: PathRules = PathRules()
     home: Path | None = None
 
-    def _check_rules(self, ctx: ToolContext, given: Mapping[str, Any]) -> None:
-        """Raise ToolDenied if a deny rule protects a file that an edit would change."""
-        from whet.tools.diffs import find_named_files
-        from whet.tools.paths import refuse_protected
+    @property
+    def _access(self) -> FileAccess:
+        from whet.tools.paths import FileAccess
 
-        for path in find_named_files(given) if self.rules.rules else ():
-            refuse_protected(path, ctx.workspace, self.allowed, self.rules, writes=True)
+        return FileAccess(self.allowed, self.rules)
 
     def plan_write(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         """Return the change that a call of `write_file` would make."""
         from whet.tools.files import plan_replacement
 
-        self._check_rules(ctx, given)
-        return (plan_replacement(ctx, given["path"], given["content"], self.allowed),)
+        return (plan_replacement(ctx, given["path"], given["content"], self._access),)
 
     def plan_patch(self, ctx: ToolContext, given: dict[str, Any]) -> tuple[TextChange, ...]:
         """Return the changes that a call of `patch` would make."""
         from whet.tools.patch import Replacement, plan_changes
 
-        self._check_rules(ctx, given)
         strings = Replacement(
             given.get("old_string", ""), given.get("new_string"), given.get("replace_all", False)
         )
-        return plan_changes(ctx, given.get("path", ""), strings, given.get("diff", ""), self.allowed)
+        return plan_changes(ctx, given.get("path", ""), strings, given.get("diff", ""), self._access)
 
     @tool_method(effects={"read"}, parallel=True, repeatable=True, timeout_s=30)
     def read_file(
@@ -71,18 +70,15 @@ class FileTools(Toolset, frozen=True):
     ) -> ToolOutput:
         """Read a text file's lines as number|text, or an image; list a folder."""
         from whet.tools.files import read
-        from whet.tools.paths import refuse_protected
 
-        refuse_protected(path, ctx.workspace, self.allowed, self.rules)
-        return read(ctx, path, (offset, limit), self.allowed, stop)
+        return read(ctx, path, (offset, limit), self._access, stop)
 
     @tool_method(effects={"write"}, timeout_s=30, plan=plan_write)
     def write_file(self, ctx: ToolContext, path: str, content: str, *, stop: threading.Event) -> ToolOutput:
         """Create or replace a whole file and its folders."""
         from whet.tools.files import replace
 
-        self._check_rules(ctx, {"path": path})
-        return replace(ctx, path, content, self.allowed, stop)
+        return replace(ctx, path, content, self._access, stop)
 
     @tool_method(effects={"write"}, timeout_s=30, plan=plan_patch)
     def patch(  # noqa: PLR0913 - the parameters are the model's arguments
@@ -99,9 +95,8 @@ class FileTools(Toolset, frozen=True):
         """Replace old_string, unique in path, or apply a unified diff."""
         from whet.tools.patch import Replacement, edit
 
-        self._check_rules(ctx, {"path": path, "diff": diff})
         strings = Replacement(old_string, new_string, replace_all)
-        return edit(ctx, path, strings, diff, self.allowed, stop)
+        return edit(ctx, path, strings, diff, self._access, stop)
 
     @tool_method(effects={"read"}, parallel=True, repeatable=True, timeout_s=60)
     async def search_files(  # noqa: PLR0913 - the parameters are the model's arguments

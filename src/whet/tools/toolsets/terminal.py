@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from whet.tools.process import Processes
 
 TERMINAL = "terminal"
+FindSessions: TypeAlias = Callable[[str, Collection[str]], Awaitable[Collection[str]]]
 
 
 class ShellLimits(msgspec.Struct, frozen=True):
@@ -30,14 +31,22 @@ class ShellLimits(msgspec.Struct, frozen=True):
 
 
 class SharedProcesses:
-    """The commands of one program, shared by its sessions and created with the first one unless given.
-    `confine` creates the Confinement that assigns sandboxes; None: commands run unconfined."""
+    """The commands of one program, created with the first one unless given.
+
+    `confine` creates the Confinement that assigns sandboxes; None: commands run unconfined.
+    `find_sessions_of_person` returns those of some sessions that are the person's of a session, whose
+    background processes it may see and control; None: each session has only its own.
+    """
 
     def __init__(
-        self, processes: Processes | None = None, confine: Callable[[], Confinement] | None = None
+        self,
+        processes: Processes | None = None,
+        confine: Callable[[], Confinement] | None = None,
+        find_sessions_of_person: FindSessions | None = None,
     ) -> None:
         self.processes = processes
         self.confine = confine
+        self.find_sessions_of_person = find_sessions_of_person
 
     def get(self) -> Processes:
         """Return the commands, creating them if necessary."""
@@ -107,11 +116,12 @@ class ShellTools(Toolset, frozen=True):
         timeout_s: float = 30,
     ) -> ToolOutput:
         """Background processes, helpers: poll gives new output, wait until exit or timeout_s."""
+        from whet.tools.session_processes import open_session_processes
         from whet.tools.shell import Shell
 
         if self.helpers is not None and id.startswith(HELPER):
             return await self.helpers().act(ctx, id, action, text, timeout_s)
-        shell = Shell(self.shared.get(), self.limits)
+        shell = Shell(await open_session_processes(self.shared, ctx.session_id), self.limits)
         if action == "list":
             lines = await self.helpers().list_lines(ctx) if self.helpers is not None else ()
             return shell.list_processes(lines)
