@@ -24,7 +24,8 @@ _MARKS = str.maketrans({"{": _OPEN, ",": _COMMA, "}": _CLOSE})
 _UNMARK = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
 _MAX_WORDS = 256
 _ANSI = late_pattern(
-    r"\\(?:x([0-9a-fA-F]{1,2}|\{[0-9a-fA-F]*\}?)|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+    r"\\(?:x([0-9a-fA-F]{1,2}|\{[0-9a-fA-F]*\}?)|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))",
+    re.DOTALL,
 )
 _ANSI_NAMES = dict(zip("ntrabeEfv", "\n\t\r\a\b\x1b\x1b\f\v", strict=True))
 _IN_QUOTES = late_pattern(r"\\([$`\"\\])|\\\n")
