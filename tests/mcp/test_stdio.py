@@ -270,13 +270,14 @@ async def test_a_changed_list_is_told_and_new_sessions_have_it(home: Path) -> No
 async def test_a_servers_environment_holds_no_keys(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SERVICE_TOKEN", "leaked-leaked")
     monkeypatch.setenv("DATABASE_URL", "postgres://me:leaked@db")
-    given = {"OWN_TOKEN": "${STORED_TOKEN}", "PLAIN": "yes"}
+    given = {"OWN_TOKEN": "${STORED_TOKEN}", "PLAIN": "yes", "MODE": "${NOT_THERE:-safe}"}
     server = odd("environment", env=given)
     async with bench(home, {"odd": server}, {"STORED_TOKEN": "from-env-file"}) as b:
         out = await b.call("mcp__odd__echo")
         seen = json.loads(out.text.partition("\n")[2])
         assert "leaked" not in out.text and seen["PATH"] == os.environ["PATH"]
         assert seen["OWN_TOKEN"] == "from-env-file" and seen["PLAIN"] == "yes"
+        assert seen["MODE"] == "safe"
 
 
 @pytest.mark.parametrize(

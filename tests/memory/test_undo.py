@@ -143,3 +143,15 @@ def test_what_has_changed_since_can_not_be_accepted_only_dropped(world: World) -
         accept(world, outcome.ledger_id)
     assert refused.value.hint == f"whet undo {outcome.ledger_id} drops it"
     assert undo(world, outcome.ledger_id).state == "rejected"
+
+
+def test_a_removal_of_a_note_that_is_gone_is_not_accepted(world: World) -> None:
+    note = by_hand(world, MemoryRequest("add", content="Glaze is blue"))
+    first = session(world, "Forget that glaze is blue.")
+    change = MemoryRequest("remove", old_text="blue", evidence=("Forget that glaze is blue.",))
+    ((outcome, state),) = review(world, first, [change])
+    assert state == "inbox"
+    undo(world, note)
+    with pytest.raises(CannotUndo, match="the note that it removes is gone already"):
+        accept(world, outcome.ledger_id)
+    assert undo(world, outcome.ledger_id).state == "rejected" and "blue" not in prompt(world)

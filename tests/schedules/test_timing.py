@@ -34,7 +34,7 @@ def following(expression: str, start: str, count: int, zone: str = "Europe/Berli
 
 
 @pytest.mark.parametrize(
-    "text", ["", "* * * *", "* * * * * *", "61 * * * *", "0 9 * * 1-", "0 0 30 2 *", "soon"]
+    "text", ["", "* * * *", "* * * * * *", "61 * * * *", "0 9 * * 1-", "0 0 30 2 *", "soon", "0 9 * * 7/2"]
 )
 def test_what_is_no_expression_or_never_comes_is_refused(text):
     with pytest.raises(ConfigError):

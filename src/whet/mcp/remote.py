@@ -36,7 +36,8 @@ from whet.rpc import METHOD_NOT_FOUND
 from whet.tools.guardian import Guardian
 
 log: logging.Logger = logging.getLogger("whet.mcp")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+# As in a shell, what is behind `:-` is for a variable that is not set.
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _LONGEST_PAUSE_S = 60.0
 _WAITED_FOR_S = 4.0
 _UNKNOWN = "whether it did what was asked is unknown"
@@ -378,7 +379,11 @@ def _fill_all(
     filled = {key: fill_variables(value, secrets) for key, value in values.items()}
     for key, value in filled.items():
         if value is None:
-            missing = ", ".join(name for name in _VARIABLE.findall(values[key]) if not secrets.get(name))
+            missing = ", ".join(
+                match[1]
+                for match in _VARIABLE.finditer(values[key])
+                if match[2] is None and not secrets.get(match[1])
+            )
             raise ServerFailed(
                 f"mcp.servers.{server}.{setting}.{key} needs {missing}, which is not set",
                 hint=f"whet config set {missing.partition(',')[0]} stores it in .env",
@@ -387,13 +392,13 @@ def _fill_all(
 
 
 def fill_variables(text: str, secrets: Mapping[str, str]) -> str | None:
-    """Return the text with each ${NAME} replaced by the variable, or None if one is not set. The values are
-    masked in output from now on."""
-    names = _VARIABLE.findall(text)
-    if any(not secrets.get(name) for name in names):
+    """Return the text with each ${NAME} and ${NAME:-default} replaced by the variable, or None if one without
+    a default is not set. The values are masked in output from now on."""
+    matches = list(_VARIABLE.finditer(text))
+    if any(match[2] is None and not secrets.get(match[1]) for match in matches):
         return None
-    masking.protect(secrets[name] for name in names)
-    return _VARIABLE.sub(lambda match: secrets[match[1]], text)
+    masking.protect(secrets[match[1]] for match in matches if secrets.get(match[1]))
+    return _VARIABLE.sub(lambda match: secrets.get(match[1]) or match[2], text)
 
 
 def check_server(name: str, settings: McpServerSettings) -> None:

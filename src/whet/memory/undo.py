@@ -77,6 +77,7 @@ def accept(connection: apsw.Connection, row: LedgerRow, reader: MemoryReader) ->
     refuse_if_decided(row)
     _refuse_if_purged(connection, row)
     try:
+        _refuse_if_gone(connection, row)
         enforce(connection, row, reader.max_chars(target_of(row.item)))
     except Refused as error:
         raise CannotUndo(
@@ -120,6 +121,15 @@ def _refuse_if_purged(connection: apsw.Connection, row: LedgerRow) -> None:
     texts = [key for change in row.changes for key in (change.before, change.after)]
     if purge.PURGED in (row.before, row.after) or not all(purge.has_text(connection, key) for key in texts):
         raise CannotUndo(f"the words of change {row.id} were purged; they are gone for good")
+
+
+def _refuse_if_gone(connection: apsw.Connection, row: LedgerRow) -> None:
+    """Raise Refused if the note that a row removes is not there: an undo of the row would write it anew."""
+    if row.kind != "memory" or not row.before or row.after:
+        return
+    text = read_notes(connection, row.profile, notes.FILES[target_of(row.item)])
+    if row.before not in [entry.statement for entry in notes.parse_entries(text)]:
+        raise Refused("the note that it removes is gone already")
 
 
 def _reverse(row: LedgerRow, origin: Origin) -> NewRow:

@@ -78,7 +78,11 @@ def parse_expression(text: str) -> str:
     expression = " ".join(text.split())
     expression = _NAMED.get(expression.lower(), expression)
     if len(expression.split(" ")) != 5:
-        raise ConfigError(f"{text!r} is not a cron expression", hint=_EXPRESSION_HINT)
+        hint = "--tz sets the time zone" if "TZ=" in expression else _EXPRESSION_HINT
+        raise ConfigError(f"{text!r} is not a cron expression", hint=hint)
+    if re.search(r"(?:^|,)\d+/", expression.rpartition(" ")[2]):
+        hint = "a step needs a range: 0-6/2, or */2 for every second day"
+        raise ConfigError(f"{text!r} has a step behind a single weekday", hint=hint)
     _check_occurs(expression)
     return expression
 

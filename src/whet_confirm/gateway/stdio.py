@@ -1,8 +1,9 @@
 """Relays between an MCP client on standard input and output and a server: a program, or one over HTTP.
 
-Lines pass byte for byte in both directions, with two exceptions. Tool calls that must wait are held, and
+Messages pass byte for byte in both directions, with two exceptions. Tool calls that must wait are held, and
 passed on unchanged once a person has approved them; a held call delays no other message. In lists of tools,
-definitions that no person has accepted are replaced.
+definitions that no person has accepted are replaced. What a server prints besides messages goes to standard
+error.
 """
 
 from __future__ import annotations
@@ -127,7 +128,11 @@ class StdioGateway:
 
     async def _relay_server(self) -> None:
         async for line in self._server.lines():
-            _write_client(self._screen(line))
+            if line.strip() and not line.lstrip().startswith((b"{", b"[")):  # a program's word, no message
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
+            else:
+                _write_client(self._screen(line))
 
     def _screen(self, line: bytes) -> bytes:
         """Return the line for the client in place of a line of the server.
