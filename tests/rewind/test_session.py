@@ -111,7 +111,7 @@ async def begin_without_end(r: Running, parts: Parts) -> None:
     workspace = r.app.services.recordings.get().workspace_of(r.app.services.workspace)
     first = workspace.file.read_now(lambda db: database.list_records(db, log.session.id))[0].id
     new = database.Record(0, log.session.id, 1, 0, "rewind", 0, 0, 0, row.id)
-    take_back(workspace, first, new, Scope({log.session.id}))
+    take_back(workspace, first, new, Scope({log.session.id}, force=False, files=(), edited={}))
 
 
 @pytest.mark.slow

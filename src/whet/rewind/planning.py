@@ -59,9 +59,9 @@ class Scope(msgspec.Struct, frozen=True):
     `edited` names what tools edited in steps that overlap."""
 
     family: Collection[str]
-    force: bool = False
-    files: Collection[str] = ()
-    edited: EditedPaths = {}
+    force: bool
+    files: Collection[str]
+    edited: EditedPaths
 
 
 class Planner:
