@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ async def test_another_model_for_summaries_has_its_own_limits(tmp_path: Path) ->
 
     with PracticeServer(responder=mind) as server:
         model = practice_model(server.base_url, window_tokens=WINDOW, max_output_tokens=2_000)
-        sections = {
+        sections: dict[str, Any] = {
             "context": ContextSettings(summary_model="practice-small"),
             "review": ReviewSettings(worker="off", turns=0, steps=0),
         }

@@ -10,6 +10,7 @@ import pytest
 
 from tests.rewind.running import ANSWER, Consenting, Running, call, running, shell
 from tests.rewind.trees import fingerprint
+from whet.config.schema import RewindSettings
 from whet.contract.errors import NotFound
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind import database
@@ -101,6 +102,15 @@ async def test_each_undo_takes_back_the_last_rewind_that_still_holds(tmp_path: P
             await r.rewinding.rewind(None, "both", force=False)
         texts = [message.text for message in r.session.log.messages if message.role == "user"]
         assert texts == ["first", "second"]
+
+
+async def test_a_workspace_with_more_files_than_the_setting_is_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for name in "abcd":
+        (tmp_path / "work" / name).touch()
+    async with running(tmp_path, [shell("rm a"), ANSWER], RewindSettings(max_files=3)) as r:
+        await r.turn()
+        assert any("more than 3 files and folders" in text for text in r.notices())
 
 
 async def begin_without_end(r: Running, parts: Parts) -> None:

@@ -42,7 +42,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
     path: str
     why: str
-    can_force: bool = True
+    can_force: bool
 
 
 class Plan(msgspec.Struct):
