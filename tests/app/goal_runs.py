@@ -14,6 +14,7 @@ from whet.config.schema import WalletSettings
 from whet.contract.events import Event
 from whet.goals.pursuit import GoalRunner, report
 from whet.goals.text import GoalReport, GoalWish
+from whet.store import goals
 from whet_lab.practice.script import ScriptedReply
 from whet_lab.practice.server import PracticeServer
 
@@ -61,6 +62,8 @@ async def pursue(
         async with open_app(home, work, model, person or Judge(), approval=_APPROVAL, **sections) as app:
             runner = GoalRunner(app.sessions, (events if events is not None else []).append)
             ended = await runner.pursue(*await runner.start(wish))
+            has_record = (home / "goals" / ended.id).exists()
+            assert has_record is (ended.state in goals.OPEN), "a goal's record is removed at its end"
             return app.database.read_now(lambda db: report(db, ended))
 
 

@@ -16,7 +16,7 @@ from whet.config.permission_settings import McpSettings
 from whet.config.schema import WalletSettings
 from whet.contract.errors import ConfigError
 from whet.contract.events import Event, StepFinished, ToolFinished, TurnEnd
-from whet.goals.text import GoalWish, parse_goal, round_message
+from whet.goals.text import GoalWish, parse_goal, parse_usd, round_message
 from whet.memory import typed
 from whet.store.goals import GoalRow
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -210,7 +210,36 @@ def test_a_goals_text_is_taken_as_it_stands(typed: str, text: str, verify: str) 
     assert (wish.text, wish.verify) == (text, verify)
 
 
-@pytest.mark.parametrize("typed", ["", "--steps 5", "mend --verify 'x", "mend --steps", "mend --steps x"])
+@pytest.mark.parametrize(
+    ("text", "budget_usd"),
+    [("", 0), ("$", 0), ("0", 0), (" $2.50 ", 2.5), ("2", 2), ("999999.5", 999999.5)],
+)
+def test_an_amount_may_have_its_sign_and_none_is_no_limit(text: str, budget_usd: float) -> None:
+    assert parse_usd(text) == budget_usd
+
+
+def test_every_option_of_a_goal_is_read_and_the_last_of_several_counts() -> None:
+    numbers = "--budget 9 --budget $2.50 --steps 9 --steps=1"
+    wish = parse_goal(
+        f"mend --verify x --verify y {numbers} --guard a --guard b --may-change c --may-change=d"
+    )
+    assert wish == GoalWish("mend", "y", 2.5, 1, ("a", "b"), ("c", "d"))
+    assert parse_goal("mend") == GoalWish("mend")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "",
+        "--steps 5",
+        "mend --verify 'x",
+        "mend --steps",
+        "mend --steps x",
+        "mend --steps 0",
+        "mend --verify=",
+        *(f"mend --budget={amount}" for amount in ("x", "-1", "nan", "1e6")),
+    ],
+)
 def test_a_goal_that_is_typed_wrongly_is_no_goal(typed: str) -> None:
     with pytest.raises(ConfigError):
         parse_goal(typed)

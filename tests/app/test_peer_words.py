@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import each
 from whet.app.conversations.slash import Commands
-from whet.app.peer_words import OPTION_WORDS, SHELL_WORDS, SLASH_WORDS, find_meaning
+from whet.app.peer_words import OPTION_WORDS, SHELL_WORDS, SLASH_WORDS, find_meaning, find_near_names
 from whet.cli.group import run, whet
 from whet.cli.interactive.chat_control import ChatControl
 from whet.cli.interactive.slash_commands import SLASH_COMMANDS
@@ -75,6 +75,27 @@ def test_meaning_comes_before_spelling(name: str, hint: str) -> None:
     with pytest.raises(NotFound) as caught:
         slash_commands().get(name)
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "near"),
+    [
+        ("ex", ["exit", "help", "export", "explain", "execute"], ["exit", "export", "explain"]),
+        *((word, ["jobs", "help"], ["help"]) for word in ("hlep", "ehlp", "hepl", "helq", "hlp", "heelp")),
+        *((word, ["jobs", "help"], []) for word in ("ehpl", "hexx", "hp", "phel")),
+        ("sesisnos", ["session", "sessions"], ["sessions"]),
+        ("esisnos", ["session", "sessions"], []),
+        ("w", ["q"], []),
+        ("sessions-of-today", ["sess", "sessions", "session"], ["sessions"]),
+        ("session-list", ["ses", "jobs"], []),
+        ("sess-list", ["sess", "list"], ["sess"]),
+        ("anything", [], []),
+    ],
+)
+def test_near_names_complete_a_word_or_differ_by_a_slip_in_four_letters(
+    word: str, names: list[str], near: list[str]
+) -> None:
+    assert find_near_names(word, names) == near
 
 
 def test_a_command_that_a_chat_lacks_is_not_suggested() -> None:

@@ -79,13 +79,23 @@ def test_a_folder_on_its_command_line_may_be_read(confinement: Confinement, pers
     assert policy.may_read(notes.resolve() / "x") and not policy.may_write(notes.resolve() / "x")
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://ann:hunter2@mirror.example/simple",
+        "https://hunter2@mirror.example/simple",
+        "https://:hunter2@mirror.example/simple",
+        "https://mirror.example/simple?key=hunter2",
+        "https://mirror.example/simple https://hunter2@mirror.example/more",
+    ],
+)
 def test_it_gets_certificates_and_indexes_but_no_logins(
-    confinement: Confinement, person: Path, monkeypatch: pytest.MonkeyPatch
+    confinement: Confinement, person: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     authority = person / "authority.pem"
     authority.write_text("x")
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
-    monkeypatch.setenv("UV_INDEX_URL", "https://ann:hunter2@mirror.example/simple")
+    monkeypatch.setenv("UV_INDEX_URL", address)
     (person / ".npmrc").write_text(
         "registry=https://mirror.example/npm/\n//mirror.example/npm/:_authToken=hunter2\n"
     )

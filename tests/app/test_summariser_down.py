@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.app.opened import ask, open_app, practice_model
-from whet.config.schema import ReviewSettings
+from whet.config.schema import ContextSettings, ReviewSettings
 from whet.contract.events import Compaction, Event
 from whet_lab.practice.ask import PracticeRequest
 from whet_lab.practice.script import Fault, ScriptedReply
@@ -58,3 +59,23 @@ def test_twelve_of_twelve_turns_are_answered_under_any_fault_of_the_summariser(
         reasons, events = asyncio.run(main(server.base_url))
     assert reasons == ["answered"] * 12
     assert summaries and sum(isinstance(event, Compaction) for event in events) >= 1
+
+
+async def test_another_model_for_summaries_has_its_own_limits(tmp_path: Path) -> None:
+    def mind(request: PracticeRequest) -> ScriptedReply:
+        return ScriptedReply(ANSWER.format(1) if request.offers else "## Goal\nTo answer.")
+
+    with PracticeServer(responder=mind) as server:
+        model = practice_model(server.base_url, window_tokens=WINDOW, max_output_tokens=2_000)
+        sections: dict[str, Any] = {
+            "context": ContextSettings(summary_model="practice-small"),
+            "review": ReviewSettings(worker="off", turns=0, steps=0),
+        }
+        async with open_app(tmp_path / "home", tmp_path, model, **sections) as app:
+            session = await app.new_session()
+            for number in range(12):
+                await ask(session, f"question {number}")
+        bodies = [request.json_body for request in server.requests]
+        summaries = [body for body in bodies if body["model"] == "practice-small"]
+        assert summaries and not any("max_tokens" in body for body in summaries)
+        assert all(len(str(body["messages"])) > 20_000 for body in summaries), "nothing is cut"

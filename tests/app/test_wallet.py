@@ -94,6 +94,43 @@ def spend(
     return asyncio.run(run())
 
 
+_USD_CAPS = {"daily_usd": "day", "session_usd": "session", "person_usd": "person", "schedule_usd": "schedule"}
+_TOKEN_CAPS = {"daily_tokens": "day", "session_tokens": "session", "unpriced_tokens": "unpriced"}
+
+
+async def reserve(db: StateDatabase, clock: FixedClock, usd: float | None, **caps: Any) -> wallet.Reservation:
+    """Reserve a call of a session that a schedule began."""
+    run = "INSERT INTO schedule_runs (job, schedule, due, by_hand, started, session_id)"
+    run += " VALUES ('j', 'x', '', 0, '', 's')"
+    await db.write(lambda c: c.execute(run))
+    call = wallet.PlannedCall("s", "turn", "m", usd, 2, iso(clock.now()))
+    return await Wallet(db, clock, WalletSettings(**caps)).reserve(call)
+
+
+@pytest.mark.parametrize(("setting", "scope"), [*_USD_CAPS.items(), *_TOKEN_CAPS.items()])
+async def test_each_cap_of_the_settings_refuses_what_passes_it(
+    db: StateDatabase, clock: FixedClock, setting: str, scope: str
+) -> None:
+    caps: dict[str, float] = {**dict.fromkeys(_USD_CAPS, 9.0), **dict.fromkeys(_TOKEN_CAPS, 9), setting: 1}
+    with pytest.raises(BudgetReached) as refused:
+        await reserve(db, clock, None if scope == "unpriced" else 2.0, **caps)
+    assert (
+        refused.value.message.startswith(f"the {scope}'s cap") and f"wallet.{setting}" in refused.value.hint
+    )
+
+
+@pytest.mark.parametrize("setting", ["daily_tokens", *_USD_CAPS])
+async def test_a_call_without_a_price_is_capped_where_money_is(
+    db: StateDatabase, clock: FixedClock, setting: str
+) -> None:
+    caps = {setting: 9, "unpriced_tokens": 1}
+    if setting in _USD_CAPS:
+        with pytest.raises(BudgetReached, match="unpriced"):
+            await reserve(db, clock, None, **caps)
+    else:
+        assert (await reserve(db, clock, None, **caps)).near == ()
+
+
 CAP = 60_000
 READ_AHEAD_TOKENS = (256 + 64) * 1024 // 3
 

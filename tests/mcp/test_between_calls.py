@@ -79,19 +79,20 @@ async def test_the_standing_stream_is_taken_up_where_it_ended_and_refusals_end_i
         match len(streams):
             case 1:
                 return 200, EVENTS, [b"retry: 7000\nid: e-1\ndata:\n\n", b"CUT"]
-            case 2:
-                return 503, {}, []
-            case 3:
+            case count if count < 8:
+                return (409, 429, 500, 502, 503, 504)[count - 2], {}, []
+            case 8:
                 return 200, EVENTS, [b"id: e-2\n" + CHANGED]
             case _:
                 return 405, {}, []
 
     async with raw(answer) as (url, requests), bench(home, {"web": McpServerSettings(url=url)}) as b:
-        await until(lambda: len(streams) == 4)
+        await until(lambda: len(streams) == 9)
         await until(lambda: [request.message.get("method") for request in requests].count("tools/list") == 2)
-        assert streams == ["", "e-1", "e-1", "e-2"] and b.waits[:3] == [7.0, 7.0, 7.0]
+        assert streams == ["", *["e-1"] * 7, "e-2"]
+        assert b.waits[:8] == [7.0, 7.0, 7.0, 15.0, 31.0, 60.0, 60.0, 7.0]
         assert (await b.call("mcp__web__echo", text="hi")).text.endswith("you said: hi")
-    assert len(streams) == 4 and requests[-1].method == "DELETE"
+    assert len(streams) == 9 and requests[-1].method == "DELETE"
     assert requests[-1].headers["mcp-session-id"] == "s-1"
 
 

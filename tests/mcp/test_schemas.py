@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from whet.config.permission_settings import McpServerSettings
@@ -56,6 +57,17 @@ def test_a_schema_is_mended(given: Any, kept: Any) -> None:
 )
 def test_a_schema_that_leaves_open_what_is_meant_is_refused(given: Any, reason: str) -> None:
     assert reason in str(mend_schema(given))
+
+
+def test_a_schema_may_be_nested_24_deep_and_have_32_kib() -> None:
+    value: list[Any] = []
+    for _ in range(21):  # the value itself is on the third level
+        value = [value]
+    assert mend_schema(args(a={"default": value})) == args(a={"default": value})
+    assert "nested more than 24 deep" in str(mend_schema(args(a={"default": [value]})))
+    room = 32_768 - len(msgspec.json.encode(args(a={"default": ""})))
+    assert isinstance(mend_schema(args(a={"default": "d" * room})), dict)
+    assert "has 32,769 bytes" in str(mend_schema(args(a={"default": "d" * (room + 1)})))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_what_somebody_changed_after_the_plan_is_left_and_named(workspace: Works
     for name in ("theirs", "ours", "done"):
         (root / name).write_text("old")
     first = step(workspace, "echo new > theirs; echo new > ours; echo new > done")
-    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"}, force=False, files=(), edited={})).changes)
     (root / "theirs").write_text("a later edit")
     (root / "done").write_text("old")
     done = carried_out(workspace, changes)
@@ -47,7 +47,7 @@ def test_a_file_that_gives_way_to_a_folder_may_be_gone_already(workspace: Worksp
     (root / "was-folder").mkdir()
     (root / "was-folder" / "inside").write_text("inside")
     first = step(workspace, "rm was-file; mkdir was-file; rm -r was-folder; echo now > was-folder")
-    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"}, force=False, files=(), edited={})).changes)
     (root / "was-file").rmdir()
     (root / "was-folder").unlink()
     assert not carried_out(workspace, changes).failed
@@ -60,7 +60,7 @@ def test_a_file_that_somebody_removed_after_the_plan_is_not_made_again(
 ) -> None:
     (root / "f").write_text("old")
     first = step(workspace, "echo new > f")
-    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"}, force=False, files=(), edited={})).changes)
     (root / "f").unlink()
     assert carried_out(workspace, changes).failed == {"f": "changed while the rewind was under way"}
     assert not (root / "f").exists()
@@ -109,7 +109,7 @@ def test_no_mode_is_set_through_a_link_that_takes_a_files_place(tmp_path: Path) 
     for path in (file, outside):
         path.chmod(0o600)
     first = step(workspace, "chmod 755 run.sh")
-    changes = list(plan_rewind(workspace, first, "s", Scope({"s"})).changes)
+    changes = list(plan_rewind(workspace, first, "s", Scope({"s"}, force=False, files=(), edited={})).changes)
     swapped: list[str] = []
 
     def swap(event: str, given: tuple[object, ...]) -> None:

@@ -218,6 +218,25 @@ def test_another_session_at_the_same_time_is_a_conflict(workspace: Workspace, ro
     assert not (root / "mine").exists() and (root / "theirs").exists()
 
 
+def test_lines_are_counted_in_the_first_hundred_files_of_a_step(workspace: Workspace, root: Path) -> None:
+    record, _ = begin_step(workspace, "s", 1, 1)
+    for number in range(101):
+        (root / f"f{number:03}").write_text("1\n2\n")
+    files = end_step(workspace, record)
+    assert [(file.added, file.removed) for file in files] == [(2, 0)] * 100 + [(0, 0)]
+    assert files[100].path == "f100" and files[100].before == "" != files[100].after
+
+
+def test_steps_that_only_touch_in_time_are_merged(workspace: Workspace, root: Path) -> None:
+    (root / "f").write_text("1\n2\n3\n4\n5\n6\n7\n")
+    first = step(workspace, "touch g")
+    step(workspace, "sed -i s/4/four/ f", session="other")
+    step(workspace, "sed -i s/1/one/ f", number=2)
+    step(workspace, "sed -i s/7/seven/ f", session="other", number=2)
+    assert not back(workspace, first).conflicts
+    assert (root / "f").read_text() == "1\n2\n3\nfour\n5\n6\nseven\n"
+
+
 def test_what_tools_of_another_session_edited_meanwhile_is_theirs(workspace: Workspace, root: Path) -> None:
     mine, _ = begin_step(workspace, "s", 1, 1)
     step(workspace, "mkdir d; echo 1 > d/theirs; echo 1 > both", session="other", number=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -11,11 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.rewind.running import ANSWER, Consenting, running, shell
 from tests.rewind.trees import back, fill, fingerprint, open_workspace, unlock
+from whet.agent.loop import run_turn
+from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind import database
 from whet.rewind.recorder import Workspace
 from whet.rewind.steps import begin_step, end_step
 from whet.rewind.taking_back import finish_interrupted
+from whet.store import facts
+from whet_lab.practice.script import ScriptedReply
 
 
 def child(work: Callable[[], object]) -> int:
@@ -118,6 +124,49 @@ def one_round(folder: Path, seed: int, *, while_restoring: bool) -> bool:
 @pytest.mark.parametrize("while_restoring", [False, True])
 def test_a_kill_leaves_nothing_half_done(tmp_path: Path, seed: int, *, while_restoring: bool) -> None:
     one_round(tmp_path / "t", seed, while_restoring=while_restoring)
+
+
+class AllowingOne(Consenting):
+    """A person who allows one call. At their second question the program is killed, or they say no."""
+
+    def __init__(self, *, kills: bool) -> None:
+        super().__init__()
+        self._kills = kills
+
+    async def approve(self, request: ApprovalRequest) -> Answer | None:
+        if self.requests and self._kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.decision = "no" if self.requests else "once"
+        return await super().approve(request)
+
+
+@pytest.fixture
+def cut_session(tmp_path: Path) -> str:
+    """A session that was killed in a step, after the first of its three commands."""
+
+    async def turn() -> None:
+        commands = ("echo 1 > made", "rm made", "echo 1 > never")
+        reply = ScriptedReply(tool_calls=tuple(shell(command).tool_calls[0] for command in commands))
+        async with running(tmp_path, [reply], person=AllowingOne(kills=True)) as r:
+            (tmp_path / "session").write_text(r.session.id)
+            await r.turn()
+
+    os.waitpid(child(lambda: asyncio.run(turn())), 0)
+    return (tmp_path / "session").read_text()
+
+
+@pytest.mark.slow
+async def test_a_step_that_goes_on_after_a_kill_names_only_what_it_changed_in_the_end(
+    tmp_path: Path, cut_session: str
+) -> None:
+    async with running(tmp_path, [ANSWER], person=AllowingOne(kills=False), session_id=cut_session) as r:
+
+        async def changed_files() -> list[tuple[int, int, str]]:
+            return await r.app.database.read(lambda db: facts.list_changed_files(db, cut_session, 1, 1))
+
+        assert await changed_files() == [(1, 1, "made")]
+        await run_turn(r.session, None, r.events.append)
+        assert not (tmp_path / "work/made").exists() and await changed_files() == []
 
 
 @pytest.mark.slow

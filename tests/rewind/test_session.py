@@ -10,6 +10,7 @@ import pytest
 
 from tests.rewind.running import ANSWER, Consenting, Running, call, running, shell
 from tests.rewind.trees import fingerprint
+from whet.config.schema import RewindSettings
 from whet.contract.errors import NotFound
 from whet.contract.protocols import Answer, ApprovalRequest
 from whet.rewind import database
@@ -103,6 +104,15 @@ async def test_each_undo_takes_back_the_last_rewind_that_still_holds(tmp_path: P
         assert texts == ["first", "second"]
 
 
+async def test_a_workspace_with_more_files_than_the_setting_is_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for name in "abcd":
+        (tmp_path / "work" / name).touch()
+    async with running(tmp_path, [shell("rm a"), ANSWER], RewindSettings(max_files=3)) as r:
+        await r.turn()
+        assert any("more than 3 files and folders" in text for text in r.notices())
+
+
 async def begin_without_end(r: Running, parts: Parts) -> None:
     """Rewind the files to before the first turn, as a process does that is killed before the rewind's end."""
     row = RewindRow("cut-off", "2026-01-01T00:00:00Z", 1, 0, "begun", "", parts)
@@ -111,7 +121,7 @@ async def begin_without_end(r: Running, parts: Parts) -> None:
     workspace = r.app.services.recordings.get().workspace_of(r.app.services.workspace)
     first = workspace.file.read_now(lambda db: database.list_records(db, log.session.id))[0].id
     new = database.Record(0, log.session.id, 1, 0, "rewind", 0, 0, 0, row.id)
-    take_back(workspace, first, new, Scope({log.session.id}))
+    take_back(workspace, first, new, Scope({log.session.id}, force=False, files=(), edited={}))
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def back(
 ) -> RewindResult:
     """Take back a session's records from this one on."""
     new = Record(0, session, 1, 1, "rewind", 0, 0, 0)
-    return take_back(workspace, record, new, Scope({session}, force=force, edited=edited or {}))
+    return take_back(workspace, record, new, Scope({session}, force=force, files=(), edited=edited or {}))
 
 
 def fingerprint(root: Path) -> dict[bytes, tuple[object, ...]]:

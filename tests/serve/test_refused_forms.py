@@ -99,7 +99,7 @@ def test_what_a_rewind_did_is_told_by_file() -> None:
     assert format_outcome(outcome(), is_plan=False) == "no file was to be restored"
     assert format_outcome(outcome("a"), is_plan=True) == "would restore 1 path: a"
     names = [f"f{number}" for number in range(22)]
-    many = outcome(*names, failed="f0", conflicts=(Conflict("b", "somebody changed it"),))
+    many = outcome(*names, failed="f0", conflicts=(Conflict("b", "somebody changed it", can_force=True),))
     assert format_outcome(many, is_plan=False).splitlines() == [
         f"restored 21 paths: {', '.join(names[1:21])}",
         "left as it is (somebody changed it): b",

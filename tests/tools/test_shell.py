@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import sys
 import threading
@@ -86,7 +87,9 @@ def test_a_gigabyte_costs_no_memory(commands: Commands) -> None:
 
 def test_long_lines_of_wide_characters_stay_within_the_cap(commands: Commands) -> None:
     text = commands.run(f"{sys.executable} -c \"print('漢' * 50000)\"").text
-    assert "bytes left out" in text and "\ufffd" not in text and len(text) <= 30_000
+    first, left_out, last = re.split(r"\n\[\.\.\. ([\d,]+) bytes left out \.\.\.\]\n", text)
+    assert "\ufffd" not in text and len(text) <= 30_000
+    assert len((first + last).encode()) + int(left_out.replace(",", "")) == 150_001
     shorter = commands.run(f"{sys.executable} -c \"print('漢' * 35000)\"").text
     assert "[... 5,400 of 35,000 characters cut ...]" in shorter
 

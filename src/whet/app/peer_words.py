@@ -286,7 +286,8 @@ def find_near_names(word: str, names: Collection[str]) -> list[str]:
 
 def _count_slips(word: str, name: str) -> int:
     """Return the edit distance, in which two neighbours that changed places count once."""
-    before, last = [0] * (len(name) + 1), list(range(len(name) + 1))
+    before: list[int] = []
+    last = list(range(len(name) + 1))
     for at, letter in enumerate(word, 1):
         row = [at]
         for to, other in enumerate(name, 1):

@@ -42,7 +42,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
     path: str
     why: str
-    can_force: bool = True
+    can_force: bool
 
 
 class Plan(msgspec.Struct):
@@ -59,9 +59,9 @@ class Scope(msgspec.Struct, frozen=True):
     `edited` names what tools edited in steps that overlap."""
 
     family: Collection[str]
-    force: bool = False
-    files: Collection[str] = ()
-    edited: EditedPaths = {}
+    force: bool
+    files: Collection[str]
+    edited: EditedPaths
 
 
 class Planner:

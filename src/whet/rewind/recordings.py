@@ -209,7 +209,6 @@ class RecordingObserver(TurnObserver):
         self._recordings = recordings
         self._reported: set[str] = set()
         self._given_up = False
-        self._stored_step = (0, 0)
         self._expected: asyncio.TimerHandle | None = None
 
     async def before(self, session: Session, message: Message) -> Message:
@@ -297,7 +296,7 @@ class RecordingObserver(TurnObserver):
 
         try:
             changed = await self._recordings.pool.run(end_step, workspace, token.record)
-            if token.tools:
+            if token.tools and changed:
                 await self._store_changes(session, token, changed)
         except (WhetError, OSError) as error:
             text = f"what this step changed could not be recorded: {_error_line(error)}"
@@ -335,20 +334,12 @@ class RecordingObserver(TurnObserver):
         """Store the changed files with the step's last command, except those that its edits name."""
         from whet.store import facts  # noqa: PLC0415 - only where a command changed files
 
-        db, live, number = session.log.writer.db, session.log.live, (step.turn, step.step)
-        step_key = (live.key, *number)
+        step_key = (session.log.live.key, step.turn, step.step)
 
         def work(connection: apsw.Connection) -> None:
             facts.store_changed_files(connection, step_key, step.tools, changed)
 
-        # a crashed process may have stored the step
-        may_be_stored = live.open_turn is not None and step.step <= live.open_turn.steps
-        is_stored = number == self._stored_step or (
-            may_be_stored and await db.read(lambda connection: facts.has_changed_files(connection, step_key))
-        )
-        if changed or is_stored:
-            self._stored_step = number
-            await db.append(ScopedWrite(session.id, work, is_synced=False))
+        await session.log.writer.db.append(ScopedWrite(session.id, work, is_synced=False))
 
     def _notify_once(self, emit: Emit, text: str, *, must_show: bool = False) -> None:
         if text not in self._reported:

@@ -48,7 +48,7 @@ class FolderWatch:
         self._fd = -1
         self._folders: dict[int, str] = {}
         self._files: dict[int, tuple[str, ...]] = {}
-        self._files_left = 0
+        self._max_files = 0
         self._libc: ctypes.CDLL | None = None
         self._works = sys.platform == "linux" and _is_local(root)
 
@@ -59,7 +59,7 @@ class FolderWatch:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         self._works = self._fd >= 0
-        self._files_left = _user_watches() // _FILES_SHARE
+        self._max_files = _user_watches() // _FILES_SHARE
 
     def add(self, folder: str, handle: int) -> None:
         """Watch an open folder from now on. Call it before the folder is listed."""
@@ -78,17 +78,16 @@ class FolderWatch:
 
         Returns False if the system doesn't allow it: the folder must then be listed at every scan.
         """
-        if self._fd < 0 or self._libc is None or self._files_left <= 0:
+        if self._fd < 0 or self._libc is None or len(self._files) >= self._max_files:
             return False
         path = b"/proc/self/fd/%d/%b" % (handle, os.fsencode(name))
         number = self._libc.inotify_add_watch(self._fd, path, _WANTED_OF_FILES | _NO_LINKS)
         if number < 0:
             if ctypes.get_errno() == errno.ENOSPC:
-                self._files_left = 0
+                self._max_files = len(self._files)
             return False
         folders = self._files.get(number)
         if folders is None:
-            self._files_left -= 1
             self._files[number] = (folder,)
         elif folder not in folders:
             self._files[number] = (*folders, folder)
@@ -132,7 +131,6 @@ class FolderWatch:
             changes.folders.update(folders)
             if mask & _IGNORED:  # its last name is gone
                 del self._files[number]
-                self._files_left += 1
             return True
         folder = self._folders.get(number)
         if folder is None:

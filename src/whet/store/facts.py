@@ -139,15 +139,6 @@ def _store_facts(connection: apsw.Connection, key: int, seq: int, facts: CallEff
     )
 
 
-def has_changed_files(connection: apsw.Connection, step: tuple[int, int, int]) -> bool:
-    """Return whether `store_changed_files` has stored files of a step (session key, turn, number)."""
-    sql = (
-        "SELECT 1 FROM tool_calls WHERE session = ? AND turn = ? AND step = ? AND facts LIKE '%\"touched\":%'"
-        " LIMIT 1"
-    )
-    return rows.read_value(connection, sql, *step) is not None
-
-
 def list_changed_files(
     connection: apsw.Connection, session_id: str, turn: int, step: int
 ) -> list[tuple[int, int, str]]:

@@ -131,7 +131,7 @@ def _format_hits(
             continue
         head, body = _parts(connection, session_id, hit.seq, rows[0][1])
         room = _FIRST_HIT_CHARS if len(texts) < 3 else _HIT_CHARS
-        text = f"{head}{cut_around(body, pieces, room)}"[: chars_left - 1]
+        text = f"{head}{cut_around(body, pieces, room)}"[:chars_left]
         texts.append(text)
         chars_left -= len(text) + 1
         if len(texts) >= limit:
