@@ -40,6 +40,16 @@ def test_a_list_that_replaces_another_says_how_to_keep_both(home: Path) -> None:
     assert run(home, "set", "sandbox.write", "~/.cargo,~/a b").stderr == ""
 
 
+def test_an_unknown_provider_is_stored_with_a_warning_unless_it_has_a_url(home: Path) -> None:
+    result = run(home, "set", "model.provider", "nosuch")
+    assert result.stderr.startswith("warning: no provider nosuch is known")
+    assert run(home, "get", "model.provider").output == "nosuch\n"
+    assert "did you mean anthropic?" in run(home, "set", "model.provider", "antropic").stderr
+    assert run(home, "set", "model.provider", "anthropic").stderr == ""
+    run(home, "set", "model.base_url", "http://localhost:8080/v1")
+    assert run(home, "set", "model.provider", "nosuch").stderr == ""
+
+
 def test_a_value_that_begins_with_a_dash_needs_no_trick(home: Path) -> None:
     result = run(home, "set", "agent.max_steps", "--", "-3")
     assert isinstance(result.exception, ConfigError) and "at least 1" in result.exception.message
