@@ -310,7 +310,25 @@ def test_a_file_that_another_program_changes_meanwhile_does_not_run_with_full_ri
 
     assert decide("unrelated.log").verdict == "allow"
     decision = decide(changed)
-    assert decision.verdict == "deny" and "changed while the question was open" in decision.reason
+    why = f"The command may run {workspace / changed}, which changed while the question was open."
+    assert decision.verdict == "deny" and decision.reason.startswith(why)
+
+
+def test_a_refusal_names_one_changed_file_on_one_line_and_counts_the_others(
+    tmp_path: Path, confinement: OneEngine
+) -> None:
+    workspace = tmp_path / "proj"
+
+    async def change() -> Answer:
+        for name in ("a\nb.sh", "b.sh", "c.sh"):
+            (workspace / name).write_text("touch evil\n")
+        return "once"
+
+    bench = bench_of(tmp_path, Watcher(change), confinement)
+    call = bench.call("terminal", command="docker build . && sh ./b.sh")
+    decision = asyncio.run(bench.gate.decide(call, bench.events.append))
+    assert decision.verdict == "deny" and "\n" not in decision.reason
+    assert "a\\nb.sh and 2 more files, which changed" in decision.reason
 
 
 def test_what_programs_write_in_the_background_is_no_change(

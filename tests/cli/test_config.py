@@ -33,11 +33,32 @@ def test_set_get_unset(home: Path) -> None:
     assert "was not in" in run(home, "unset", "model.model").output
 
 
+def test_unset_removes_a_section_on_one_line_with_its_last_entry(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("foo: {a: 1, b: 2}\nmodel: {model: x}  # mine\n")
+    run(home, "unset", "foo.a")
+    assert (home / "config.yaml").read_text() == "foo: {b: 2}\nmodel: {model: x}  # mine\n"
+    run(home, "unset", "foo.b")
+    assert (home / "config.yaml").read_text() == "model: {model: x}  # mine\n"
+    run(home, "unset", "model.model")
+    assert (home / "config.yaml").read_text() == "model: {}  # mine\n"
+
+
 def test_a_list_that_replaces_another_says_how_to_keep_both(home: Path) -> None:
     assert run(home, "set", "sandbox.write", "~/.cargo").stderr == ""
     line = "to keep both: whet config set sandbox.write '~/.cargo,~/a b'\n"
     assert run(home, "set", "sandbox.write", "~/a b").stderr.endswith(line)
     assert run(home, "set", "sandbox.write", "~/.cargo,~/a b").stderr == ""
+
+
+def test_an_unknown_provider_is_stored_with_a_warning_unless_it_has_a_url(home: Path) -> None:
+    result = run(home, "set", "model.provider", "nosuch")
+    assert result.stderr.startswith("warning: no provider nosuch is known")
+    assert run(home, "get", "model.provider").output == "nosuch\n"
+    assert "did you mean anthropic?" in run(home, "set", "model.provider", "antropic").stderr
+    assert run(home, "set", "model.provider", "anthropic").stderr == ""
+    run(home, "set", "model.base_url", "http://localhost:8080/v1")
+    assert run(home, "set", "model.provider", "nosuch").stderr == ""
 
 
 def test_a_value_that_begins_with_a_dash_needs_no_trick(home: Path) -> None:

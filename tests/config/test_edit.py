@@ -112,7 +112,7 @@ def test_shapes_that_people_write(home: Path, text: str, key: str, value: str | 
         ("agent:\n  max_steps: abc # x\n", "agent.max_steps", "5", "agent:\n  max_steps: 5 # x\n"),
         ("agent:\n  max_steps: abc\n", "agent.max_steps", None, ""),
         ("agent: {bogus: 1}\n", "agent.max_steps", "5", "agent: {bogus: 1, max_steps: 5}\n"),
-        ("agent: {bogus: 1}\n", "agent.bogus", None, "agent: {}\n"),
+        ("agent: {bogus: 1}\n", "agent.bogus", None, ""),
         ("bogus:\n  x: [1, 2]\nui:\n  markdown: a\n", "bogus.x", None, "ui:\n  markdown: a\n"),
         ("agent:\n  max_steps: {a: 1}\n", "agent.max_steps", "5", "agent:\n  max_steps: 5\n"),
         ("agent:\n  max_steps:\n    - [1]\n", "agent.max_steps", None, ""),

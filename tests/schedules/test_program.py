@@ -72,6 +72,24 @@ def test_a_schedule_is_added_listed_run_paused_and_removed(program, server):
     assert (session["title"], session["source"]) == (fields["name"], "cron")
 
 
+@pytest.mark.slow
+def test_a_run_whose_calls_were_denied_says_so_on_every_page(program, server):
+    (program.home / "config.yaml").write_text(
+        (program.home / "config.yaml").read_text().replace('"auto"', '"ask"')
+    )
+    add(program, "@yearly", "--prompt", "write it", "--name", "note")
+    call = use("write_file", path="note.txt", content="x")
+    server.install([does(call), ScriptedReply("Done.")])
+    ran = program.run("cron", "run", "note")
+    line = "1 call was denied: write_file"
+    assert (ran.code, ran.out) == (0, f"Done.\n\n{line}\n")
+    assert line in ran.err
+    assert "answered, see show" in program.run("cron", "list").out
+    assert line in program.run("cron", "show", "note").out
+    [row] = parsed(program.run("cron", "list", "--json"))["schedules"]
+    assert row["last"]["note"] == line
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

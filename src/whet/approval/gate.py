@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from whet.approval.actions import depends_on_location, describe
-from whet.approval.held_jobs import CHANGED_MEANWHILE, HeldJobs, read_content
+from whet.approval.held_jobs import HeldJobs, explain_change, read_content
 from whet.approval.person_request import (
     NOBODY_NOTICE,
     GateCase,
@@ -284,8 +284,8 @@ class PolicyGate:
                 return _emit_decision(case.call, Decision("deny", "nobody", why, NOBODY_NOTICE), emit)
             if reply.answer not in ("once", "session", "always"):
                 return _emit_decision(case.call, deny_for_person(reply.words), emit)
-            if await read_content(case) != shown_content:
-                return _emit_decision(case.call, Decision("deny", "rule", CHANGED_MEANWHILE), emit)
+            if why := explain_change(shown_content, await read_content(case)):
+                return _emit_decision(case.call, Decision("deny", "rule", why), emit)
             if reply.arguments is None or reply.arguments == case.call.arguments:
                 await self._store_grant(case, reply, request.scopes, emit)
                 self._record_run(case, with_missing=True)

@@ -15,18 +15,43 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from whet.approval.paths import stamp_files
 from whet.approval.person_request import GateCase, preview_changes
 from whet.contract.changes import TextChange
 from whet.contract.events import Emit, Notice
 from whet.contract.protocols import Decision, GateCall
+from whet.log import mask
+from whet.visible import visible_line
 
 if TYPE_CHECKING:  # importing it takes time, and most turns run no command
     from whet.approval.confined import JailGate
 
-CHANGED_MEANWHILE = (
-    "The tool, or a file that the command may run, changed while the question was open. Call it again."
-)
+_CHANGED = "{subject} changed while the question was open. Call it again."
+_MAX_PATH_CHARS = 200
+
+
+class CallContent(msgspec.Struct, frozen=True):
+    """What a call would use: the description of a foreign tool, and the state of each file by its path."""
+
+    description: str = ""
+    files: dict[str, str] = {}
+
+
+def explain_change(shown: CallContent, current: CallContent) -> str:
+    """Return why a call is refused whose content changed while a person decided, or an empty string if it is
+    the same. Of changed files, the first is named and the others are counted."""
+    if shown.description != current.description:
+        return _CHANGED.format(subject="The tool")
+    paths = sorted(path for path, _ in shown.files.items() ^ current.files.items())
+    paths = list(dict.fromkeys(paths))
+    if not paths:
+        return ""
+    subject = visible_line(mask(paths[0]), _MAX_PATH_CHARS)
+    if len(paths) > 1:
+        subject += f" and {len(paths) - 1} more {'file' if len(paths) == 2 else 'files'}"
+    return _CHANGED.format(subject=f"The command may run {subject}, which")
 
 
 class HeldJobs:
@@ -73,23 +98,23 @@ class HeldJobs:
                     resume()
 
 
-async def read_content(case: GateCase) -> str:
+async def read_content(case: GateCase) -> CallContent:
     """Return the present description of a foreign tool, or the state of the files that a command may run.
 
     Of a command that would leave the sandbox, these are all that its text and their texts name, and unless it
     only reads, all files of the workspace but data; of others, only the scripts that its text names."""
     call = case.call
     if call.tool.content is not None:
-        return call.tool.content()
+        return CallContent(call.tool.content())
     if "command" not in call.tool.tags:
-        return ""
+        return CallContent()
     from whet.shell.reading import read  # noqa: PLC0415  50 ms of CPU: tree-sitter
 
     folder = os.path.join(call.workspace, str(call.arguments.get("workdir") or ""))
     texts = [str(call.arguments.get(name) or "") for name in ("command", "stdin")]
     reading = read(texts[0])
     names = {word for part in reading.parts for word in part.scripts}
-    stamps: list[str] = []
+    stamps: dict[str, str] = {}
     if case.jailed is not None and case.jailed.leaves:
         from whet.approval.run_files import find_run_files  # noqa: PLC0415  for few questions
         from whet.approval.tree_stamps import may_run_files, stamp_tree  # noqa: PLC0415  for few questions
@@ -98,4 +123,4 @@ async def read_content(case: GateCase) -> str:
         names.update(map(str, paths))
         if may_run_files(reading) or texts[1]:
             stamps = await asyncio.to_thread(stamp_tree, call.workspace, case.scope)
-    return "\n".join([*stamp_files(folder, names), *stamps])
+    return CallContent(files=stamps | stamp_files(folder, names))

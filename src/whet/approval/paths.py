@@ -188,15 +188,16 @@ def _is_startup(full: str, scope: RiskScope) -> bool:
     return re.match(_STARTUP, full[len(scope.home.rstrip("/")) + 1 :]) is not None
 
 
-def stamp_files(folder: str, names: Iterable[str]) -> list[str]:
-    """Return a line for each regular file among these names, which differs once the file is changed."""
-    stamps: list[str] = []
+def stamp_files(folder: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the state of each regular file among these names, by real path. It differs after a change."""
+    stamps: dict[str, str] = {}
     for name in sorted(names):
         try:
-            facts = os.stat(os.path.join(folder, os.path.expanduser(name)))
+            path = os.path.realpath(os.path.join(folder, os.path.expanduser(name)))
+            facts = os.stat(path)
         except (OSError, ValueError):
             continue
         if stat.S_ISREG(facts.st_mode):
             state = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_ctime_ns)
-            stamps.append(f"{name} {state}")
+            stamps[path] = str(state)
     return stamps

@@ -34,15 +34,15 @@ def _may_run_files(part: ReadPart) -> bool:
     return any(part.shapes) or not only_reads([literal(word) for word in part.words])
 
 
-def stamp_tree(workspace: str, scope: RiskScope) -> list[str]:
-    """Return a line for each file and link below a workspace, which differs once that is changed.
+def stamp_tree(workspace: str, scope: RiskScope) -> dict[str, str]:
+    """Return the state of each file and link below a workspace by its path. It differs after a change.
 
     Left out are Whet's home, hidden entries of the user's home, in which all programs write, git's records,
     logs and databases. Links are not followed. Of more than 200,000 paths, those nearest to the workspace are
     read.
     """
     top, home = os.path.realpath(workspace), os.path.realpath(scope.home)
-    stamps: list[str] = []
+    stamps: dict[str, str] = {}
     folders = deque([top])
     paths = 0
     while folders and paths < _MAX_PATHS:
@@ -59,10 +59,10 @@ def stamp_tree(workspace: str, scope: RiskScope) -> list[str]:
                 elif not entry.name.endswith(_DATA_ENDINGS):
                     facts = entry.stat(follow_symlinks=False)
                     state = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_ctime_ns)
-                    stamps.append(f"{entry.path} {state}")
+                    stamps[entry.path] = str(state)
             except OSError:
                 continue  # deleted meanwhile
-    return sorted(stamps)
+    return stamps
 
 
 def _list_entries(folder: str) -> Iterator[os.DirEntry[str]]:

@@ -19,6 +19,7 @@ from whet.config.fields import Value, fields, find_nearest, format_value, help_t
 from whet.config.load import LoadedSettings, find_field, load
 from whet.config.paths import Home
 from whet.config.redact import mask_secrets
+from whet.config.schema import Settings
 from whet.contract.errors import ConfigError
 from whet.contract.tags import BUILT_IN
 from whet.terminal.output import Column, emit, emit_json, emit_rows, home_and_json, style_text, wrap_text
@@ -115,12 +116,30 @@ def set_(home: Home, key: str, value: str | None, as_json: bool) -> None:
     if fields()[key].variable in os.environ:
         click.echo(f"warning: {fields()[key].variable} in the environment overrides it", err=True)
     if not _warn_of_faults(home) and key == "model.provider" and change.before != change.after:
-        model_name = load(home, environ=os.environ).settings.model.model
+        settings = load(home, environ=os.environ).settings
+        if warning := _warn_of_provider(settings):
+            click.echo(printable(warning), err=True)
+        model_name = settings.model.model
         if model_name:
             click.echo(
                 f"note: model.model is still {model_name}; whet config unset model.model takes the default",
                 err=True,
             )
+
+
+def _warn_of_provider(settings: Settings) -> str:
+    """Return a warning if no chat could begin with the provider, or an empty string. A name with a base URL
+    is never unknown, and plugins may provide any."""
+    name = settings.model.provider
+    if not name or settings.model.base_url or settings.plugins.enabled:
+        return ""
+    from whet.providers.catalog import SERVERS  # noqa: PLC0415 - for this setting alone
+
+    if name in SERVERS:
+        return ""
+    close = find_nearest(name, list(SERVERS))
+    guess = f", did you mean {close}?" if close else ";"
+    return f"warning: no provider {name} is known{guess} any name works once model.base_url is set"
 
 
 def _note_replaced(change: SettingChange) -> str:

@@ -138,7 +138,7 @@ def list_(home: Home, as_json: bool) -> None:
         Column("when", lambda row: row[0].expression or "once", rank=2),
         Column("next", lambda row: _format_next(row[0], row[1]), rank=1),
         Column("last", lambda row: output.age(row[2].started, now) if row[2] else "-", rank=3),
-        Column("result", lambda row: _format_result(row[2]) if row[2] else "-"),
+        Column("result", lambda row: _format_result(row[2], marks_note=True) if row[2] else "-"),
         Column("to", lambda row: printable(row[0].target) or "-", grows=True, rank=4),
     ]
     facts = {"schedules": [_as_object(*row) for row in states]}
@@ -184,7 +184,7 @@ def run(ctx: click.Context, name: str, as_json: bool) -> None:
     else:
         if row.text:
             click.echo(printable(row.text))
-        if sys.stderr.isatty() or row.result != "answered":
+        if sys.stderr.isatty() or row.result != "answered" or row.note:
             note = f": {printable(row.note)}" if row.note else ""
             click.echo(f"{_format_result(row)} in session {row.session_id or '-'}{note}", err=True)
     ctx.exit(0 if row.result in ("answered", "budget") else 1)
@@ -300,11 +300,14 @@ def _describe(schedule: Schedule, due: str, last: ScheduleRun | None) -> list[st
     return [style_text(schedule.name, "bold"), *(f"  {key:8}{printable(text)}" for key, text in rows.items())]
 
 
-def _format_result(run: ScheduleRun) -> str:
+def _format_result(run: ScheduleRun, *, marks_note: bool = False) -> str:
+    """Format how a run ended. With `marks_note`, add whether `whet cron show` has a note about it."""
     text = run.result or "running"
     colour = {"answered": "green", "running": "yellow", "budget": "yellow", "missed": "yellow"}.get(
         text, "red"
     )
+    if marks_note and run.note and text == "answered":
+        text, colour = "answered, see show", "yellow"
     return style_text(text, colour)
 
 

@@ -356,7 +356,12 @@ class _Page:
             return "".join(self.lines)
         start = (entry.key.line, entry.key.column)
         text = self._splice(start, (end_line, end_column), "\0")
-        return re.sub(r"\0\s*,\s*|,?\s*\0", "", text, count=1)
+        new = re.sub(r"\0\s*,\s*|,?\s*\0", "", text, count=1)
+        if len(section.entries) > 1:
+            return new
+        self.lines[:] = new.splitlines(keepends=True)
+        self._remove_empty_section(section)
+        return "".join(self.lines)
 
     def _remove_empty_section(self, section: SectionNode) -> None:
         """Remove the key of a section whose entries were removed, and the empty line that `append_section`
@@ -364,7 +369,7 @@ class _Page:
         start = section.key.line
         rest = [line for line in self.lines[start + 1 :] if line.strip()]
         has_comment = bool(rest) and rest[0].startswith((" ", "\t"))
-        if has_comment or self.lines[start].strip() != f"{section.name}:":
+        if has_comment or self.lines[start].split() not in ([f"{section.name}:"], [f"{section.name}:", "{}"]):
             return
         is_last = not rest
         del self.lines[start]

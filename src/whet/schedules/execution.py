@@ -86,7 +86,8 @@ async def run_schedule(home: Home, schedule: Schedule, run: ScheduleRun) -> RunR
             return await _deliver(app.services, schedule, RunResult(*goal_end))
         session = await _open_session(app.sessions, schedule, run)
         outcome = await _run_turn(app.sessions, session, schedule, run)
-        if lines := await list_unmerged(app.sessions.helpers, session):
+        lines = [*await _list_denied(app.services, run), *await list_unmerged(app.sessions.helpers, session)]
+        if lines:
             note, text = "; ".join(filter(None, (outcome.note, *lines))), "\n\n".join((outcome.text, *lines))
             outcome = RunResult(outcome.result, note, text)
         return await _deliver(app.services, schedule, outcome)
@@ -166,6 +167,16 @@ async def _finish_turn(opener: SessionOpener, session: Session, run: ScheduleRun
             return RunResult(reason, error, text)
         case _:
             return RunResult("stopped", "its worker was stopped", text)
+
+
+async def _list_denied(services: Services, run: ScheduleRun) -> list[str]:
+    """Return a line that counts the calls of a run that were denied, or an empty list if none was."""
+    counts = await services.database.read(lambda db: schedules.count_denied_calls(db, run.job_id))
+    if not counts:
+        return []
+    names = ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts)
+    total = sum(count for _, count in counts)
+    return [f"{total} {'call was' if total == 1 else 'calls were'} denied: {names}"]
 
 
 def _make_failure(error: WhetError) -> RunResult:

@@ -283,6 +283,16 @@ def count_resume(connection: apsw.Connection, job_id: str) -> None:
     connection.execute("UPDATE schedule_runs SET begun = begun + 1 WHERE job = ?", (job_id,))
 
 
+def count_denied_calls(connection: apsw.Connection, job_id: str) -> list[tuple[str, int]]:
+    """Return each tool with denied calls in a run's turns, and their number, in the order of the calls."""
+    return connection.execute(
+        "SELECT c.name, count(*) FROM schedule_runs r JOIN sessions s ON s.id = r.session_id"
+        " JOIN tool_calls c ON c.session = s.key AND c.turn > r.turns_before"
+        " WHERE r.job = ? AND c.error_kind = 'denied' GROUP BY c.name ORDER BY min(c.seq)",
+        (job_id,),
+    ).fetchall()
+
+
 def postpone_run(connection: apsw.Connection, job: Job, why: str, until: str) -> None:
     """Repeat a run at `until` because its session is in use. This does not count as begun."""
     if jobs.postpone(connection, job, why, until):
