@@ -13,6 +13,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
@@ -100,6 +102,54 @@ def pytest_runtest_setup() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+# The marks of the tests that `make test` leaves out.
+_LONG = ("slow", "soak", "live")
+_MODULE_MARKS = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)", re.MULTILINE)
+_MARK = re.compile(r"\bmark\.(\w+)")
+
+
+def _left_out(config: pytest.Config) -> set[str]:
+    """Return the long marks that the command's `-m` excludes, if it is a plain list of exclusions."""
+    words = [part.split() for part in config.option.markexpr.split(" and ")]
+    is_plain = all(len(pair) == 2 and pair[0] == "not" for pair in words)
+    return {pair[1] for pair in words} & {*_LONG} if is_plain else set()
+
+
+def _is_left_out(file: Path, left_out: set[str]) -> bool:
+    """Return whether the module's own marks leave out all of its tests."""
+    marks = _MODULE_MARKS.findall(file.read_text())
+    return any(left_out & {*_MARK.findall(line)} for line in marks)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module whose tests are all left out: a fifth of a run's collecting went to such tests."""
+    left_out = _left_out(config)
+    is_module = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if left_out and is_module and _is_left_out(collection_path, left_out) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Collector, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """Make no items of a test that is left out with all its rows."""
+    marks = {mark.name for mark in getattr(obj, "pytestmark", ())} if inspect.isfunction(obj) else set()
+    return [] if marks & {*_LONG} & _left_out(collector.config) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send from a worker only the reports that decide a test's outcome: each takes as long as a small test.
+    The start of a test, and a setup or teardown that passed, are sent only if the run asks for durations."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or item.config.getoption("durations"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
