@@ -26,6 +26,7 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from tests.families import mark_rest_slow
 from tests.support import FixedClock, InLoop
 from tests.templates import copy_new_databases
 from whet import log
@@ -203,6 +204,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a folder's tests together: its SDKs, servers and clusters are needed in few processes then."""
     places: dict[str, int] = {}
     items.sort(key=lambda item: places.setdefault("/".join(item.nodeid.split("/")[:2]), len(places)))
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")  # before `-m` chooses
+def pytest_mark_families(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the rows of a family that are like others to the slow suite."""
+    mark_rest_slow(items, is_whole=not any("::" in argument for argument in config.args))
 
 
 def pytest_collection_finish() -> None:

@@ -198,6 +198,7 @@ def test_an_unknown_subcommand_has_the_riskiest_name_of_its_program(
     assert name_of(tmp_path, command) == name
 
 
+@pytest.mark.fast_rows("alembic upgrade head", "-- wrangler@3", "npx vercel", "bunx @scope")
 @pytest.mark.parametrize(
     ("command", "name"),
     [

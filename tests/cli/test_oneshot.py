@@ -225,6 +225,7 @@ def test_a_turn_that_ends_at_its_step_limit_exits_with_1(folder: Path) -> None:
     assert "budget" in err
 
 
+@pytest.mark.fast_rows("output0")
 @pytest.mark.parametrize("output", [(), ("--json",), ("--stream-json",)])
 def test_an_output_that_cannot_be_written_is_one_clear_line(
     folder: Path, echo: PracticeServer, output: tuple[str, ...]

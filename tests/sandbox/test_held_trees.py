@@ -218,6 +218,7 @@ def test_folders_are_recorded_before_a_command_changes_them(jail: Jail, text: st
     assert others == [held for held, _ in records]
 
 
+@pytest.mark.fast_rows("echo EVIL")
 @pytest.mark.parametrize("text", ["echo EVIL >> env/lib/site/p1/1.py", "rm env/lib/site/p1/1.py"])
 def test_a_folder_that_cannot_be_recorded_is_not_changed(jail: Jail, text: str) -> None:
     is_busy = True

@@ -81,6 +81,7 @@ def test_a_gbk_file_refuses_a_character_that_only_gb18030_has(desk: Desk) -> Non
     assert path.read_bytes().decode("gb18030").count("\U0001f600") == 2
 
 
+@pytest.mark.fast_rows("0", "145", "29")
 @pytest.mark.parametrize("number", range(0, len(FORMS), 29))
 def test_a_file_keeps_its_form(desk: Desk, number: int) -> None:
     _check_round_trip(desk, "0.txt", FORMS[number])
