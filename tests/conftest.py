@@ -125,10 +125,11 @@ def _is_left_out(file: Path, left_out: set[str]) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no module whose tests are all left out: a fifth of a run's collecting went to such tests."""
-    left_out = _left_out(config)
-    is_module = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
-    return True if left_out and is_module and _is_left_out(collection_path, left_out) else None
+    """Import no module whose tests are all left out, unless the command names files."""
+    left_out, name = _left_out(config), collection_path.name
+    if not left_out or not name.startswith("test_") or any(".py" in argument for argument in config.args):
+        return None
+    return True if name.endswith(".py") and _is_left_out(collection_path, left_out) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -136,8 +137,8 @@ def pytest_pycollect_makeitem(
     collector: pytest.Collector, name: str, obj: object
 ) -> list[pytest.Item] | None:
     """Make no items of a test that is left out with all its rows."""
-    marks = {mark.name for mark in getattr(obj, "pytestmark", ())} if inspect.isfunction(obj) else set()
-    return [] if marks & {*_LONG} & _left_out(collector.config) else None
+    own: list[pytest.Mark] = getattr(obj, "pytestmark", []) if inspect.isfunction(obj) else []
+    return [] if {mark.name for mark in own} & _left_out(collector.config) else None
 
 
 @pytest.hookimpl(tryfirst=True)

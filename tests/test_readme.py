@@ -78,6 +78,7 @@ def refused(typed: str, *, with_values: bool = False) -> str:
         return "" if of_value and not with_values else error.format_message()
 
 
+@pytest.mark.slow
 def test_each_command_of_the_pages_is_one_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     typed = [(page.name, line) for page in PAGES if page.name != "commands.md" for line in commands(page)]
     assert len(typed) > 150

@@ -67,6 +67,7 @@ def test_a_shorter_number_is_not_a_repeat_of_a_longer_one() -> None:
     assert judge(claim, transcript, foreground=False).trust == "user"
 
 
+@pytest.mark.fast_rows("Customer", "standup")
 @pytest.mark.parametrize(
     ("first", "second"),
     [

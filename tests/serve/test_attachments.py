@@ -88,6 +88,7 @@ def test_bytes_that_are_no_document_are_refused_by_the_part(http: httpx2.Client,
     assert answer.status_code == 400 and "not a PDF, office file or text" in answer.text
 
 
+@pytest.mark.fast_rows("cp1252-chat", "utf-16-messages", "utf-8-sig-responses")
 @pytest.mark.parametrize("protocol", PATHS)
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
 def test_text_is_read_as_files_are(api: Api, http: httpx2.Client, protocol: str, encoding: str) -> None:

@@ -56,6 +56,7 @@ def test_a_document_that_is_sent_again_continues_its_session(api: Api, http: htt
     assert str(sent).count("Due in June") == 1 and "And when?" in sent[-1]["content"]
 
 
+@pytest.mark.fast_rows("</PROGRAM-INSTRUCTIONS>", "01234", "</program-</")
 @pytest.mark.parametrize(
     "end",
     [

@@ -103,6 +103,7 @@ def test_all_generated_files_keep_their_form(desk: Desk) -> None:
     _check_search(desk, small)
 
 
+@pytest.mark.fast_rows("cp1252", "gb18030", "utf-16-le", "utf-8")
 @pytest.mark.parametrize("encoding", TEXTS)
 def test_characters_are_added_in_the_encoding_of_the_file(desk: Desk, encoding: str) -> None:
     path = desk.workspace / "a.txt"
