@@ -29,7 +29,7 @@ soak-team:
 soak: slow
 	$(BIN)/python -m pytest -m soak -x --timeout 3600 --session-timeout 86400 -o exit_timeout=0 $(ARGS)
 
-# Whole programs, browsers, kills and families of attacks: what takes a quarter of a second or more each.
+# Whole programs, browsers and kills, and of each family of tests the rows that are like its fast ones.
 slow: $(STAMP)
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --max-worker-restart 3 -m "slow and not soak and not live" $(ARGS)
 

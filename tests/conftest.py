@@ -13,6 +13,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import signal
 import socket
 import sys
@@ -21,9 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from tests.families import mark_rest_slow
 from tests.support import FixedClock, InLoop
 from tests.templates import copy_new_databases
 from whet import log
@@ -102,6 +105,55 @@ def pytest_runtest_setup() -> None:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
+# The marks of the tests that `make test` leaves out.
+_LONG = ("slow", "soak", "live")
+_MODULE_MARKS = re.compile(r"^pytestmark = (?:\[[^]]*\]|.*)", re.MULTILINE)
+_MARK = re.compile(r"\bmark\.(\w+)")
+
+
+def _left_out(config: pytest.Config) -> set[str]:
+    """Return the long marks that the command's `-m` excludes, if it is a plain list of exclusions."""
+    words = [part.split() for part in config.option.markexpr.split(" and ")]
+    is_plain = all(len(pair) == 2 and pair[0] == "not" for pair in words)
+    return {pair[1] for pair in words} & {*_LONG} if is_plain else set()
+
+
+def _is_left_out(file: Path, left_out: set[str]) -> bool:
+    """Return whether the module's own marks leave out all of its tests."""
+    marks = _MODULE_MARKS.findall(file.read_text())
+    return any(left_out & {*_MARK.findall(line)} for line in marks)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module whose tests are all left out, unless the command names files."""
+    left_out, name = _left_out(config), collection_path.name
+    if not left_out or not name.startswith("test_") or any(".py" in argument for argument in config.args):
+        return None
+    return True if name.endswith(".py") and _is_left_out(collection_path, left_out) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Collector, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """Make no items of a test that is left out with all its rows."""
+    own: list[pytest.Mark] = getattr(obj, "pytestmark", []) if inspect.isfunction(obj) else []
+    return [] if {mark.name for mark in own} & _left_out(collector.config) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send from a worker only the reports that decide a test's outcome: each takes as long as a small test.
+    The start of a test, and a setup or teardown that passed, are sent only if the run asks for durations."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or item.config.getoption("durations"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Begin a whole run's collecting at another file in each worker: pytest rewrites a file's asserts for the
     first that reads it, and all of them in each worker where they go through the files side by side."""
@@ -153,6 +205,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a folder's tests together: its SDKs, servers and clusters are needed in few processes then."""
     places: dict[str, int] = {}
     items.sort(key=lambda item: places.setdefault("/".join(item.nodeid.split("/")[:2]), len(places)))
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")  # before `-m` chooses
+def pytest_mark_families(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the rows of a family that are like others to the slow suite."""
+    mark_rest_slow(items, is_whole=not any("::" in argument for argument in config.args))
 
 
 def pytest_collection_finish() -> None:

@@ -23,6 +23,7 @@ def test_every_benchmark_runs_the_shipped_settings_or_declares_the_difference() 
         check_settings(name)
 
 
+@pytest.mark.fast_rows("config =", "monkeypatch", "write_text")
 @pytest.mark.parametrize(
     ("source", "setting"),
     [

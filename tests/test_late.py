@@ -28,6 +28,7 @@ def test_a_wrong_one_raises_when_it_is_used() -> None:
         wrong.search("")
 
 
+@pytest.mark.slow
 def test_every_late_pattern_compiles() -> None:
     patterns = [
         value

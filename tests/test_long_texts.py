@@ -15,6 +15,7 @@ from whet.tools.encoding import fit_lines
 LENGTH = 100_000
 
 
+@pytest.mark.fast_rows("token=", "curl", "zip")
 @pytest.mark.parametrize(
     "unit", ["-", "a-", "--token", "token=", "curl ", "zip ", "login ", "mysql ", "mongo ", "password "]
 )

@@ -93,6 +93,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.fast_rows("\\u200b", "x.\\u0430/")
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_the_time_grows_in_proportion_to_the_text(piece: str) -> None:
     def read(size: int) -> None:

@@ -78,6 +78,7 @@ def refused(typed: str, *, with_values: bool = False) -> str:
         return "" if of_value and not with_values else error.format_message()
 
 
+@pytest.mark.slow
 def test_each_command_of_the_pages_is_one_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     typed = [(page.name, line) for page in PAGES if page.name != "commands.md" for line in commands(page)]
     assert len(typed) > 150
@@ -106,6 +107,7 @@ def test_the_tree_of_a_folder_holds_only_its_modules(capsys: pytest.CaptureFixtu
     assert run_tree(capsys, "nowhere")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_hint_names_commands_that_exist() -> None:
     errors = runpy.run_path(str(ROOT / "docs" / "errors.py"))
     assert list(errors["missing_commands"]()) == []
@@ -186,6 +188,7 @@ def test_a_decision_says_why_what_and_what_not_in_200_words(path: Path) -> None:
     assert len(text.split()) <= 200
 
 
+@pytest.mark.slow
 @each("page", PAGES)
 def test_links_of_the_site_lead_to_its_pages(page: Path) -> None:
     site = runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
@@ -214,6 +217,7 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
     assert not figures(table) - figures(measured)
 
 
+@pytest.mark.slow
 def test_every_distribution_that_a_page_or_a_hint_installs_is_ours() -> None:
     places = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.*")]
     install = r"(?:pip|tool|pipx) install (?:-\S+ )*['\"]?whet(?:\[|['\"]|$)|[\"']whet\["

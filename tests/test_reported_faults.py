@@ -115,6 +115,7 @@ def find_missing(names: Sequence[str]) -> list[str]:
     return [name for name in names if not _exists(name)]
 
 
+@pytest.mark.fast_rows("a command forges", "a typed stop")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_got_through_has_its_test(fault: str) -> None:
     assert find_missing(FAULTS[fault]) == []

@@ -115,6 +115,7 @@ SEEN: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.fast_rows("an image", "pickers")
 @pytest.mark.parametrize("seen", SEEN)
 def test_what_was_seen_has_its_test(seen: str) -> None:
     assert find_missing(SEEN[seen]) == []

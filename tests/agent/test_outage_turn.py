@@ -14,6 +14,7 @@ from whet.providers.fallback import FallbackLink
 from whet_lab.practice.script import Fault, ScriptedReply, html_page, server_error
 
 
+@pytest.mark.fast_rows("180.0")
 @pytest.mark.parametrize(("outage_s", "patience_s"), [(30.0, 300.0), (180.0, 300.0), (890.0, 900.0)])
 async def test_the_turn_ends_and_nothing_runs_twice(tmp_path: Path, outage_s: float, patience_s: float):
     machine = Machine()

@@ -298,6 +298,18 @@ def pairs() -> list[Any]:
     ]
 
 
+@pytest.mark.fast_rows(
+    "413-",
+    "bare 400",
+    "ids-",
+    "include-",
+    "parameter-",
+    "picture too big",
+    "role-",
+    "signature-",
+    "length-",
+    "schema keyword, named",
+)
 @pytest.mark.parametrize(("name", "wire"), pairs())
 async def test_a_refusal_ends_neither_the_turn_nor_the_session(tmp_path: Path, name: str, wire: str) -> None:
     case = CASES[name]

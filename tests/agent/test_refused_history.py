@@ -99,6 +99,9 @@ REFUSALS: dict[str, Refusal] = {
 }
 
 
+@pytest.mark.fast_rows(
+    "named by param", "a bare text-chat", "failed-responses", "forbidden-anthropic", "unknown model-chat"
+)
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", REFUSALS)
 async def test_a_refused_picture_is_left_out_and_work_goes_on(tmp_path: Path, wire: str, kind: str) -> None:
@@ -214,6 +217,7 @@ async def test_an_outage_that_outlasts_the_retries_ends_the_turn_with_its_error(
         assert not any("left out from now on" in line for line in notices(r))
 
 
+@pytest.mark.fast_rows("400-body0", "500-body1-resp", "400-body2-anth")
 @pytest.mark.parametrize("wire", WIRES[1:])
 @pytest.mark.parametrize(
     "body",
@@ -312,6 +316,7 @@ async def test_many_pictures_that_are_named_one_after_the_other_end_soon(tmp_pat
         assert len(r.server.requests) <= 6
 
 
+@pytest.mark.fast_rows("declaration-chat", "name-responses", "param-anthropic", "position-chat")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("kind", ["position", "param", "name", "declaration"])
 async def test_a_refused_tool_is_left_out(tmp_path: Path, wire: str, kind: str) -> None:

@@ -53,6 +53,7 @@ def test_a_cycle_of_a_few_calls_is_stopped(tmp_path: Path) -> None:
     assert end.reason == "failed" and len(results) == 22
 
 
+@pytest.mark.fast_rows("among many others")
 @pytest.mark.parametrize(
     "script",
     [
@@ -83,6 +84,7 @@ async def test_a_call_that_waits_is_no_repetition(tmp_path: Path) -> None:
         assert not any("[Whet:" in message.text for message in r.session.log.messages)
 
 
+@pytest.mark.fast_rows("0.6-", "1-0.9", "1-None")
 @pytest.mark.parametrize(
     ("took_s", "cpu_s", "reason"),
     [(1, 0.01, "answered"), (0.6, 0.05, "answered"), (1, 0.9, "failed"), (30, 29, "failed"),

@@ -77,6 +77,7 @@ def _write_events(replies: Transcript) -> Any:
     return {"history": events}
 
 
+@pytest.mark.fast_rows("_write_chat", "_write_commands")
 @pytest.mark.parametrize("write", [_write_chat, _write_commands, _write_trajectory, _write_events])
 def test_replayed_work_goes_on_and_loops_end(tmp_path: Path, write: Callable[[Transcript], Any]) -> None:
     for seed in range(8):

@@ -189,6 +189,7 @@ LEARNED = {"kimi": 1, "vllm": 2}
 """How often a server of which only the address is known may refuse before its rules are known."""
 
 
+@pytest.mark.fast_rows("anthropic-", "gemini-")
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_a_session_changes_its_server_and_back(tmp_path: Path, first: str, second: str) -> None:
     refused = asyncio.run(switch(tmp_path, KINDS[first], KINDS[second]))

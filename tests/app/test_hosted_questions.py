@@ -6,6 +6,8 @@ import asyncio
 import gc
 from pathlib import Path
 
+import pytest
+
 from tests.agent.rig import calls
 from tests.app.test_hosted import Asked, hosting, ignore, text_of, until
 from tests.support import let_pass
@@ -88,6 +90,7 @@ async def test_a_helpers_question_stops_the_clocks_of_its_parents_too(tmp_path: 
         assert (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 async def test_a_helper_is_gone_when_its_task_is_done(tmp_path: Path) -> None:
     """Its parent may be open for hours; nothing of the helper waits for the collector."""
     script = [

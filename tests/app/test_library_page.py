@@ -54,6 +54,7 @@ def test_each_section_has_a_script() -> None:
     assert list(programs()) == list(SCRIPTS)
 
 
+@pytest.mark.fast_rows("Answer approvals", "Events", "From Python")
 @pytest.mark.parametrize("heading", SCRIPTS)
 def test_the_program_of_a_section_runs(
     heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

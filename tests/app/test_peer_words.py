@@ -179,6 +179,7 @@ OPTIONS_OF_PEERS = {
 }  # fmt: skip
 
 
+@pytest.mark.fast_rows("arguments0-", "arguments1")
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [

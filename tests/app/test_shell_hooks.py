@@ -284,6 +284,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.fast_rows("Makefile", "guard_me.py", "d/deep", "required.js", "w.sh", "bin/tool1")
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_of_what_an_accepted_hook_runs_takes_the_acceptance_back(work: Path, name: str):
     command, text = CHANGES[name]

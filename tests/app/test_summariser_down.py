@@ -33,6 +33,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.fast_rows("a refusal", "cut", "empty")
 @pytest.mark.parametrize("kind", FAULTS)
 def test_twelve_of_twelve_turns_are_answered_under_any_fault_of_the_summariser(
     tmp_path: Path, kind: str

@@ -231,6 +231,16 @@ BEHAVIOURS: dict[str, Script] = {
 }
 
 
+@pytest.mark.fast_rows(
+    "honest-",
+    "nothing-False",
+    "a tenth-True",
+    "failed in the text-False",
+    "nonsense-True",
+    "hidden reasoning-False",
+    "cut at once-False",
+    "ten times-True",
+)
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_what_was_sent_is_counted_and_one_call_at_most_passes_the_cap(

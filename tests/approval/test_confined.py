@@ -27,6 +27,8 @@ from whet.sandbox.engine_cache import OPEN
 from whet.sandbox.policy import UNCONFINED, Opening
 from whet.sandbox.status import Engine, EngineStatus
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 
 class Holding(Confinement):
     """A confinement whose engine is said to hold or not; nothing is run in it here."""
@@ -227,6 +229,9 @@ def test_an_edited_command_is_let_out_only_after_its_own_question(tmp_path: Path
     assert policy.may_write(tmp_path / "other/g") and not policy.allows(Opening("reach", "a.example"))
 
 
+@pytest.mark.fast_rows(
+    "~/.ssh-ls", "~/.ssh-find-settings0", "~/.aws/credentials-wc -c-settings1", "~/.config-stat-settings0"
+)
 @pytest.mark.parametrize("settings", [{"mode": "auto"}, {"allow": ("terminal(python3 *)",)}])
 @pytest.mark.parametrize("looks", ["ls", "stat", "find", "wc -c", "realpath"])
 @pytest.mark.parametrize("place", ["~/.ssh", "~/.aws/credentials", "~/.config", "~/project"])

@@ -23,6 +23,7 @@ DROPPED_USERS = (
 )  # fmt: skip
 
 
+@pytest.mark.fast_rows("mysql shop < f.sql")
 @pytest.mark.parametrize(("command", "text"), list(product(CLIENTS, DROPPED_USERS)))
 def test_a_statement_that_one_dialect_takes_for_a_comment_counts(
     tmp_path: Path, command: str, text: str
@@ -44,6 +45,7 @@ HARMLESS = (
 )
 
 
+@pytest.mark.fast_rows("psql -f f.sql")
 @pytest.mark.parametrize(("command", "text"), list(product(CLIENTS, HARMLESS)))
 def test_comments_of_every_dialect_do_not_count(tmp_path: Path, command: str, text: str) -> None:
     (tmp_path / "f.sql").write_text(text)
@@ -99,6 +101,7 @@ def test_the_files_that_are_looked_through_are_limited(tmp_path: Path) -> None:
     assert view.reasons == ("psql runs statements that can't be read here: 7.sql",)
 
 
+@pytest.mark.fast_rows("$a$ $b$", "/*", "'")
 @pytest.mark.parametrize(
     "text", ["/* ", "/*", "'", "$a$ $b$ ", "\n", "update t set a ", ".once  ", "-", "$a", "\\", "copy x "]
 )

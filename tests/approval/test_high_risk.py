@@ -152,6 +152,7 @@ def test_what_may_be_irreversible_goes_to_the_service_however_it_is_written(tmp_
     assert local.count("normal") <= 20, "without a service, a person is asked about most of them"
 
 
+@pytest.mark.slow
 def test_everyday_commands_of_the_same_programs_are_not_asked_about(tmp_path: Path) -> None:
     write_files(tmp_path)
     commands = EVERYDAY.split("\n")[1:-1]
@@ -198,6 +199,7 @@ def test_an_unknown_subcommand_has_the_riskiest_name_of_its_program(
     assert name_of(tmp_path, command) == name
 
 
+@pytest.mark.fast_rows("alembic upgrade head", "-- wrangler@3", "npx vercel", "bunx @scope")
 @pytest.mark.parametrize(
     ("command", "name"),
     [

@@ -33,6 +33,8 @@ from whet.tools.registry import Registry
 from whet.tools.toolsets.files import FileTools
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 _MANUAL = Path(__file__).parents[2] / "docs" / "approval.md"
 _RULES = ("read_file(secrets/*)", "write_file(*.lock)")
 _FILES = {_RULES[0]: "secrets/db.yml", _RULES[1]: "app.lock"}
@@ -200,6 +202,7 @@ def test_no_tool_reads_or_changes_a_protected_file(
         assert outcome == "allowed"
 
 
+@pytest.mark.fast_rows("'././", "' 10", "pad=aaa", "other/", "new\\\\nfile", "paths")
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "text",
@@ -255,6 +258,18 @@ def test_no_length_hides_a_protected_file_in_a_command_outside_a_sandbox(
     assert make_world(_RULES[0]).try_call("terminal", arguments, writes=False) == "refused"
 
 
+@pytest.mark.fast_rows(
+    "cat secrets/db.yml",
+    "cat app.py",
+    "cat linked",
+    "pushd",
+    "python3 -c",
+    "cd secrets",
+    "ls secrets",
+    "ls-False",
+    "tar -C",
+    "curl",
+)
 @pytest.mark.parametrize(
     ("command", "is_refused"),
     [

@@ -309,6 +309,7 @@ def test_a_linked_tree_and_a_submodule_are_judged_without_git(
         assert "shared-evil" in find_program_setting(str(folder))
 
 
+@pytest.mark.fast_rows("TextConv", "fsmonitor", "[alias]", "x00")
 @pytest.mark.parametrize(
     "text",
     [
@@ -379,6 +380,7 @@ def test_gits_own_verbs_are_no_aliases_while_git_does_not_list_them(
     assert "alias" not in problems("git rerere"), "a failure is no answer for the next command"
 
 
+@pytest.mark.fast_rows("cd link && git diff", "-C link show", "--git-dir=link", "cd -P link; cd ..")
 @pytest.mark.parametrize(
     "command",
     [

@@ -28,6 +28,7 @@ def judge(command: str, stdin: str = "") -> ShellRisk:
     return analyse(command, "/code/proj", PLACE, stdin)
 
 
+@pytest.mark.slow
 @each(("level", "command"), EXPECTED)
 def test_the_corpus(level: str, command: str) -> None:
     risk = judge(command)

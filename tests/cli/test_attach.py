@@ -63,6 +63,7 @@ def test_a_fence_can_not_be_closed_from_inside() -> None:
     assert text.split("\n")[1] == "`````"
 
 
+@pytest.mark.fast_rows("Gr", "xff")
 @pytest.mark.parametrize(
     ("data", "text"),
     [

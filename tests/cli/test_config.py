@@ -98,6 +98,9 @@ def test_why_helps_even_when_the_file_is_broken(home: Path) -> None:
     assert isinstance(run(home, "list").exception, ConfigError)
 
 
+@pytest.mark.fast_rows(
+    "agent.", "gateway.busy", "approval.allow", "hooks.commands", "judge.api_key_env", "mcp"
+)
 @pytest.mark.parametrize("key", list(fields()))
 def test_why_knows_every_setting(home: Path, key: str) -> None:
     assert run(home, "why", key).exit_code == 0

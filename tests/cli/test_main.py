@@ -179,6 +179,7 @@ def test_an_unwritable_home_shows_the_bugs_stack_instead(tmp_path: Path) -> None
     assert "ZeroDivisionError" in result.stderr
 
 
+@pytest.mark.fast_rows("ENOENT")
 @pytest.mark.parametrize(
     ("number", "error", "hint"),
     [

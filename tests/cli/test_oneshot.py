@@ -225,6 +225,7 @@ def test_a_turn_that_ends_at_its_step_limit_exits_with_1(folder: Path) -> None:
     assert "budget" in err
 
 
+@pytest.mark.fast_rows("output0")
 @pytest.mark.parametrize("output", [(), ("--json",), ("--stream-json",)])
 def test_an_output_that_cannot_be_written_is_one_clear_line(
     folder: Path, echo: PracticeServer, output: tuple[str, ...]
@@ -273,6 +274,7 @@ def test_calls_that_nobody_could_allow_are_named_on_standard_error(folder: Path,
         assert line in row["notices"][0] and not row["tool_calls"][0]["ok"]
 
 
+@pytest.mark.fast_rows("while text")
 @pytest.mark.parametrize("goes_on", [True, False], ids=["while text comes", "while the model is silent"])
 def test_a_turn_whose_reader_left_is_cancelled(folder: Path, home: Path, *, goes_on: bool) -> None:
     reply = ScriptedReply("word " * 40, pieces=40, fault=Fault(stall_after=5))

@@ -64,6 +64,7 @@ async def test_the_rest_of_a_line_that_was_begun_before_the_question_is_no_answe
     assert await asked == "no"
 
 
+@pytest.mark.fast_rows("yes")
 @pytest.mark.parametrize("early", [b"yes\n", b"2\n", b"\n", b"stop\n"])
 async def test_a_line_that_ends_sooner_than_a_question_can_be_read_answers_nothing(
     keyboard: int, capsys: pytest.CaptureFixture[str], early: bytes

@@ -21,6 +21,7 @@ def rendered(environ: dict[str, str], width: int, text: str = ANSWER) -> str:
     return "".join(painter.block(block, width) for block in cut(text, 11))
 
 
+@pytest.mark.fast_rows("-30", "-80")
 @pytest.mark.parametrize("width", [30, 40, 80, 120])
 @pytest.mark.parametrize(
     "extra", ["", "日本語の文章も正しく折り返されるべきです。これは長い文なので。\n" * 3]

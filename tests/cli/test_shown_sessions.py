@@ -37,6 +37,7 @@ def session(home: Path, clock: FixedClock) -> str:
     return session_id
 
 
+@pytest.mark.fast_rows("agents show", "html", "search deploy", "show ID")
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -23,6 +23,7 @@ def test_an_installed_skill_is_shown_whole_first(home: Path, tmp_path: Path) -> 
     assert not (home / "skills/deploy").exists()
 
 
+@pytest.mark.fast_rows("True")
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_a_skill_that_can_not_be_loaded_is_listed_and_shown_with_the_reason(
     home: Path, tmp_path: Path, is_indexed: bool

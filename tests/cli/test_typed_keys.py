@@ -168,6 +168,7 @@ def test_lines_that_are_typed_ahead_answer_no_question() -> None:
     assert not guard.is_typing
 
 
+@pytest.mark.fast_rows("answers0", "answers4", "answers6")
 @pytest.mark.parametrize(
     ("first", "pause_s", "is_repeated", "then", "answers"),
     [

@@ -246,6 +246,7 @@ def test_an_agent_with_a_folder_of_its_own_is_found_there(tmp_path):
     assert (folder / "hooks.json").exists() and not (tmp_path / ".codex").exists()
 
 
+@pytest.mark.fast_rows("codex", "gemini")
 @pytest.mark.parametrize("agent", EVENTS)
 def test_each_agent_gets_an_answer_in_its_own_form(server, monkeypatch, agent):
     monkeypatch.setenv("CONFIRMATION_TOKEN", server.token("submit", "agent"))

@@ -148,6 +148,7 @@ RECORD_CHANGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.fast_rows("action =", "details = 'junk'", "digest", "resolved_at", "status")
 @pytest.mark.parametrize("change", RECORD_CHANGES)
 def test_a_changed_record_is_found(paths, tmp_path, change):
     copy = tmp_path / "copy.db"

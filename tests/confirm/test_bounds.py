@@ -33,6 +33,7 @@ NOWHERE = [
 ]
 
 
+@pytest.mark.fast_rows("[x/", "secret@", "x-evil", ":99999", "///path")
 @pytest.mark.parametrize("url", NOWHERE)
 def test_a_webhook_that_leads_nowhere_is_refused_and_ends_nothing(tmp_path, url):
     with pytest.raises(AddressRefused):

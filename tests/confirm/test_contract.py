@@ -12,6 +12,8 @@ from tests.confirm.process import Served
 from tests.confirm.running import SUBMIT, Running
 from whet_confirm.http.routes import OPERATIONS
 
+pytestmark = pytest.mark.slow_rows("open-killed")
+
 PENDING_KEYS = {"id", "action", "status", "timeout_seconds", "message", "approve_url", "deny_url"}
 RECORD_KEYS = {
     "id", "action", "description", "details", "requester", "session_key", "status", "resolved_by",
@@ -94,6 +96,7 @@ def test_a_submission_is_accepted_with_defaults(sides):
     assert isinstance(record["created_at"], float)
 
 
+@pytest.mark.fast_rows("open-abc", "tokens-abc", "tokens-given9", "tokens-True", "tokens-killed-1000")
 @pytest.mark.parametrize(
     ("given", "read"),
     [
@@ -106,12 +109,14 @@ def test_timeouts_are_read_as_numbers_and_clamped(sides, given, read):
     assert answer.status_code == 202 and answer.json()["timeout_seconds"] == read
 
 
+@pytest.mark.fast_rows("open-0", "tokens-killed-None", "open-falsy4", "tokens-falsy5")
 @pytest.mark.parametrize("falsy", [None, "", 0, False, [], {}])
 def test_falsy_details_are_an_empty_object(sides, falsy):
     request = submit(sides, details=falsy).json()
     assert sides.agent.get(f"/confirm/{request['id']}").json()["details"] == {}
 
 
+@pytest.mark.fast_rows("open-{}", "tokens-{}")
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"not json", b"[]", b"{}", b'{"action":"a"}', b'{"description":"d"}',
              b'{"action":"  ","description":"d"}', b'{"action":"a","description":"\\n"}']

@@ -68,6 +68,18 @@ def seen(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", opened))
 
 
+@pytest.mark.fast_rows(
+    "a change of nothing",
+    "a patch and a diff",
+    "a name with line breaks",
+    "5,000 letters",
+    "far from it, in values",
+    "more lines than",
+    "sixty levels",
+    "two thousand names",
+    "two changes",
+    "a change with one side",
+)
 @pytest.mark.parametrize("way", DETAILS)
 def test_the_harm_is_seen_before_a_yes_wherever_it_stands(server, way):
     request_id = ask(server, DETAILS[way])

@@ -106,6 +106,7 @@ def test_a_state_that_is_accepted_has_its_indexes_made_anew(paths, forged):
     assert look(paths) == ()
 
 
+@pytest.mark.fast_rows("events_by_request", "tokens_2")
 @pytest.mark.parametrize(
     "index", ["by_rate", "whitelisted", "events_by_request", "sqlite_autoindex_requests_1", HASHES]
 )

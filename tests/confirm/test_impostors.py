@@ -50,6 +50,7 @@ SPELLED: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.fast_rows("cut", "wide", "negative")
 @with_code
 @pytest.mark.parametrize("way", SPELLED)
 def test_no_spelling_of_a_code_but_its_own_counts(guarded, way):
@@ -228,6 +229,25 @@ SAID: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.fast_rows(
+    "no algorithm",
+    "another kind of key",
+    "an empty audience",
+    "no audience",
+    "no end",
+    "no nonce",
+    "not before tomorrow",
+    "issuer with a slash",
+    "address that nobody verified",
+    "groups that are an object",
+    "a subject that is a number",
+    "a head with a condition",
+    "leads elsewhere",
+    "two audiences",
+    "hidden letter",
+    "no beginning",
+    "verified in words",
+)
 @pytest.mark.parametrize("what", SAID)
 def test_what_a_provider_may_not_say_opens_nothing(company, provider, what):
     provider.user = {"sub": "u-1", "groups": ["release"], **MAIL}

@@ -68,6 +68,7 @@ def test_high_risk_actions_need_a_person_in_every_spelling(tmp_path, name):
     assert policy('[[rules]]\naction="*"\neffect="allow"\n', tmp_path).judge(facts(name)).effect == "ask"
 
 
+@pytest.mark.fast_rows("pay_*-", "PayOut-'pay_o")
 @pytest.mark.parametrize(
     "name",
     [

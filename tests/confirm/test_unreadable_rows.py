@@ -47,6 +47,7 @@ def names(hook: Receiver, request: ConfirmRequest) -> int:
     return sum(request.id.encode() in body for _, body in hook.got)
 
 
+@pytest.mark.fast_rows("details = 'junk'", "plan = CAST", "expires_at")
 @pytest.mark.parametrize("change", JUNK)
 async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(desk, caplog, change):
     first, broken, last = [await desk.submit(f"action-{number}") for number in range(3)]
@@ -63,6 +64,7 @@ async def test_others_are_told_of_and_the_log_says_once_what_is_left_out(desk, c
     assert not told_of(caplog, "can't be stored")
 
 
+@pytest.mark.fast_rows("details = 'junk'")
 @pytest.mark.parametrize("change", JUNK)
 async def test_without_channels_the_log_has_the_others(desk, caplog, change):
     broken, good = await desk.submit("broken"), await desk.submit("good")
@@ -84,6 +86,7 @@ async def test_a_vote_that_can_not_be_read_ends_no_notices_of_others(desk, caplo
     assert (await desk.decide(broken, desk.who(secret), "deny")).kind == "altered"
 
 
+@pytest.mark.fast_rows("created_at", "details = 'junk'", "plan = CAST", "status")
 @pytest.mark.parametrize("change", [*JUNK, "status = 'junk'", "original = 'junk', edited_by = 'x'"])
 def test_a_list_and_its_pages_have_the_others(server, agent, change):
     request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
@@ -101,6 +104,7 @@ def test_a_list_and_its_pages_have_the_others(server, agent, change):
 PENDING = [text for text in JUNK if "expires_at" not in text]
 
 
+@pytest.mark.fast_rows("details = 'junk'")
 @pytest.mark.parametrize("change", PENDING)
 def test_the_deadlines_of_others_are_kept(server, agent, clock, caplog, change):
     request_ids = [agent.post("/confirm", json=SUBMIT).json()["id"] for _ in range(3)]
@@ -124,6 +128,7 @@ def test_the_log_does_not_vouch_for_what_somebody_wrote_before_the_end(server, c
     assert any(request_id in line and "altered" in line for line in report.problems), report.problems
 
 
+@pytest.mark.fast_rows("details = 'junk'")
 @pytest.mark.parametrize("change", PENDING)
 @pytest.mark.service(
     policy='[groups]\nops = ["bob"]\n[[rules]]\neffect = "ask"\nquorum = 2\nescalate_to = "ops"\n'

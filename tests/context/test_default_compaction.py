@@ -155,6 +155,7 @@ def test_a_list_of_tasks_is_carried_up_to_a_quarter_of_the_room() -> None:
     assert summary.parse(text).todo == listed["content"][:500].strip()
 
 
+@pytest.mark.fast_rows("100-1000000-None", "2000-100000-5000")
 @pytest.mark.parametrize(
     ("count", "context_length", "expected"),
     [

@@ -114,6 +114,7 @@ def script() -> list[ScriptedReply]:
     return [calls(("look", '{"at": "a"}')), ScriptedReply(LONG), ScriptedReply("Still here.")]
 
 
+@pytest.mark.fast_rows("bad role", "cancels", "changed in place", "exits", "none", "text", "raises")
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_what_is_of_no_use_changes_nothing_and_the_built_in_helps(tmp_path: Path, kind: str) -> None:
     """Failures 6, 8, 10, 16 (nothing lost), 31 (said), 33."""
@@ -137,6 +138,7 @@ async def test_what_is_of_no_use_changes_nothing_and_the_built_in_helps(tmp_path
         await stored_roles(one)
 
 
+@pytest.mark.fast_rows("lone surrogate", "orphan result", "same roles", "unanswered call")
 @pytest.mark.parametrize("kind", ACCEPTED)
 async def test_with_any_recorded_list_the_request_is_valid_and_it_opens(tmp_path: Path, kind: str) -> None:
     """Failures 1, 2, 3, 4, 22: the practice server refuses what any vendor would refuse."""

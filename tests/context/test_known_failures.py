@@ -188,6 +188,7 @@ FAILURES: dict[str, list[ScriptedReply]] = {
 }
 
 
+@pytest.mark.fast_rows("401", "HTML", "cut stream", "timeout", "empty")
 @pytest.mark.parametrize("kind", FAILURES)
 def test_16_17_no_message_is_lost_whatever_the_summary_call_comes_to(tmp_path: Path, kind: str) -> None:
     """Failures 13, 16, 17: the real provider and a server that fails; nothing is lost, the

@@ -130,6 +130,7 @@ def test_any_list_becomes_valid_and_repair_is_stable(seed: int, length: int) -> 
     assert [row.text for row in repair(mended)] == [row.text for row in mended]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_came_out_never_changes_while_the_list_grows(seed: int) -> None:

@@ -211,6 +211,7 @@ def test_pruning_is_asked_for_where_a_result_has_come(tmp_path: Path) -> None:
     assert not [line for line in run(tmp_path, [], act) if line.startswith("prune")]
 
 
+@pytest.mark.fast_rows("0", "3", "6", "9")
 @pytest.mark.parametrize(
     "prune",
     [
@@ -234,6 +235,7 @@ async def test_a_hostile_pruning_changes_nothing(tmp_path: Path, prune: Callable
         assert engine.trace[-1].startswith("on_turn_complete uata")
 
 
+@pytest.mark.fast_rows("0", "3")
 @pytest.mark.parametrize(
     "select",
     [

@@ -30,6 +30,7 @@ ABORTS = [
 ]
 
 
+@pytest.mark.fast_rows("''", "DOCTYPE", "AuthRejected")
 @pytest.mark.parametrize(("answer", "wait_s"), ABORTS, ids=[repr(answer)[:30] for answer, _ in ABORTS])
 def test_16_17_where_no_model_gives_a_summary_code_writes_it_and_the_model_rests(
     answer: str | Exception, wait_s: float

@@ -133,6 +133,7 @@ main.main()
 """
 
 
+@pytest.mark.fast_rows("2-130")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_that_c_code_drops_before_the_first_request_ends_the_run(tmp_path, number, code):
     with PracticeServer(script=[ScriptedReply("never asked for")]) as server:

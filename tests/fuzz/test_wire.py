@@ -88,6 +88,7 @@ def test_a_strict_server_accepts_what_any_transcript_becomes() -> None:
         judge(seed, with_types=seed % 6 == 0)
 
 
+@pytest.mark.slow
 def test_and_a_few_that_nobody_saw_before() -> None:
     start = int.from_bytes(os.urandom(4))
     for seed in range(start, start + 40):

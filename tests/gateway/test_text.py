@@ -21,6 +21,7 @@ WORDS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(WORDS, max_size=120).map("".join), st.integers(200, 400))
 def test_pieces_fit_and_lose_nothing_but_white_space(text: str, limit: int) -> None:
     messages = split_message(text, limit)

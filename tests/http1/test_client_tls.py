@@ -92,6 +92,7 @@ def tunnel(asked: list[str], extra: bytes = b"") -> Handler:
     return serve
 
 
+@pytest.mark.fast_rows("https", "socks5h")
 @pytest.mark.parametrize("proxied", ["", "http", "https", "socks5", "socks5h"])
 def test_tls_carries_requests_one_after_the_other_also_through_a_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxied: str

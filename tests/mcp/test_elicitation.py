@@ -42,6 +42,7 @@ def make_booking(**extra: Any) -> MCPServer:
     return server
 
 
+@pytest.mark.fast_rows("answers0", "answers3")
 @pytest.mark.parametrize(
     ("answers", "told"),
     [

@@ -75,6 +75,7 @@ def test_headers_name_the_session_and_the_version(home: Path) -> None:
     assert first["accept"] == "application/json, text/event-stream"
 
 
+@pytest.mark.fast_rows("403", "500", "HTML", "list", "evil", "login", "broke0", "JSON0")
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

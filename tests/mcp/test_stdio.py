@@ -153,6 +153,7 @@ async def test_the_error_of_a_call_without_an_answer_names_what_the_server_print
         assert "a line without an end: 'almost'" in out.text
 
 
+@pytest.mark.slow
 async def test_a_hundred_megabytes_are_dropped_and_the_server_lives(home: Path) -> None:
     async with bench(home, {"odd": odd("huge")}) as b:
         out = await b.call("mcp__odd__echo", text="hi")
@@ -280,6 +281,7 @@ async def test_a_servers_environment_holds_no_keys(home: Path, monkeypatch: pyte
         assert seen["MODE"] == "safe"
 
 
+@pytest.mark.fast_rows("server0", "server2", "server4", "server5")
 @pytest.mark.parametrize(
     ("server", "said"),
     [

@@ -35,6 +35,7 @@ def test_a_slip_in_a_quote_keeps_the_lesson_in_the_persons_words(quote: str) -> 
     assert given.text == f"“{RULE} Thanks!”" and given.trust == "user"
 
 
+@pytest.mark.fast_rows("Anna", "Schl", "teh")
 @pytest.mark.parametrize(
     ("said", "quote"),
     [

@@ -88,6 +88,7 @@ def test_a_replacement_that_says_something_else_is_kept_beside_the_old_note(
     assert rule in kept and said in kept
 
 
+@pytest.mark.fast_rows("signed", "jest")
 @pytest.mark.parametrize(
     ("rule", "said"),
     [

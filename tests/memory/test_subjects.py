@@ -37,6 +37,7 @@ WITHIN = [
 ]
 
 
+@pytest.mark.fast_rows("Customer 4711", "Kunde", "building 7", "Port 8080")
 @pytest.mark.parametrize(("first", "second"), [*OTHERS, *WITHIN])
 def test_another_number_is_another_thing_across_sessions(world: World, first: str, second: str) -> None:
     learn(world, first, second)
@@ -66,6 +67,7 @@ def test_a_shorter_number_is_not_a_repeat_of_a_longer_one() -> None:
     assert judge(claim, transcript, foreground=False).trust == "user"
 
 
+@pytest.mark.fast_rows("Customer", "standup")
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -20,6 +20,7 @@ def taken_back(*steps: Step, quote: str) -> str:
     return seen.find_retraction(passage)
 
 
+@pytest.mark.fast_rows("Kiln at 900", "Kiln and glaze", "shelf")
 @pytest.mark.parametrize(
     ("old", "new", "is_newer"),
     [

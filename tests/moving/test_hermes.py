@@ -327,6 +327,7 @@ def test_an_id_that_is_taken_here_gets_the_origin_before_it(tmp_path: Path, data
 _ODD = (b"\xff\x00", "no number", -1, 2**62, 1e300, float("inf"), '[{"id":5,"function":null}]')
 
 
+@pytest.mark.fast_rows("1e+300", "no number", "function")
 @pytest.mark.parametrize("odd", _ODD)
 def test_odd_cells_cost_neither_the_session_nor_the_search(
     tmp_path: Path, database: StateDatabase, odd: bytes | str | int | float

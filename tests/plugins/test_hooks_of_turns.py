@@ -45,6 +45,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     return seen(home)
 
 
+@pytest.mark.fast_rows("api_request_error", "on_session_reset")
 @pytest.mark.parametrize("hook", RARE)
 def test_rare_hooks_get_the_keywords_of_hermes(observed: dict[str, dict[str, Any]], hook: str) -> None:
     assert set(RARE[hook].split()) <= set(observed[hook]), observed[hook]

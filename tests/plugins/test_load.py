@@ -32,6 +32,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.fast_rows("async-register", "exits", "no-register", "raises", "syntax")
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_plugin_disables_itself_with_a_reason_and_nothing_else(home: Path, name: str) -> None:
     code, reason = BROKEN[name]

@@ -53,6 +53,7 @@ def _turns(
     return asyncio.run(main()), events
 
 
+@pytest.mark.fast_rows("billing", "no such reason", "None-", "Tr-Done")
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

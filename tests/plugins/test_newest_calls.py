@@ -101,6 +101,7 @@ SECTION, MIDDLEWARE_OF = (
 )
 
 
+@pytest.mark.fast_rows("nonsense", "Capital", "set_config('',")
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
@@ -257,6 +258,7 @@ def test_pre_verify_can_not_hold_a_turn_for_ever(home: Path) -> None:
     assert len(requests) == 5 and events[-1].reason == "answered"
 
 
+@pytest.mark.fast_rows("None", "mess")
 @pytest.mark.parametrize(
     "answer", ["None", '{"action": "continue"}', '"keep going"', '{"action": "continue", "message": 5}']
 )

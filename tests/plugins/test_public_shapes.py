@@ -259,6 +259,7 @@ LOUD = """
 """
 
 
+@pytest.mark.fast_rows("command", "edits", "mcp")
 @pytest.mark.parametrize("tag", ["notes", "skills", "edits", "command", "delegates", "mcp"])
 def test_no_plugin_gives_its_tool_a_tag_that_is_trusted(home: Path, tag: str) -> None:
     code = f"""

@@ -39,6 +39,7 @@ def post(server, body, path="/v1/chat/completions"):
 STREAMED = {"model": "any", "messages": USER, "stream": True}
 
 
+@pytest.mark.fast_rows("400", "429", "529")
 @pytest.mark.parametrize(
     ("status", "openai_class", "claude_class"),
     [

@@ -158,6 +158,7 @@ THINKING_STREAM = sse(
 )
 
 
+@pytest.mark.slow
 def test_the_thinking_stream_cut_at_every_byte():
     for cuts in every_cut(THINKING_STREAM):
         decoder = AnthropicDecoder(INFO)

@@ -113,6 +113,7 @@ OPENAI_STREAM = sse(
 )
 
 
+@pytest.mark.slow
 def test_the_openai_stream_cut_at_every_byte():
     for cuts in every_cut(OPENAI_STREAM):
         decoder = ChatDecoder(INFO)

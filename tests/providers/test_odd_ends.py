@@ -35,6 +35,7 @@ async def _answer(wire: str, *answers: list[Any]) -> tuple[ModelReply, int]:
         return await reply(source.open("sys", [], "s"), HI), len(server.requests)
 
 
+@pytest.mark.fast_rows("chat_completions", "error-")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
     "reason", ["error", "network_error", "insufficient_system_resource", "abort", "MALFORMED_FUNCTION_CALL"]
@@ -44,6 +45,7 @@ def test_an_answer_that_a_fault_ended_is_asked_for_again(wire: str, reason: str)
     assert (answer.message.text, requests, answer.warnings) == (WORDS, 2, ())
 
 
+@pytest.mark.fast_rows("chat_completions", "length-")
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "max_output_tokens"])
 def test_an_output_limit_in_any_vendors_words_is_one(wire: str, reason: str) -> None:

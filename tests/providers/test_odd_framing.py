@@ -84,6 +84,7 @@ FRAMES: dict[str, Frame] = {
 }
 
 
+@pytest.mark.fast_rows("-crlf", "chat_completions-")
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_in_another_frame_is_read_whole(wire: str, frame: str) -> None:

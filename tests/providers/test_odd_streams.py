@@ -198,6 +198,7 @@ def test_three_hundred_odd_streams_cost_no_answer():
     check_odd_streams(range(100, 400))
 
 
+@pytest.mark.fast_rows("halves0", "chat_completions")
 @pytest.mark.parametrize(
     "halves",
     [
@@ -350,6 +351,7 @@ WRITTEN = {
 }
 
 
+@pytest.mark.fast_rows("chat_completions")
 @pytest.mark.parametrize("spelling", WRITTEN)
 @pytest.mark.parametrize("wire", ["chat_completions", "responses"])
 def test_a_call_written_as_text_is_a_call(wire: str, spelling: str):

@@ -75,6 +75,7 @@ DOWN = {
 }
 
 
+@pytest.mark.fast_rows("180.0-300.0", "880.0-900.0-busy")
 @pytest.mark.parametrize("kind", DOWN)
 @pytest.mark.parametrize(("outage_s", "patience_s"), [(30.0, 300.0), (180.0, 300.0), (880.0, 900.0)])
 def test_an_outage_within_the_patience_ends_with_the_answer(kind: str, outage_s: float, patience_s: float):

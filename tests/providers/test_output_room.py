@@ -105,6 +105,7 @@ async def test_a_prompt_that_grows_is_not_refused_at_each_step() -> None:
     assert len(server.refused) == 2 and limits_of(server)[-1] == 8_192
 
 
+@pytest.mark.fast_rows("settings0-prompt", "settings1-text2")
 @pytest.mark.parametrize(
     "text",
     [

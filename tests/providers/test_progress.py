@@ -65,6 +65,7 @@ def trickle(head: bytes, sent: bytes) -> tuple[ProviderError, int]:
     return asyncio.run(test()), count
 
 
+@pytest.mark.fast_rows("blank lines", "content")
 @pytest.mark.parametrize(
     ("head", "sent", "most"),
     [

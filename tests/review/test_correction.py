@@ -182,6 +182,7 @@ async def test_work_that_is_done_again_is_seen_in_the_store(tmp_path: Path) -> N
         assert len(b.queued) == 1
 
 
+@pytest.mark.fast_rows("Hello", "No, do it", "No, the tests")
 @pytest.mark.parametrize(
     ("said", "is_correction"),
     [

@@ -46,6 +46,7 @@ def assert_shares_every_byte(parent: RecordedRequest, review: RecordedRequest) -
     shapes.check(REQUEST_TYPES[review.path], review.json_body)
 
 
+@pytest.mark.fast_rows("chat_completions")
 @pytest.mark.parametrize("wire", WIRES)
 async def test_the_first_request_shares_every_byte_of_the_parents_last(tmp_path: Path, wire: str) -> None:
     tools = [does(use("read_file", path="absent.txt")), does(use("search_files", pattern="x"))]

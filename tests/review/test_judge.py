@@ -67,6 +67,7 @@ def test_what_the_judge_says_no_to_waits_for_the_person(tmp_path: Path) -> None:
     assert not asked.json_body.get("tools")
 
 
+@pytest.mark.fast_rows("failure", "no answer", "zero")
 @pytest.mark.parametrize(
     "answer",
     [

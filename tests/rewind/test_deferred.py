@@ -106,6 +106,7 @@ def test_a_held_file_that_was_written_by_a_name_outside_its_folder_comes_back(tm
     workspace.close()
 
 
+@pytest.mark.fast_rows("True")
 @pytest.mark.parametrize("holds", [True, False])
 def test_another_process_goes_on_with_what_was_left_out(tmp_path: Path, *, holds: bool) -> None:
     linked_tree(tmp_path)
@@ -177,6 +178,7 @@ def test_a_held_folder_is_not_written_while_another_process_records(
     workspace.close()
 
 
+@pytest.mark.fast_rows("False")
 @pytest.mark.parametrize("holds", [True, False])
 def test_a_step_that_is_not_recorded_leaves_no_original_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, holds: bool

@@ -50,6 +50,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+@pytest.mark.fast_rows("0")
 @pytest.mark.parametrize("seed", range(8))
 def test_a_destroyed_tree_is_what_it_was(tmp_path: Path, seed: int) -> None:
     destroy_and_take_back(tmp_path / "t", seed)

@@ -62,6 +62,15 @@ _CHANGES = {
 }
 
 
+@pytest.mark.fast_rows(
+    "a file in place",
+    "a folder that becomes",
+    "nobody may write",
+    "of two names",
+    "names of raw bytes",
+    "a repository within",
+    "links in circles",
+)
 @pytest.mark.parametrize("kind", _CHANGES)
 def test_an_odd_tree_is_what_it_was(workspace: Workspace, root: Path, kind: str) -> None:
     before, change = _CHANGES[kind]

@@ -35,6 +35,7 @@ def states(workspace: Workspace) -> dict[str, PathState]:
     return path_states
 
 
+@pytest.mark.fast_rows("0", "1")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_short_scan_finds_what_a_whole_one_finds(
     workspace: Workspace, root: Path, tmp_path: Path, seed: int

@@ -11,6 +11,8 @@ from tests.sandbox.attempts import attempts
 from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.world import World
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 
 def test_the_corpus_is_wide() -> None:
     every = attempts()

@@ -19,6 +19,8 @@ from whet.sandbox.guard import Guard
 from whet.sandbox.jail import Jail, JailedCommand, Started
 from whet.tools.shell import command_environment
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 
 @pytest.fixture(params=ENGINES, ids=str)
 def jail(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Jail]:
@@ -147,6 +149,7 @@ def test_what_a_command_left_running_changes_after_its_end_is_taken_back(
     assert _content(path) == before
 
 
+@pytest.mark.fast_rows("bubblewrap-", "Landlock-mkfifo")
 @pytest.mark.parametrize(
     "how", ["mkfifo .git/index", "ln -s /dev/urandom .git/index", "truncate -s 1T .git/config"]
 )

@@ -16,6 +16,8 @@ from tests.tools.calls import Desk
 from whet.sandbox.hardlinks import WorkspaceLinks
 from whet.sandbox.jail import Jail
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 
 def test_a_linked_file_of_a_cache_stays_as_it_is(jail: Jail, tmp_path: Path) -> None:
     cached = _linked(tmp_path / "cache" / "six.py", jail.policy.workspace / "lib" / "six.py")

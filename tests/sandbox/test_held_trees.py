@@ -49,6 +49,7 @@ def linked_files(jail: Jail) -> int:
     return sum(path.stat().st_nlink > 1 for path in jail.policy.workspace.rglob("*.py"))
 
 
+@pytest.mark.fast_rows("bubblewrap")
 def test_a_command_that_writes_elsewhere_copies_nothing(jail: Jail) -> None:
     text = 'echo new > own; mkdir -p env/lib; mkdir made; mv own made/; python3 -c \'open("x", "w")\''
     assert run(jail, f"{text}; cat {_PACKAGES}/p1/1.py") == (0, "safe\n")
@@ -218,6 +219,7 @@ def test_folders_are_recorded_before_a_command_changes_them(jail: Jail, text: st
     assert others == [held for held, _ in records]
 
 
+@pytest.mark.fast_rows("echo EVIL")
 @pytest.mark.parametrize("text", ["echo EVIL >> env/lib/site/p1/1.py", "rm env/lib/site/p1/1.py"])
 def test_a_folder_that_cannot_be_recorded_is_not_changed(jail: Jail, text: str) -> None:
     is_busy = True

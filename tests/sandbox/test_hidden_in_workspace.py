@@ -18,6 +18,8 @@ from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.system_folders import PolicyAdditions, default_policy
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 _KEYS = (
     ".whet/.env", ".whet/serve/owner.token", ".whet/profiles/work/.env", ".codex/auth.json",
     ".claude/.credentials.json", ".config/mise/config.toml", ".config/gh/hosts.yml", ".ssh/id_rsa",
@@ -82,6 +84,7 @@ def test_a_folder_above_the_home_shows_no_keys_of_it(homes: Homes, tmp_path: Pat
     assert "SECRET" not in run(jail, _EVERYTHING)[1]
 
 
+@pytest.mark.fast_rows("bubblewrap-.git", "bubblewrap-state", "Landlock-.config", "Landlock-state")
 @pytest.mark.parametrize("name", ["state/whet", ".config/whet", ".agents/whet", ".vscode", ".git/whet"])
 def test_a_whet_home_in_the_workspace_is_hidden(homes: Homes, tmp_path: Path, name: str) -> None:
     workspace = tmp_path / "ws"

@@ -14,6 +14,8 @@ from tests.sandbox.engines import ENGINES, EngineCase
 from tests.sandbox.jails import made_jail, run
 from whet.sandbox.git_files import find_execution_paths
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 _WHO = "git -c user.name=a -c user.email=b"
 _MONITOR = r"printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = touch ran #\n'"
 _SCRIPT = r"printf '#!/bin/sh\ntouch \"$RAN\"\n'"

@@ -17,6 +17,8 @@ from whet.sandbox.policy import Opening
 from whet.sandbox.status import EngineStatus
 from whet.sandbox.system_folders import PolicyAdditions
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 
 class _OneEngine(Confinement):
     """A confinement that uses a given engine."""

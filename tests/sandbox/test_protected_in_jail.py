@@ -12,6 +12,8 @@ from tests.sandbox.jails import run
 from whet.sandbox.jail import Jail, JailedCommand
 from whet.tools.shell import command_environment
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 
 def test_protected_names_stay_as_they_are(jail: Jail) -> None:
     workspace = jail.policy.workspace

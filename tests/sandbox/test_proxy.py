@@ -174,6 +174,7 @@ def test_allowed_hosts_and_no_others(
             scratch.close()
 
 
+@pytest.mark.slow
 def test_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".npmrc").write_text("registry=https://npm.corp.example/\n@x:registry=https://x.example/\n")

@@ -18,6 +18,8 @@ from whet.sandbox.scratch import Scratch, remove_abandoned
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.system_folders import default_policy
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 KILLED = """
 import os
 from whet.sandbox.scratch import Scratch

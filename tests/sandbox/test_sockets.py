@@ -22,6 +22,8 @@ from whet.sandbox.scratch import Scratch
 from whet.sandbox.setup import JailPlan
 from whet.sandbox.system_folders import default_policy
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 _TRY = """\
 import socket, sys

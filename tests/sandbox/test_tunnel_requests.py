@@ -61,6 +61,7 @@ LED_TO_ANOTHER_HOST = {
 }
 
 
+@pytest.mark.fast_rows("-7")
 @pytest.mark.parametrize("step", [1, 7, 100_000])
 @pytest.mark.parametrize("name", LED_TO_ANOTHER_HOST)
 def test_no_request_of_a_connection_reaches_another_host(name: str, step: int) -> None:

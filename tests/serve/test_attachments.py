@@ -72,6 +72,7 @@ def file_part(protocol: str, content: bytes) -> dict[str, Any]:
     return {"type": "file", "file": file} if protocol == "chat" else {"type": "input_file", **file}
 
 
+@pytest.mark.fast_rows("messages")
 @pytest.mark.parametrize("protocol", PATHS)
 def test_a_pdf_reaches_the_model_as_text(api: Api, http: httpx2.Client, protocol: str) -> None:
     answer = http.post(PATHS[protocol], json=body_of(protocol, [file_part(protocol, pdf("Due in May"))]))
@@ -87,6 +88,7 @@ def test_bytes_that_are_no_document_are_refused_by_the_part(http: httpx2.Client,
     assert answer.status_code == 400 and "not a PDF, office file or text" in answer.text
 
 
+@pytest.mark.fast_rows("cp1252-chat", "utf-16-messages", "utf-8-sig-responses")
 @pytest.mark.parametrize("protocol", PATHS)
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig"])
 def test_text_is_read_as_files_are(api: Api, http: httpx2.Client, protocol: str, encoding: str) -> None:
@@ -183,6 +185,7 @@ def test_any_model_name_is_answered_and_echoed(http: httpx2.Client, protocol: st
     assert answer.status_code == 200 and answer.json()["model"] == "gpt-4o"
 
 
+@pytest.mark.fast_rows("chat-web_search", "messages-web_fetch", "responses-tool_search")
 @pytest.mark.parametrize("kind", ["web_search", "web_search_20250305", "web_fetch_20250910", "tool_search"])
 @pytest.mark.parametrize("protocol", PATHS)
 def test_search_tools_of_the_vendor_are_left_out(http: httpx2.Client, protocol: str, kind: str) -> None:

@@ -24,6 +24,7 @@ def tool(**fields: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "w", **fields}}
 
 
+@pytest.mark.fast_rows("invalid_type-None", "body10", "body11", "body12", "body15", "body3", "body5")
 @pytest.mark.parametrize(
     ("body", "status", "code", "param"),
     [

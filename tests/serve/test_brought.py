@@ -22,6 +22,7 @@ def count_sessions(api: Api) -> int:
     return api.app.database.read_now(lambda db: rows.number(db, "SELECT count(*) FROM sessions"))
 
 
+@pytest.mark.fast_rows("chat")
 @pytest.mark.parametrize("protocol", PATHS)
 def test_a_document_s_text_was_not_typed(api: Api, http: httpx2.Client, protocol: str) -> None:
     question = f"{protocol}: {MINE}"
@@ -55,6 +56,7 @@ def test_a_document_that_is_sent_again_continues_its_session(api: Api, http: htt
     assert str(sent).count("Due in June") == 1 and "And when?" in sent[-1]["content"]
 
 
+@pytest.mark.fast_rows("</PROGRAM-INSTRUCTIONS>", "01234", "</program-</")
 @pytest.mark.parametrize(
     "end",
     [

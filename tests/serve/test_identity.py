@@ -49,6 +49,7 @@ def _person(protocol: Any, session: str = "", *, keeps_ids: bool = False) -> Per
     return Person("ann", protocol, keeps_ids=keeps_ids, headers=headers)
 
 
+@pytest.mark.fast_rows("chat")
 @PROTOCOLS
 def test_a_conversation_with_hidden_results_begins_anew_unless_its_client_says_whose_it_is(
     api: Api, http: httpx2.Client, protocol: str
@@ -207,6 +208,7 @@ TITLERS = [
 ]
 
 
+@pytest.mark.fast_rows("header-You", "user-Du")
 @pytest.mark.parametrize(("instructions", "ask"), TITLERS)
 @pytest.mark.parametrize("by", ["user", "header"])
 def test_a_title_request_under_the_conversations_name_is_no_turn_of_it(

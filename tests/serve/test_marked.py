@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from whet.question import Row, parse_row
 from whet.serve.board.marked import CodeRun, mark_code, mark_file, mark_rows
 
@@ -38,6 +40,7 @@ def test_a_unified_diff_has_line_numbers_code_and_changed_words() -> None:
     assert "".join(run.text for run in marked[4].runs) == "    return (1 / 2)"
 
 
+@pytest.mark.slow
 def test_no_character_is_lost() -> None:
     rng = random.Random(7)
     for _ in range(200):

@@ -65,6 +65,7 @@ def wanting(schema: object) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
 
 
+@pytest.mark.fast_rows("schema1", "schema0", "schema5")
 @pytest.mark.parametrize("schema", NO_SCHEMAS)
 def test_a_schema_that_is_none_is_told_before_a_model_is_asked(api: Api, schema: dict[str, Any]) -> None:
     before = count(api)

@@ -15,6 +15,8 @@ from whet.store.bulk import PastMessage, PastSession
 from whet.store.sessions import NewSession
 from whet.store.transcript import Transcript
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 MS = 1_700_000_000_000
 
 

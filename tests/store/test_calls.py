@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.store.support import USAGE, answer, asking, begin_session, finish, new_log, result, talk, user
 from whet.contract.tools import ToolOutput
 from whet.store import calls
 from whet.store.calls import StoredCall, UserWords
 from whet.store.transcript import Transcript
+
+pytestmark = pytest.mark.slow_rows("postgres")
 
 
 async def worked(db, clock, id_: str = "s1", **fields) -> Transcript:

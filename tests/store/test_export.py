@@ -9,6 +9,8 @@ from tests.store.support import USAGE, asking, begin_session, finish, new_log, r
 from whet.contract.errors import NotFound
 from whet.store import export
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 KEY = "sk-abcdefghijklmnopqrstuvwx"
 
 

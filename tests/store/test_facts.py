@@ -80,6 +80,7 @@ def _turn(db: StateDatabase, *did: CallEffects | None, turn: int = 1, error: str
     return db.write_now(put)
 
 
+@pytest.mark.fast_rows("sqlite")
 @pytest.mark.parametrize(
     ("did", "last"),
     [
@@ -103,6 +104,7 @@ def test_the_last_tests_of_a_turn_count_until_a_call_changes_files(
     assert (fact_row and fact_row.seq) == last
 
 
+@pytest.mark.fast_rows("sqlite")
 @pytest.mark.parametrize(
     ("did", "state"),
     [

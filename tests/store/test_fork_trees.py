@@ -16,6 +16,8 @@ from whet.store.bulk import PastMessage
 from whet.store.database import StateDatabase
 from whet.store.transcript import Transcript
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 def tree(db: StateDatabase, session_id: str) -> list[tuple[str, int, str, int]]:
     family = db.read_now(lambda it: forks.list_family(it, session_id))

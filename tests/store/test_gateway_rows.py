@@ -12,6 +12,8 @@ from whet.store import chat_changes, chats, paired
 from whet.store.chats import SENDING, ChannelCounts
 from whet.store.paired import MAX_WAITING, PairedPerson, PairingRequest
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 HOME = ChatPlace("telegram", "100", user="7")
 GROUP = ChatPlace("telegram", "-5", "topic", "7", is_group=True)
 

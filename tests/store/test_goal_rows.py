@@ -13,6 +13,8 @@ from whet.store.goals import GoalRow
 from whet.store.schedules import Firing, Schedule
 from whet.store.wallet import Cap, PlannedCall
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 def goal(id_: str, session: str, begun: str, **fields) -> GoalRow:
     return GoalRow(id_, session, "text", "make", {"a": "h"}, 1.5, 7, "running", 2, begun=begun, **fields)

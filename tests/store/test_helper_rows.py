@@ -11,6 +11,8 @@ from whet.contract.errors import NotFound, StoreBusy
 from whet.store import claims, helper_rows, session_deletion, sessions
 from whet.store.helper_rows import HelperRow, MergePlan, WorkingTree
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 DEAD = f"{claims.owner_name('x').split()[0]} 999999999 - 0000 x"
 
 

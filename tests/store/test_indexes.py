@@ -54,6 +54,7 @@ WORKS: dict[str, Callable[[apsw.Connection], object]] = {
 }
 
 
+@pytest.mark.fast_rows("due-sqlite", "waiting_job", "calls_of_session", "open_chats")
 @ONLY_SQLITE
 @pytest.mark.parametrize("name", WORKS)
 def test_what_was_done_with_is_not_read(db: StateDatabase, name: str) -> None:

@@ -14,6 +14,8 @@ from whet.store import learned, ledger, purge, sessions
 from whet.store.learned import ContextItem, FileState, Mark, Use
 from whet.store.ledger import FileChange, NewRow, Quote, hash_text
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 def new(**more):
     origin: dict[str, Any] = {

@@ -20,6 +20,8 @@ from whet.contract.errors import NotFound, StoreBusy
 from whet.store import compactions, turns
 from whet.store.transcript import Transcript
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 async def test_a_compaction_replaces_the_live_list_and_survives_reopening(db, clock):
     log = await talk(db, clock, "s1", "one", "two")

@@ -9,6 +9,8 @@ from whet.contract.errors import NotFound
 from whet.contract.tools import ToolOutput
 from whet.store import learned, outcomes, session_deletion
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 NOTE = learned.ContextItem("memory", "n1", "h1", "the tests need X")
 SKILL = learned.ContextItem("skill", "deploy", "h2", "How to deploy")
 

@@ -177,6 +177,7 @@ def test_common_words_that_meet_in_an_old_message_are_found(db, is_counted):
     assert len(found(db, "fill*", 5, workspace="")) == 5
 
 
+@pytest.mark.fast_rows("sqlite", "postgres-last week")
 @pytest.mark.parametrize(
     ("query", "first"),
     [
@@ -242,6 +243,7 @@ def test_of_equal_weights_the_newer_one_comes_first():
     assert ranking.sort_by_weight({1: 0.5, 3: 0.5, 2: 1.0, 4: 0.2}) == [2, 3, 1, 4]
 
 
+@pytest.mark.fast_rows("sqlite", "postgres-2026-11-01-")
 @pytest.mark.parametrize(
     ("since", "seen"),
     [

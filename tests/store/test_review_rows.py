@@ -42,6 +42,8 @@ from whet.store.lesson_counts import LearningNews
 from whet.store.reviews import Counters, DaySpending, ReviewRow
 from whet.store.sessions import NewSession
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 def facts(**fields) -> str:
     return encode(CallEffects(**fields)).decode()

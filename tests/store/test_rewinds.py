@@ -22,6 +22,8 @@ from whet.contract.errors import NotFound, StoreBusy
 from whet.store import compactions, rewinds
 from whet.store.transcript import Transcript
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 def begun(db, session: str, **fields) -> rewinds.RewindRow:
     row = rewinds.RewindRow(**{"id": "r1", "at": "t1", "turn": 1, "step": 0, "state": "begun", "undoes": "",

@@ -13,7 +13,7 @@ from whet.contract.errors import ConfigError, NotFound
 from whet.store import jobs, schedules, sessions, turns
 from whet.store.schedules import KEPT_RUNS, Firing, Schedule, ScheduleGoal, ScheduleRun
 
-pytestmark = pytest.mark.usefixtures("still_time")
+pytestmark = [pytest.mark.usefixtures("still_time"), pytest.mark.slow_rows("postgres")]
 
 HOURLY = Schedule(
     "abc1",

@@ -109,6 +109,7 @@ def many(tmp_path_factory):
     db.close()
 
 
+@pytest.mark.fast_rows("-0")
 @pytest.mark.parametrize("more", [3_000, 0])
 @pytest.mark.parametrize(
     ("text", "first"),

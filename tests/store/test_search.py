@@ -58,6 +58,7 @@ def library(tmp_path_factory):
     db.close()
 
 
+@pytest.mark.fast_rows("fox", "quick", "CAF", "u4e", "-expected4")
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -308,6 +309,7 @@ def test_a_write_for_later_is_done_once_however_often_it_is_asked_for(db):
     assert done == [0, 1, 2]
 
 
+@pytest.mark.fast_rows("sqlite", "postgres-token")
 @pytest.mark.parametrize("word", ["proj", "token", "build", "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"])
 def test_a_snippet_shows_no_part_of_a_secret_however_it_was_found(db, clock, word):
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"

@@ -9,6 +9,8 @@ from whet.contract.tools import ToolOutput
 from whet.store import api, costs, counts, imported_items, learned, sessions, warm
 from whet.store.warm import ArmCounts, TemplateState, WarmStart
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 def listed(db, limit, **more):
     return on(db, sessions.list_sessions, limit, token="ann", **more)

@@ -12,6 +12,8 @@ from whet.store import api, index, pins, session_deletion, sessions, titles
 from whet.store.database import StateDatabase
 from whet.store.sessions import NewSession
 
+pytestmark = pytest.mark.slow_rows("postgres")
+
 
 def make(db, *news, now="2026-11-21T09:00:00.000Z"):
     for new in news:
@@ -179,6 +181,7 @@ def test_stats_sum_up(db, clock):
     assert (stats.private, stats.tool_calls) == (1, 3)
 
 
+@pytest.mark.slow
 @ONLY_SQLITE
 @pytest.mark.parametrize("query", ["", "s", "zq", "q", "\u96e8"])
 def test_ten_thousand_sessions_are_listed_at_once(db, query, monkeypatch):

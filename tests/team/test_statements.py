@@ -95,6 +95,16 @@ def test_the_statements_of_the_source_are_found() -> None:
     assert len(found) == 2 and found[1][1].endswith("INTO moved VALUES (?, ?, ?, ?)")
 
 
+@pytest.mark.fast_rows(
+    "store/claims",
+    "store/jobs",
+    "store/index.py",
+    "store/bulk",
+    "serve/team_feed",
+    "memory/transcript",
+    "store/chats",
+    "store/ledger",
+)
 @pytest.mark.parametrize("name", modules())
 def test_postgresql_understands_every_statement(understood: PostgresConnection, name: str) -> None:
     module = importlib.import_module("whet." + name.removesuffix(".py").replace("/", "."))

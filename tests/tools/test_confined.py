@@ -23,6 +23,8 @@ from whet.sandbox.policy import Opening
 from whet.sandbox.status import EngineStatus
 from whet.tools.toolsets.terminal import SharedProcesses, ShellTools
 
+pytestmark = pytest.mark.slow_rows("Landlock-with-namespaces")
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:

@@ -213,6 +213,7 @@ def test_there_and_back(before: list[str], old: list[str], after: list[str], end
     assert replace(edit.text, "<<gone>>", "\n".join(marked), every=False).text == text
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(LINES.filter(any), st.data())
 def test_looser_matches_never_touch_other_lines(lines: list[str], data: st.DataObject) -> None:

@@ -81,6 +81,7 @@ def test_a_gbk_file_refuses_a_character_that_only_gb18030_has(desk: Desk) -> Non
     assert path.read_bytes().decode("gb18030").count("\U0001f600") == 2
 
 
+@pytest.mark.fast_rows("0", "145", "29")
 @pytest.mark.parametrize("number", range(0, len(FORMS), 29))
 def test_a_file_keeps_its_form(desk: Desk, number: int) -> None:
     _check_round_trip(desk, "0.txt", FORMS[number])
@@ -102,6 +103,7 @@ def test_all_generated_files_keep_their_form(desk: Desk) -> None:
     _check_search(desk, small)
 
 
+@pytest.mark.fast_rows("cp1252", "gb18030", "utf-16-le", "utf-8")
 @pytest.mark.parametrize("encoding", TEXTS)
 def test_characters_are_added_in_the_encoding_of_the_file(desk: Desk, encoding: str) -> None:
     path = desk.workspace / "a.txt"

@@ -22,6 +22,7 @@ _PIECES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(_PIECES, min_size=1, max_size=3))
 def test_what_is_shown_is_the_same_with_and_without_what_was_printed_over(parts: list[list[bytes]]) -> None:

@@ -51,6 +51,7 @@ def test_a_cut_adds_up(text: str, cap: int) -> None:
         assert cut == text
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.text())
 def test_cleaned_text_is_valid_and_stays_clean(text: str) -> None:

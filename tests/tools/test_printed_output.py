@@ -30,6 +30,7 @@ async def test_a_few_odd_bytes_are_shown_as_escapes_and_only_binary_output_is_wi
         assert result.text.startswith(text.rstrip("\n"))
 
 
+@pytest.mark.fast_rows("[2A", "[F", "x08")
 @pytest.mark.parametrize("pty", [False, True])
 @pytest.mark.parametrize(
     ("frame", "first", "shown"),

@@ -183,6 +183,7 @@ async def test_input_that_nobody_reads_is_bounded(tmp_path: Path) -> None:
     processes.close()
 
 
+@pytest.mark.fast_rows("[9G", "]0;", "a\\r")
 @pytest.mark.parametrize(
     "piece",
     ["\x1b[", "\x1b]0;", "a\r", "\x1b", "\x1bP", "\x1b[0;", " " * 8 + "\r", "\x1b[A", "\x1b[9G", "\x9d1;"],

@@ -131,6 +131,7 @@ def test_rules_of_the_folders_above_hold(workspace: Path, search: Search) -> Non
     assert search(workspace, "needle", path="src") == f"{inside}[6 matches in 5 files]"
 
 
+@pytest.mark.fast_rows("needle-arguments")
 @pytest.mark.parametrize(
     ("pattern", "arguments", "expected"),
     [
@@ -255,6 +256,7 @@ def test_a_huge_file_is_searched_or_named(tmp_path: Path, search: Search, path: 
     assert "big.log" in search.names(tmp_path, "big")
 
 
+@pytest.mark.fast_rows("-x-", "walk--", "walk-pattern")
 @pytest.mark.parametrize(
     ("pattern", "arguments", "error", "words"),
     [

@@ -117,6 +117,7 @@ def test_lines_that_match_come_with_their_number(
     assert walk.matches(str(tmp_path / "x"), walk.compile_for_lines("a")) == expected
 
 
+@pytest.mark.fast_rows("x*", "[^b]a", "S")
 @pytest.mark.parametrize(
     "source", [r"\d+\b", r"\S\s?$", "[^b]a", r"^\W*\w", "(?i)A|(?<!b) (?=b)", "x*", r"[\d \-]+c?"]
 )

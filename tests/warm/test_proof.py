@@ -71,6 +71,7 @@ def test_without_an_effect_evidence_is_claimed_as_rarely_as_said(tasks: int) -> 
     assert claims(tasks, 300) <= 0.05 + 2.5 * 0.0126  # the spread of 300 runs
 
 
+@pytest.mark.fast_rows("6")
 @pytest.mark.parametrize(
     "size", [6, 8, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 13, 20, 30, 200))]
 )
