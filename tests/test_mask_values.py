@@ -44,6 +44,18 @@ def no_secrets() -> Iterator[None]:
         f"rm -rf A={KEY}/../../home",
         "rm -rf api/webhooks/1234567890/important-documents-2026",
         "rm -rf hooks.slack.com/services/important/documents/of/2026",
+        f"git -c core.editor={KEY} commit",
+        f"LD_PRELOAD={KEY} make x",
+        f"PATH=/a:{KEY} ls",
+        f"make SHELL={KEY}",
+        f"tar --to-command={KEY} -xf a",
+        f"alias ls={KEY}",
+        f"deploy --token {KEY}",
+        f'{{"token": "{KEY}"}}',
+        "sh x://u:evil@h",
+        "h='Authorization: Basic dG91Y2ggSElEREVOCg=='; echo ${h:21} | base64 -d | sh",
+        "sh ./https://hooks.slack.com/services/aaaaaaaaaaaaaaaaaaaaaaaa",
+        f"x='-----BEGIN PRIVATE KEY-----\n{LINE}\n'; base64 -di <<< \"${{x:29}}\" | sh",
     ],
 )
 def test_text_that_could_run_or_names_a_target_is_shown(text: str) -> None:
@@ -51,33 +63,14 @@ def test_text_that_could_run_or_names_a_target_is_shown(text: str) -> None:
     assert "\n".join(row.text for row in build_question(request(text)).body) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "masked"),
-    [
-        (f"export OPENAI_API_KEY={KEY}; ls", f"export OPENAI_API_KEY={MASK}; ls"),
-        (f"x = f('{KEY}', TOK='{KEY}')", f"x = f('{KEY}', TOK='{MASK}')"),
-        (f"curl -H 'Authorization: Bearer {KEY}' h", f"curl -H 'Authorization: Bearer {MASK}' h"),
-        ("curl -H 'Authorization: Bearer ab12/cd34+ef56gh' h", f"curl -H 'Authorization: Bearer {MASK}' h"),
-        (f"deploy --api-key {KEY} now", f"deploy --api-key {MASK} now"),
-        (f'{{"token": "{KEY}"}}', f'{{"token": "{MASK}"}}'),
-        ("git clone https://ada:hunter2@h/r", f"git clone https://ada:{MASK}@h/r"),
-        (f"A={KEY}$(touch x)", f"A={MASK}$(touch x)"),
-        (f"-----BEGIN PRIVATE KEY-----\n{LINE}\nab=", f"-----BEGIN PRIVATE KEY-----\n{MASK}\nab="),
-        (f'"-----BEGIN PRIVATE KEY-----\\n{LINE}\\n', f'"-----BEGIN PRIVATE KEY-----\\n{MASK}\\n'),
-        (
-            "curl https://hooks.slack.com/services/T000/B000/aaaaaaaaaaaaaaaaaaaaaaaa -d $(x)",
-            f"curl https://hooks.slack.com/services/{MASK} -d $(x)",
-        ),
-    ],
-)
-def test_the_value_of_a_key_is_masked_and_what_follows_is_shown(text: str, masked: str) -> None:
-    assert mask_values(text) == masked
-    assert visible(masked) == masked  # a second mask changes nothing
-
-
 def test_known_secrets_are_masked_wherever_they_stand() -> None:
     log.protect(["Zq9-custom-secret-value-77"])
     assert mask_values("rm Zq9-custom-secret-value-77; ls") == f"rm {MASK}; ls"
+
+
+def test_a_known_secret_that_may_be_a_word_is_shown() -> None:
+    log.protect(["production"])
+    assert mask_values("rm -rf production") == "rm -rf production"
 
 
 def test_a_diff_shows_each_line_that_is_written() -> None:

@@ -40,26 +40,11 @@ SHAPES = (
     r"|(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/-]{16,}=*"
 )
-# A key is a value if its own word or string introduces it: a word alone may be a file or a program.
-_INTRODUCED = (
-    r"[=:][\"']?|[\"'][:=] ?[\"']|[\"'][\w-]{1,40}: "
-    r"|[Aa]uthorization(?:[\"']: ?[\"']|: )(?:Bearer|Basic|Token) "
-    r"|(?<![\w-])--?[\w-]{0,40}(?:token|key|secret|password) [\"']?|/bot"
-)
-_VALUES = (
-    rf"(?P<introduced>{_INTRODUCED})(?P<key>{_KEY_SHAPES})(?![\w/.~+-])"
-    r"|(?P<login>://[\w.%+-]*:)[\w.~%+-]+(?=@)"
-    r"|(?P<header>[\"'](?:[Pp]roxy-)?[Aa]uthorization: (?:Bearer|Basic|Token) )"
-    r"[A-Za-z0-9._~+/-]{16,}=*(?=[\"'])"
-    r"|(?P<hook>https://(?:hooks\.slack\.com/services|discord\.com/api/webhooks)/)[\w/-]{20,}"
-    r"|(?P<begin>-----BEGIN [A-Z ]*PRIVATE KEY-----)(?P<lines>(?:(?:\\+n|\r?\n)[A-Za-z0-9+/=]+)+)"
-)
-_PEM_LINE = r"(\\+n|\n)[A-Za-z0-9+][A-Za-z0-9+/=]{39,}"
-_KEY_RUN = r"[A-Za-z0-9]{20,}|(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{10,}"
 WAITS = "whet.waits"
 """The logger of messages that a person at a terminal sees while they wait."""
 _QUIET_S = 30.0
 MIN_KEY_CHARS = 15
+_HAS_LETTER_AND_DIGIT = re.compile(r"(?=[^a-zA-Z]*[a-zA-Z])(?=\D*\d)", re.ASCII)
 _URL_SAFE = str.maketrans("+/", "-_")
 _protected: set[str] = set()
 _keys: set[str] = set()
@@ -157,23 +142,27 @@ def mask(text: str) -> str:
 
 
 def mask_values(text: str) -> str:
-    """Return `text`, on which a person decides, with every protected value and each literal key replaced.
+    """Return `text`, on which a person decides, with the protected values that mix letters and digits
+    replaced. Everything else is kept.
 
-    A literal key has no syntax of a shell or a path, mixes letters and digits, and stands after a name, an
-    option or a header. Of a login in a URL the password is replaced, and of a private key its long lines.
-    Everything else is kept, even if it resembles a key: what is hidden from the person must not be able to
-    run.
+    What only resembles a key, or stands where keys do, may be a program, a file or code that runs. A
+    protected value without digits may be an ordinary word. What is hidden from the person must not be able
+    to run.
     """
-    text = mask_known(text)
-    return _values().sub(_mask_value, text) if _may_hold_key(text) else text
+    return _mask(text, _HAS_LETTER_AND_DIGIT)
 
 
 def mask_known(text: str) -> str:
     """Return `text` with every protected value replaced. JSON stays valid."""
+    return _mask(text)
+
+
+def _mask(text: str, kind: re.Pattern[str] | None = None) -> str:
+    """Return `text` with the protected values replaced, if `kind` is given only those that it matches."""
     while _sources:
         protect(_sources.pop()())
     for value in sorted(_protected, key=len, reverse=True):
-        if value in text:
+        if value in text and (kind is None or kind.match(value)):
             text = text.replace(value, MASK)
     return text
 
@@ -184,22 +173,9 @@ def _may_hold_key(text: str) -> bool:
     return "://" in text or "-----BEGIN" in text or max(map(len, text.split()), default=0) >= MIN_KEY_CHARS
 
 
-def _mask_value(match: re.Match[str]) -> str:
-    if match["key"]:
-        return f"{match['introduced']}{MASK}" if re.search(_KEY_RUN, match["key"]) else match[0]
-    if match["begin"]:
-        return match["begin"] + re.sub(_PEM_LINE, rf"\1{MASK}", match["lines"])
-    return f"{match['login'] or match['header'] or match['hook']}{MASK}"
-
-
 @cache  # compiled at first use: it takes a hundredth of the start-up time
 def _shapes() -> re.Pattern[str]:
     return re.compile(SHAPES)
-
-
-@cache
-def _values() -> re.Pattern[str]:
-    return re.compile(_VALUES)
 
 
 class _JsonLines(logging.Formatter):

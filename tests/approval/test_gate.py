@@ -412,8 +412,8 @@ def test_the_subject_hides_nothing(tmp_path: Path) -> None:
     bench.sh("echo " + "x" * 5_000 + "; rm -rf y")
     subject = bench.person.asked[1].subject
     assert subject.endswith("; rm -rf y")  # no length hides an end
-    bench.sh("make KEY=sk-abcdefghijklmnopqrstuvwxyz")
-    assert "sk-abc" not in bench.person.asked[2].subject + bench.person.asked[2].grant
+    bench.sh("make SHELL=sk-abcdefghijklmnopqrstuvwxyz")
+    assert bench.person.asked[2].subject == "make SHELL=sk-abcdefghijklmnopqrstuvwxyz"
 
 
 async def test_one_question_at_a_time_and_an_answer_settles_the_next(tmp_path: Path) -> None:

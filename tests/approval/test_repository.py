@@ -408,3 +408,30 @@ def test_a_repository_behind_a_link_is_found(tmp_path: Path, command: str) -> No
     own = analyse("git status", str(tmp_path), scope)
     assert own.level == "safe", own.reasons
     assert risk.level == "dangerous" and "filter.x.clean=evil" in str(risk.reasons)
+
+
+MANUALS = ("version --help", "init --help", "clone --help", "--help version", "--version --help", "help log")
+
+
+def level(path: Path, line: str) -> str:
+    scope = RiskScope(str(path), "/home/u", "/home/u/.whet", temp=())
+    return analyse(line, str(path), scope).level
+
+
+@pytest.mark.parametrize("key", ["man.x.cmd", "browser.x.cmd", "help.htmlpath"])
+@pytest.mark.parametrize("line", [*MANUALS, "version $x"])
+def test_manuals_ask_if_settings_name_their_viewer(hostile: Path, line: str, key: str) -> None:
+    git(hostile, "config", key, "evil")
+    assert level(hostile, f"git {line}") == "dangerous"
+    assert level(hostile, "git version") == level(hostile, "git --version") == "safe"
+
+
+def test_reading_a_partial_clone_is_not_safe(hostile: Path) -> None:
+    assert level(hostile, "git cat-file -p HEAD") == "safe"
+    git(hostile, "config", "remote.o.promisor", "false")
+    assert level(hostile, "git show HEAD") == "safe"
+    git(hostile, "config", "remote.o.promisor", "true")
+    assert level(hostile, "git cat-file -p HEAD") == level(hostile, "git show HEAD") == "normal"
+    git(hostile, "config", "--unset", "remote.o.promisor")
+    git(hostile / "inner", "config", "extensions.partialClone", "o")
+    assert level(hostile, "git diff --submodule=diff") == "normal"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.running import Commands
+from whet import log
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,15 @@ async def test_of_a_redrawn_display_the_last_state_is_shown(
     lines = (await commands.terminal("cat out", pty=pty)).text.splitlines()
     expected = f"before\n{shown}\nERROR: in the middle\n{shown}\nthe end"
     assert "\n".join(filter(None, lines)) == expected
+
+
+async def test_output_holds_no_key_of_the_person(commands: Commands) -> None:
+    log.protect_keys(["Zq9-own-key-of-the-person-77"])
+    try:
+        text = "echo a; echo Zq9-own-key-of-the-'person-77'; echo b"
+        output = await commands.terminal(text)
+        await commands.terminal(text, background=True)
+        for result in (output, await commands.process("wait")):
+            assert result.text.startswith(f"a\n{log.MASK}\nb")
+    finally:
+        log.forget_secrets()

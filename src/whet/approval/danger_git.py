@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_unknown import judge_unknown
 from whet.approval.readonly import only_reads
-from whet.approval.repository import find_program_setting, list_git_commands
+from whet.approval.repository import find_program_setting, find_promisor_setting, list_git_commands
 from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting, UnknownVerb
 from whet.late import late_pattern
 from whet.shell.options import before_dashes, has_any, has_option
@@ -48,6 +48,7 @@ def judge_git(words: Sequence[Word], setting: CommandSetting) -> Iterator[Findin
             yield "normal", Diverted("an option before git's verb can change what it does")
         at += 2 if words[at].text in GIT_VALUED else 1
     if at >= len(words):
+        yield from _by_repository("help", (), words, setting)
         return
     verb, arguments = words[at], words[at + 1 :]
     if verb.dynamic:
@@ -87,19 +88,22 @@ def _by_repository(
             folder = _change_folder(folder, value)
         elif option.text == "--git-dir" or option.text.startswith("--git-dir="):
             git_dir = value.text if option.text == "--git-dir" else option.text.partition("=")[2]
-    if verb in _WITHOUT_REPOSITORY:
+    if verb in _WITHOUT_REPOSITORY and not _shows_manual([*options, literal(verb), *arguments]):
         return
     if folder is None:
         yield "dangerous", "can't tell which repository's settings git follows"
     elif os.path.isdir(folder):
-        setting_text = find_program_setting(
-            folder,
-            verb,
-            reads=only_reads([literal("git"), literal(verb), *arguments]),
-            git_dir=os.path.join(folder, git_dir) if git_dir else "",
-        )
-        if setting_text:
+        git_dir = os.path.join(folder, git_dir) if git_dir else ""
+        reads = only_reads([literal("git"), literal(verb), *arguments])
+        if setting_text := find_program_setting(folder, verb, reads=reads, git_dir=git_dir):
             yield "dangerous", f"the repository's own settings make git run a program: {setting_text}"
+        elif setting_text := find_promisor_setting(folder, git_dir) if reads else "":
+            yield "normal", f"git may fetch missing objects from the repository's remote: {setting_text}"
+
+
+def _shows_manual(words: Sequence[Word]) -> bool:
+    """Return whether git may show a manual, with a program that settings name: `git version --help` does."""
+    return len(words) > 1 and any(word.may_be_flag or word.text in ("help", "--help", "-h") for word in words)
 
 
 def _change_folder(folder: str | None, value: Word) -> str | None:

@@ -16,7 +16,7 @@ from whet.approval.addresses import find_forbidden_address
 from whet.approval.danger_reach import downloaded_paths
 from whet.approval.paths import absolute_path, within
 from whet.approval.risk import CommandSetting, Finding, Piece, RiskScope, Shown
-from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret
+from whet.approval.secrets import find_secret_in_code, find_secret_in_word, is_secret, leads_into_process
 from whet.approval.variables import judge_variable
 from whet.late import late_pattern
 from whet.shell.options import has_any, operands
@@ -80,6 +80,8 @@ class Exposure:
         """Judge which of the named files a simple command may show."""
         shown_words = find_shown_words(name, words)
         candidates = shown_words or ()
+        if name in ("cd", "pushd"):  # what follows may name the files without their folder
+            candidates = [word for word in words if leads_into_process(word.text)]
         secret_path = next(filter(None, (find_secret_in_word(word, setting) for word in candidates)), "")
         secret_path = secret_path or self._find_filled(candidates, setting)
         if (

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import islice
 
 from whet.approval.git_config import parse_git_config
@@ -31,8 +31,9 @@ _PROGRAM_SETTINGS = late_pattern(
     r"|credential\.(.+\.)?helper"
     r"|remote\..+\.(vcs|uploadpack|receivepack)|protocol\.(.+\.)?allow|submodule\..+\.update|interactive\.difffilter"
     r"|(difftool|mergetool|man|browser|guitool)\..+\.(cmd|path)|sequence\.editor|tar\..+\.command"
-    r"|(remote|url)\..*\bext::.*|uploadpack\.packobjectshook|sendemail\..*cmd"
+    r"|web\.browser|help\.(browser|htmlpath)|(remote|url)\..*\bext::.*|uploadpack\.packobjectshook|sendemail\..*cmd"
 )
+_PROMISOR_SETTINGS = late_pattern(r"extensions\.partialclone|remote\..+\.(promisor|partialclonefilter)")
 _HARMLESS = late_pattern(
     r"|true|false|git[- ]lfs [\w %./'\"=-]*"
     r"|checkout|rebase|merge|none|user|always|never|osxkeychain|cache|store"
@@ -53,7 +54,17 @@ def find_program_setting(folder: str, verb: str = "", *, reads: bool = True, git
     """
     try:
         folder, git_dir = os.path.realpath(folder), os.path.realpath(git_dir) if git_dir else ""
-        return next(_find_program_settings(folder, git_dir, verb, reads, 0), "")
+        return next(_find_settings(folder, git_dir, partial(_runs_program, verb, reads), 0), "")
+    except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
+        return f"settings that can't be read ({error})"
+
+
+def find_promisor_setting(folder: str, git_dir: str = "") -> str:
+    """Return a setting of the repository at `folder` that makes git fetch missing objects from a host while
+    it reads, as `key=value`, or an empty string."""
+    try:
+        folder, git_dir = os.path.realpath(folder), os.path.realpath(git_dir) if git_dir else ""
+        return next(_find_settings(folder, git_dir, _fetches_missing, 0), "")
     except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
         return f"settings that can't be read ({error})"
 
@@ -92,15 +103,18 @@ def _list_git_commands(path: str) -> frozenset[str]:
         return names  # git before 2.52: an alias replaces none
 
 
-def _find_program_settings(folder: str, git_dir: str, verb: str, reads: bool, depth: int) -> Iterator[str]:
+def _find_settings(
+    folder: str, git_dir: str, matches: Callable[[str, str], bool], depth: int
+) -> Iterator[str]:
+    """Yield the settings that match, of a repository and the submodules that git enters."""
     git_path = git_dir or _find_git_path(folder)
     if git_path == "":
         return
     settings = _parse_settings(git_path) if git_path else None
-    if settings is None or any(_runs_program(key, value, verb, reads) for key, value in settings):
+    if settings is None or any(matches(key, value) for key, value in settings):
         settings = list(_read_settings(folder, git_dir))
         for key, value in settings:
-            if _runs_program(key, value, verb, reads):
+            if matches(key, value):
                 yield f"{key}={value}"
     if git_path is None or _works_elsewhere(git_path, settings):
         submodules = _ask_for_submodules(folder, git_dir)
@@ -110,10 +124,10 @@ def _find_program_settings(folder: str, git_dir: str, verb: str, reads: bool, de
         yield "submodules: too many, or too deep, to read the settings of all"
         return
     for inner in submodules:
-        yield from _find_program_settings(inner, "", verb, reads, depth + 1)
+        yield from _find_settings(inner, "", matches, depth + 1)
 
 
-def _runs_program(key: str, value: str, verb: str, reads: bool) -> bool:
+def _runs_program(verb: str, reads: bool, key: str, value: str) -> bool:
     if key == f"alias.{verb.lower()}":
         return value.startswith("!")
     if key == "core.hookspath":
@@ -123,6 +137,10 @@ def _runs_program(key: str, value: str, verb: str, reads: bool) -> bool:
     if key.startswith(("remote.", "url.")) and "ext::" in key + value:
         return True
     return _PROGRAM_SETTINGS.fullmatch(key) is not None and _HARMLESS.fullmatch(value) is None
+
+
+def _fetches_missing(key: str, value: str) -> bool:
+    return _PROMISOR_SETTINGS.fullmatch(key) is not None and value.lower() not in ("false", "no", "off", "0")
 
 
 def _find_git_path(folder: str) -> str | None:

@@ -115,7 +115,7 @@ def _names_secret(text: str, word: Word, setting: CommandSetting) -> bool:
     scope = setting.scope
     if text.startswith("~/"):
         text = scope.home + text[1:]
-    if is_secret(text, scope) or _asks_for_secrets(text):
+    if is_secret(text, scope) or _asks_for_secrets(text) or leads_into_process(text):
         return True
     if (word.dynamic and text == word.text) or text.startswith("-"):
         return False
@@ -127,6 +127,14 @@ def _names_secret(text: str, word: Word, setting: CommandSetting) -> bool:
     if any(mark in text for mark in "*?["):
         return word.glob and _matches_secret(full, scope)
     return text == word.text and full != scope.workspace and holds_secrets(full, scope)
+
+
+def leads_into_process(text: str) -> bool:
+    """Return whether a path, of which parts may be known only at run time, leads into a process."""
+    if os.path.basename(text) == "environ":  # also in a folder that is known only then
+        return True
+    path = re.sub("^/+", "/", os.path.normpath(text)) if text.startswith("/") else ""
+    return path.startswith(("/proc/", "/dev/fd/")) and is_secret(path)
 
 
 def find_secret_in_code(code: str, setting: CommandSetting) -> str:

@@ -27,6 +27,7 @@ import msgspec
 
 from whet.late import late_pattern
 from whet.regular import read_regular
+from whet.sandbox.git_operations import keep_harmless, list_operation_files, read_operation_file
 from whet.sandbox.gitlinks import NestedRepositories
 from whet.sandbox.nofollow import (
     FolderStamps,
@@ -39,7 +40,6 @@ from whet.sandbox.nofollow import (
 )
 from whet.sandbox.policy import SandboxPolicy
 from whet.sandbox.protected_names import GIT_RUNS
-from whet.sandbox.rebase_steps import list_commands, list_step_files, read_steps, without_new_commands
 from whet.shell.programs import ProgramWords
 
 _MAX_FILES, _MAX_BYTES, _MAX_HASHED_BYTES = 2_000, 1_000_000, 32_000_000
@@ -99,14 +99,14 @@ class ProtectedRecord(msgspec.Struct, eq=False):
     """The state of protected names before a running command.
 
     `mounted` are the names that mounts protect. `shared` are names holding a file with a second hard link,
-    through which it can be written. `steps` are the commands of stopped rebases, by file.
+    through which it can be written. `operations` are the contents of the files of git's stopped operations.
     """
 
     shapes: dict[str, Shape]
     looked: PathStates
     mounted: Collection[str] = ()
     shared: Collection[str] = ()
-    steps: Mapping[str, Collection[str]] = {}
+    operations: Mapping[str, bytes | None] = {}
 
 
 # All running commands of this program. A change that one command's end undoes must not be restored by
@@ -167,8 +167,12 @@ class Guard:
                 shapes[path] = self._record_files(path) if path in looked else None
             for path, is_there in self._nested_names().items():
                 shapes[path] = self._record_files(path) if is_there else None
-            steps = {path: list_commands(lines or ()) for path, lines in self._read_step_files()}
-            new_record = ProtectedRecord(shapes, looked, shared=self._shared & shapes.keys(), steps=steps)
+            new_record = ProtectedRecord(
+                shapes,
+                looked,
+                shared=self._shared & shapes.keys(),
+                operations=dict(self._read_operations()),
+            )
             _running.append(new_record)
             return new_record
 
@@ -199,28 +203,26 @@ class Guard:
                     changed.append(path)
             for path, is_there in self._nested_names().items():
                 changed += self._move_new(path) if is_there and path not in record.shapes else ()
-            changed += self._drop_new_steps(record)
+            changed += self._restore_operations(record)
             _update_running(record, changed)
             return [Path(path) for path in dict.fromkeys(changed)]
 
-    def _drop_new_steps(self, record: ProtectedRecord) -> Iterator[str]:
-        """Take the commands that were not there before out of the steps of stopped rebases."""
-        for path, lines in self._read_step_files():
-            if lines is None:
-                self._move(path if _is_plain_folder(Path(path).parent) else os.path.dirname(path))
-                yield path
-            elif (kept := without_new_commands(lines, record.steps.get(path, ()))) != lines:
-                data = "\n".join(kept).encode("utf-8", "surrogateescape")
+    def _restore_operations(self, record: ProtectedRecord) -> Iterator[str]:
+        """Take what git would run out of the files of its stopped operations, unless it was there before."""
+        for path, data in self._read_operations():
+            kept = keep_harmless(path, data, record.operations.get(path))
+            if kept is None or kept != data:
                 self._move(path)
-                self._write_files(path, {"": RecordedFile(stat.S_IFREG | 0o644, data)})
+                if kept is not None:
+                    self._write_files(path, {"": RecordedFile(stat.S_IFREG | 0o644, kept)})
                 yield path
 
-    def _read_step_files(self) -> Iterator[tuple[str, list[str] | None]]:
+    def _read_operations(self) -> Iterator[tuple[str, bytes | None]]:
         nested = (git for tree in self._trees for git in self._entered.repositories(tree))
         gits = dict.fromkeys((*filter(None, self._git_of.values()), *nested))
         inside = [git for git in gits if any(f"{git}/".startswith(f"{root}/") for root in self._roots)]
-        for path in list_step_files(inside):
-            yield path, read_steps(path, self._root(path))
+        for path in list_operation_files(inside):
+            yield path, read_operation_file(path, self._root(path))
 
     def forget(self, record: ProtectedRecord) -> None:
         """Record that the command and its processes have ended, or that it never started."""

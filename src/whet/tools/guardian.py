@@ -67,6 +67,7 @@ class Guardian:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env={"PATH": "/usr/bin:/bin"},  # commands can read it, so it gets no keys
                 start_new_session=True,
                 bufsize=0,
             )

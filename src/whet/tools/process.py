@@ -31,6 +31,7 @@ from whet.tools.end_folder import EndFolder, report_end_folder
 from whet.tools.guardian import Guardian
 from whet.tools.guardian import is_group_alive as is_group_alive  # re-exported
 from whet.tools.kept_output import KeptOutput
+from whet.tools.own_memory import hide_own_memory
 from whet.tools.spawn import ProcessSpec, start_jailed, start_unconfined
 
 if TYPE_CHECKING:
@@ -281,6 +282,7 @@ class Processes:
 
     def start(self, command: ProcessSpec) -> Process:
         """Start a command in its own group. Raises BadInput if the system can't accept it, and ToolError."""
+        hide_own_memory()
         stdin = command.stdin
         if stdin and len(stdin) > _STDIN_CAP_BYTES:
             raise BadInput("the input is over 1 MB; write it to a file and redirect that")

@@ -23,6 +23,7 @@ import msgspec
 from whet.config.secret_variables import is_secret
 from whet.contract.errors import BadInput
 from whet.contract.tools import ToolOutput, clip
+from whet.log import mask_keys
 from whet.searchpath import find_shell
 from whet.tools.end_folder import has_report, may_move
 from whet.tools.output import is_binary, strip_terminal_control
@@ -376,17 +377,20 @@ def _read_text(process: Process, cap_chars: int) -> str:
         start = (head or tail)[:16].hex(" ")
         return f"[binary output, {size:,} bytes, begins {start}; redirect it to a file]"
     if not lost_bytes:
-        return clip(
-            strip_terminal_control((head + tail).decode("utf-8", "surrogateescape")).rstrip(), cap_chars
-        )
+        return clip(_clean((head + tail).decode("utf-8", "surrogateescape")).rstrip(), cap_chars)
     # Either side of the cut may be in the middle of a character.
     whole_head = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(head)
-    first = strip_terminal_control(whole_head)[: cap_chars * 2 // 5]
-    last = strip_terminal_control(tail.lstrip(_CONTINUATION).decode("utf-8", "surrogateescape")).rstrip()[
+    first = _clean(whole_head)[: cap_chars * 2 // 5]
+    last = _clean(tail.lstrip(_CONTINUATION).decode("utf-8", "surrogateescape")).rstrip()[
         -(cap_chars * 3 // 5) :
     ]
     left_out = max(lost_bytes, len(head) + lost_bytes + len(tail) - len(first.encode()) - len(last.encode()))
     return f"{first}\n[... {left_out:,} bytes left out ...]\n{last}"
+
+
+def _clean(text: str) -> str:
+    """Return output for the model: without control sequences, and with the person's keys masked."""
+    return mask_keys(strip_terminal_control(text))
 
 
 def _resolve_workdir(workspace: Path, workdir: str) -> Path:
