@@ -36,6 +36,7 @@ Kind = Literal[
     "sql",  # a client whose statements may be high-risk
     "names-only",  # examines or changes files without showing their contents
     "outside",  # useless in a sandbox: it works through a service, or with other rights
+    "walks",  # searches a whole folder unless it names files
     "makes-text",  # transforms text, which may reveal a hidden file name
     "keys",  # its input is keys, which can run programs
     "verb-tells",  # its first operand names the action, so a grant includes it
