@@ -11,12 +11,15 @@ from collections.abc import Iterable
 
 from whet.contract.tools import tags_of
 from whet.memory.sources import SourceText
+from whet.memory.unnamed_files import reads_unnamed_files
 from whet.shell.programs import program
-from whet.shell.reading import read
+from whet.shell.reading import ReadPart, read
 
 _KEY = re.compile(r"[\s\"'{\[-]*(?P<key>[^\W_][^=:\n]{0,80}?)[\"'\]\s]*(?P<sign>[=:])(?!//)")
 # A pattern that begins a word, as those of sed and awk do.
 _ADDRESS = re.compile(r"\s/[^/\n]*/")
+# A file as input; not a here-document or a string.
+_INPUT = re.compile(r"(?<!<)<(?![<(&])")
 _WORD = re.compile(r"[^\W_]+")
 # What the program fills in: %s, {name}, $name, the end of a string, or an option for a separator.
 _FILLED = r"(?:%[-\d.]*[a-zA-Z]|\}|\$\w+|[\"']|\s-\w)"
@@ -25,9 +28,11 @@ _FILLED = r"(?:%[-\d.]*[a-zA-Z]|\}|\$\w+|[\"']|\s-\w)"
 def is_composed(unit: str, source: SourceText, before: Iterable[SourceText]) -> bool:
     """Return whether the assistant composed a line of a result.
 
-    It did if the line's key and sign are in the command outside of search patterns, or in a text that it
-    wrote before into a file that the call names.
+    It did if the command read nothing of this machine, if the line's key and sign are in the command outside
+    of search patterns, or in a text that it wrote before into a file that the call names.
     """
+    if source.is_command and _reads_nothing(source.call):
+        return True
     lines = [match for line in unit.splitlines() if (match := _KEY.match(line))]
     if not lines:
         return False
@@ -41,6 +46,26 @@ def is_composed(unit: str, source: SourceText, before: Iterable[SourceText]) -> 
             is_command = "command" in tags_of(other.tool)
             texts.append(_own_text(other.text) if is_command else other.text)
     return any(_holds(text, match["key"], match["sign"]) for text in texts for match in lines)
+
+
+def _reads_nothing(command: str) -> bool:
+    """Return whether all programs of a command only print their words, compute inline code, or change the
+    text that these give them."""
+    parts = [part for part in read(command).parts if "shell" not in program(part.name).kinds]
+    return bool(parts) and not reads_unnamed_files(command) and all(map(_only_makes_text, parts))
+
+
+def _only_makes_text(part: ReadPart) -> bool:
+    facts = program(part.name.rstrip("0123456789."))
+    if _INPUT.search(part.bare):
+        return False
+    if "words-only" in facts.kinds or (part.code and facts.code is not None):
+        return True
+    takes_variables = "script-then-files" in facts.kinds
+    no_file = r"-|/dev/|[^\W\d]\w*=\S*$" if takes_variables else "-|/dev/"
+    operands = [word for word in part.words[1:] if not re.match(no_file, word)]
+    has_pattern = takes_variables or "pattern-then-files" in facts.kinds
+    return (has_pattern or "shows-files" in facts.kinds) and len(operands) <= has_pattern
 
 
 def _own_text(command: str) -> str:
