@@ -20,6 +20,7 @@ _KEY = re.compile(r"[\s\"'{\[-]*(?P<key>[^\W_][^=:\n]{0,80}?)[\"'\]\s]*(?P<sign>
 _ADDRESS = re.compile(r"\s/[^/\n]*/")
 # A file as input; not a here-document or a string.
 _INPUT = re.compile(r"(?<!<)<(?![<(&])")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 _WORD = re.compile(r"[^\W_]+")
 # What the program fills in: %s, {name}, $name, the end of a string, or an option for a separator.
 _FILLED = r"(?:%[-\d.]*[a-zA-Z]|\}|\$\w+|[\"']|\s-\w)"
@@ -29,11 +30,12 @@ def is_composed(unit: str, source: SourceText, before: Iterable[SourceText]) -> 
     """Return whether the assistant composed a line of a result.
 
     It did if the command read nothing of this machine, if the line's key and sign are in the command outside
-    of search patterns, or in a text that it wrote before into a file that the call names.
+    of search patterns, or in a text that it wrote before into a file that the call names. What inline code
+    reads can't be told, so no setting that it prints counts as read.
     """
-    if source.is_command and _reads_nothing(source.call):
-        return True
     lines = [match for line in unit.splitlines() if (match := _KEY.match(line))]
+    if source.is_command and _reads_nothing(source.call, code_may_read=not lines):
+        return True
     if not lines:
         return False
     texts = [_own_text(source.call)] if source.is_command else []
@@ -48,18 +50,33 @@ def is_composed(unit: str, source: SourceText, before: Iterable[SourceText]) -> 
     return any(_holds(text, match["key"], match["sign"]) for text in texts for match in lines)
 
 
-def _reads_nothing(command: str) -> bool:
-    """Return whether all programs of a command only print their words, compute inline code, or change the
-    text that these give them."""
+def _reads_nothing(command: str, *, code_may_read: bool) -> bool:
+    """Return whether all programs of a command only print their words, run inline code (unless it may read),
+    or change the text that these give them."""
     parts = [part for part in read(command).parts if "shell" not in program(part.name).kinds]
-    return bool(parts) and not reads_unnamed_files(command) and all(map(_only_makes_text, parts))
+    runs_code = any(map(_runs_code, parts))
+    if not parts or (runs_code and code_may_read) or reads_unnamed_files(command):
+        return False
+    return all(_only_makes_text(part) and not _shows_environment(part, command) for part in parts)
+
+
+def _shows_environment(part: ReadPart, command: str) -> bool:
+    """Return whether a program prints nothing but variables that the command does not set."""
+    operands = [word for word in part.words[1:] if not word.startswith("-")]
+    names = [match[1] for word in operands if (match := _VARIABLE.fullmatch(word))]
+    is_set = any(re.search(rf"(?<![$\w])(?<!\$\{{){name}(?!\w)", command) for name in names)
+    return bool(operands) and len(names) == len(operands) and not is_set
+
+
+def _runs_code(part: ReadPart) -> bool:
+    return bool(part.code) and program(part.name.rstrip("0123456789.")).code is not None
 
 
 def _only_makes_text(part: ReadPart) -> bool:
     facts = program(part.name.rstrip("0123456789."))
     if _INPUT.search(part.bare):
         return False
-    if "words-only" in facts.kinds or (part.code and facts.code is not None):
+    if "words-only" in facts.kinds or _runs_code(part):
         return True
     takes_variables = "script-then-files" in facts.kinds
     no_file = r"-|/dev/|[^\W\d]\w*=\S*$" if takes_variables else "-|/dev/"
