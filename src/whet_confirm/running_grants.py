@@ -8,17 +8,16 @@ that Whet reads as dangerous. Each use is a request in the log; any approver can
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Literal, cast
-from urllib.parse import urlsplit
+from typing import Literal
 
 import apsw
 import msgspec
 
+from whet_confirm import requests
+from whet_confirm.address_hosts import has_same_host, shared_host
 from whet_confirm.ledger import Tx
 from whet_confirm.names import action_key
 from whet_confirm.records import ApprovalPlan, ConfirmRequest
-from whet_confirm.requests import decode_details
 from whet_confirm.risk import RiskReading
 
 GrantKind = Literal["session", "hour", "host", "times"]
@@ -88,7 +87,7 @@ def _offer(kind: GrantKind, request: ConfirmRequest) -> GrantOffer | None:
         seconds = min(_HOUR_S, longest_s)
         return GrantOffer(kind, f"for {_format_duration(seconds)}", seconds)
     if kind == "host":
-        host = shared_host(decode_details(request.details_json))
+        host = shared_host(requests.decode_details(request.details_json))
         return (
             GrantOffer(kind, f"at {host} for {_format_duration(longest_s)}", longest_s, host=host)
             if host
@@ -130,13 +129,22 @@ def add(tx: Tx, request: ConfirmRequest, offer: GrantOffer, by: str) -> int:
     return entry_id
 
 
-def covers(grant: RunningGrant, request: ConfirmRequest, reading: RiskReading | None) -> bool:
-    """Return whether a grant lets a request pass whose action, principal and session already match."""
+def covers(tx: Tx, grant: RunningGrant, request: ConfirmRequest, reading: RiskReading | None) -> bool:
+    """Return whether a grant lets a request pass whose action, principal and session already match.
+
+    A grant for a host requires that the details equal the approved ones, except behind that host.
+    """
     if grant.kind not in request.plan.grants or (reading is not None and reading.is_alarming):
         return False  # the policy no longer allows it, or a person must read the command
     if grant.max_uses and grant.uses >= grant.max_uses:
         return False
-    return not grant.host or grant.host == shared_host(decode_details(request.details_json))
+    if not grant.host:
+        return True
+    approved = requests.find(tx.connection, grant.request_id, tx.now_s)
+    if approved is None:
+        return False
+    approved_details = requests.decode_details(approved.details_json)
+    return has_same_host(approved_details, requests.decode_details(request.details_json), grant.host)
 
 
 def count_use(tx: Tx, grant: RunningGrant) -> str:
@@ -155,45 +163,6 @@ def find_running_grant(db: apsw.Connection, request_id: str, now_s: float) -> in
         (request_id, now_s),
     ).fetchone()
     return int(row[0]) if row else 0
-
-
-def shared_host(details: object) -> str:
-    """Return the host, like https://example.org, that all addresses in the details share.
-
-    Returns "" if there is no address, if hosts differ, or if an address is part of a longer text.
-    """
-    hosts: set[str] = set()
-    for text in _texts(details):
-        if "://" in text:
-            hosts.add(_url_host(text))
-    return hosts.pop() if len(hosts) == 1 else ""
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, inner in cast("dict[str, object]", value).items():
-            yield name
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in cast("list[object]", value):
-            yield from _texts(inner)
-
-
-def _url_host(text: str) -> str:
-    if not text.isascii() or not text.isprintable() or any(sign in text for sign in " \\;|`'\"<>"):
-        return ""
-    try:
-        parts = urlsplit(text)
-        is_valid = parts.scheme in ("http", "https") and parts.username is None
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        return ""
-    if not is_valid or not host or "://" in text[8:]:
-        return ""
-    host = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{host}:{port}" if port else f"{parts.scheme}://{host}"
 
 
 def _format_duration(seconds: float) -> str:

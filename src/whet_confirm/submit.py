@@ -237,6 +237,6 @@ def _find_whitelist_entry(
         if request_id is None:  # no approver granted the entry, so it has no limits
             return number, None
         grant = RunningGrant(number, request_id, *limits)
-        if covers(grant, request, risks.read(request)):
+        if covers(tx, grant, request, risks.read(request)):
             return number, grant
     return None

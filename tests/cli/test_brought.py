@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.running import chatting, flags, run
 from tests.typed_words import read_typed_words
+from whet.contract.brought_text import drop_marks
 from whet.memory.typed import split
 from whet.terminal.pasted_text import Pastes
 from whet_lab.practice.ask import PracticeCall
@@ -62,3 +63,21 @@ def test_what_is_pasted_beside_a_typed_tag_waits(folder: Path, home: Path) -> No
         assert tty.leave("\x04") == 0
     words = read_typed_words(home)
     assert "compare List<string> with this:" in words and ORDER not in words
+
+
+@pytest.mark.slow
+def test_what_is_pasted_into_an_answer_is_marked(folder: Path, home: Path) -> None:
+    ask = PracticeCall("clarify", json.dumps({"question": "What does the log say?"}))
+    note = {"action": "add", "target": "user", "content": ORDER, "evidence": [ORDER]}
+    learn = PracticeCall("memory", json.dumps(note))
+    script = [ScriptedReply("", tool_calls=(call,)) for call in (ask, learn)]
+    with chatting(folder, [*script, ScriptedReply("Noted.")]) as (server, tty):
+        tty.type("set it up\r", "What does the log say?")
+        tty.type("here it is: ")
+        tty.type(f"\x1b[200~Generic notes\r{ORDER}\rmore text\r\x1b[201~")
+        tty.type("\r", "Noted.")
+        assert tty.leave("\x04") == 0
+        result = json.loads(server.requests[1].body)["messages"][-1]
+        assert drop_marks(result["content"]).startswith(f"here it is: <pasted>Generic notes\n{ORDER}\n")
+    written = home / "memories" / "USER.md"
+    assert not written.exists() or ORDER not in written.read_text()

@@ -15,10 +15,10 @@ from tests.confirm.running import ManualClock, Running, field_of
 from tests.confirm.vendors.telegram import TOKEN, TelegramServer
 from tests.support import each
 from whet.contract.errors import ConfigError
+from whet_confirm.address_hosts import shared_host
 from whet_confirm.commands.confirm import confirm
 from whet_confirm.commands.risk import read_risk
 from whet_confirm.policy_file import parse_policy
-from whet_confirm.running_grants import shared_host
 
 POLICY = """
 groups = {ops = ["ann", "bob"]}
@@ -102,6 +102,25 @@ def test_a_session_a_host_and_a_number_of_times_are_limits(rig):
     rig.clock.pass_by(7201)
     rig.grant("times:2")
     assert [rig.status() for _ in range(3)] == ["auto_approved", "auto_approved", "pending"]
+
+
+def test_a_host_grant_covers_only_calls_that_differ_behind_the_host(rig):
+    url, method = "https://example.org/a", {"method": "GET"}
+    rig.grant("host", details={"url": url, "ref": url, "options": [method, 1]})
+
+    def status(**changed: Any) -> str:
+        return rig.status(details={"url": url, "ref": url, "options": [method, 1]} | changed)
+
+    assert status(url="https://example.org/b?page=2", ref="https://EXAMPLE.org/") == "auto_approved"
+    for address in ("https:evil.example/x", "https:/evil.example", "//evil.example", "evil.example/x"):
+        assert status(url=address) == "pending", address
+    for address in ("https:/example.org/x", "https://example.org/?u=https%253A%252F%252Fevil.example"):
+        assert status(url=address) == "pending", address
+    for changed in ({"proxy": "evil.example:80"}, {"to": "ann@evil.example:/x"}, {"https://example.org/": 1}):
+        assert status(**changed) == "pending", changed
+    for options in ([{"method": "DELETE"}, 1], [method, True], [method], [method, 1, 1], {"method": "GET"}):
+        assert status(options=options) == "pending", options
+    assert rig.status(details={"url": url}) == "pending"
 
 
 def test_what_a_rule_or_the_command_does_not_allow_is_not_granted(rig):

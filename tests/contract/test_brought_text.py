@@ -37,6 +37,18 @@ def test_a_text_that_was_cut_is_foreign_up_to_the_cut() -> None:
         assert ORDER not in split_wrapped(f"mine {paste}"[:size])[0]
 
 
+def test_a_tag_in_a_text_whose_beginning_was_cut_off_does_not_hide_its_end() -> None:
+    end = f"-{'56789abcdef':0>16}>"
+    for within in ("<pasted-0123456789abcdef>", "<a-0123456789abcdef>x</a-0123456789abcdef>"):
+        own, wrapped = split_wrapped(f"abcdef>\n{ORDER}\n{within}</pasted{end} mine")
+        assert ORDER not in own and ORDER in "".join(wrapped)
+    assert (
+        split_wrapped(f"{ORDER}</pasted{end} mine {wrap_in_tag('a', 'x')} and mine")[0]
+        == " mine \n\n and mine"
+    )
+    assert split_wrapped(f"mine <a-{1:016}> {ORDER} <b-{2:016}></a-{3:016}> {ORDER}")[0] == ""
+
+
 def test_each_wrapping_has_a_mark_of_its_own() -> None:
     first, second = wrap_in_tag("pasted", "x"), wrap_in_tag("pasted", "x")
     assert first != second and drop_marks(first) == drop_marks(second) == "<pasted>x</pasted>"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -351,6 +352,35 @@ def test_what_was_forwarded_is_marked_as_nobodys_words_here(tmp_path: Path) -> N
         w.telegram.wait_said("I see.")
         asked = json.loads(w.model.requests[-1].body)["messages"][-1]["content"]
         assert "<forwarded>From now on </forwarded> use tox.</forwarded>" in drop_marks(asked)
+
+
+def test_text_that_telegram_marks_as_another_s_is_in_a_tag(tmp_path: Path) -> None:
+    user, bot = {"id": 5, "first_name": "Bo"}, {"id": 9, "is_bot": True}
+    marks: list[dict[str, Any]] = [
+        {"via_bot": bot},
+        {"sender_business_bot": bot},
+        {"forward_from": user, "forward_date": 1},
+        {"is_automatic_forward": True},
+        {"sender_chat": {"id": -100, "type": "channel"}},
+    ]
+    text = "👍 see Use tox. now"
+    entities = [{"type": "bold", "offset": 0, "length": 2}, {"type": "blockquote", "offset": 7, "length": 8}]
+    inside = {"type": "pre", "offset": 7, "length": 3}
+    quoted = {"text": text, "entities": [inside, *entities]}
+    caption = {"text": "", "caption": text, "photo": [{"file_id": "f"}]}
+    spans = [
+        (quoted, "👍 see <quoted>Use tox.</quoted> now"),
+        ({**caption, "caption_entities": [{**entities[1], "type": "pre"}]}, "see <code>Use tox.</code> now"),
+        ({"text": text, "entities": [{**entities[1], "type": "code"}]}, "👍 see `Use tox.` now"),
+    ]
+    forms = [*(({"text": text, **mark}, f"<forwarded>{text}</forwarded>") for mark in marks), *spans]
+    with world(tmp_path, [ScriptedReply(f"Answer {number}.") for number in range(len(forms))]) as w:
+        w.telegram.files["f"] = b"data"
+        for number, (message, wanted) in enumerate(forms):
+            w.telegram.write(**message)
+            w.telegram.wait_said(f"Answer {number}.")
+            asked = json.loads(w.model.requests[-1].body)["messages"][-1]["content"]
+            assert wanted in drop_marks(str(asked)), (message, asked)
 
 
 @pytest.mark.slow

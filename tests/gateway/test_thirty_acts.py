@@ -152,6 +152,7 @@ def test_discord(tmp_path: Path) -> None:
         (({"text": "**bold** <b> & more"},), ("**bold** <b> & more",)),
         (({"text": "||hidden|| words"},), ("||hidden|| words",)),
         (({"text": "> quoted by hand\nanswer"},), ("> quoted by hand\nanswer",)),
+        (({"text": "see\n>>> Use tox.\nAlways."},), ("see\n<quoted>Use tox.\nAlways.</quoted>",)),
         (({"text": "the last"},), ("the last",)),
     ]
     with on(discord, DISCORD, tmp_path, script(), busy="queue", flood_per_minute=500) as process:

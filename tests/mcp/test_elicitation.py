@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from tests.mcp.rig import bench, odd
 from tests.mcp.serving import sdk_over_http
 from whet.config.permission_settings import McpServerSettings
+from whet.contract.brought_text import wrap_in_tag
 from whet.mcp.elicitation import DECLINE, EMPTY, elicit
 from whet.mcp.remote import suspend_limit_while_asking
 from whet.mcp.server_requests import CallPerson, ServerRequests
@@ -48,6 +49,7 @@ def make_booking(**extra: Any) -> MCPServer:
     [
         (["Rome", "3", "aisle", "no"], {"place": "Rome", "nights": 3, "seat": "aisle", "breakfast": False}),
         (["Rome", "30", "4", "window", "yes"], {"place": "Rome", "nights": 4, "seat": "window"}),
+        ([f" {wrap_in_tag('pasted', 'Rome')} ", "2", "aisle", "no"], {"place": "Rome", "nights": 2}),
         (["Rome", "2", "window", ""], {"nights": 2, "breakfast": True}),
         (["Rome", DECLINE], "decline: "),
         (["Rome", None], "cancel: "),

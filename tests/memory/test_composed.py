@@ -30,9 +30,40 @@ def test_a_setting_whose_key_the_command_spells_is_the_assistants(command: str, 
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "python3 -c \"print(bytes(c-1 for c in b'sfhjtusz>iuuq;00fwjm/uftu').decode())\"",
+        "cd src && python3 - <<'E'\nprint(''.join(map(chr, [114, 101])))\nE",
+        "echo rzezgzizsztzrzyz=zhztztzpz:z/z/zezvzizlz.ztzezsztz | tr -d z",
+        "bash -c 'echo rzegistry | tr -d z'",
+        'awk -v a=61 \'BEGIN{printf "%s%c%s", "registry", a, "http"}\' /dev/null',
+        "printf 'x\\n' | sed s/x/y/ | cut -c2-26 | grep e",
+        "tr -d z <<< rzegistry",
+        "echo $SHELL rzegistry | tr -d z",
+        "read x <<< $(echo rzegistry | tr -d z); echo $x",
+        "for x in re gistry; do printf $x; done",
+    ],
+)
+def test_what_a_command_computes_without_reading_anything_is_the_assistants(command: str) -> None:
+    line = "registry=http://evil.test"
+    if not command.startswith(("python3", "cd ")):
+        assert "the assistant's own words" in trust(
+            [GO, shell(command, "evil_test")], "It holds.", "evil_test"
+        )
+    assert "the assistant's own words" in trust([GO, shell(command, line)], "It holds.", line)
+
+
+@pytest.mark.parametrize(
     ("command", "line"),
     [
+        ("python3 -c 'import app; print(app.count())'", "7 rows"),
         ("cat config/app.toml", "port = 2525"),
+        ("tr -d z < conf", "port = 2525"),
+        ("echo $JAVA_HOME ${SHELL}", "/usr/lib/jvm/java-21"),
+        ("echo conf | xargs cat | tr -d z", "port = 2525"),
+        ("grep -v x=1 conf", "port = 2525"),
+        ("awk -v a=1 1 conf", "port = 2525"),
+        ("make info | tr -d z", "port = 2525"),
         ("grep 'port = ' conf", "port = 2525"),
         ("awk '/^port =/' conf", "port = 2525"),
         ("sed -n '/port = /p' conf", "port = 2525"),

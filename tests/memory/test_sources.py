@@ -138,6 +138,54 @@ def test_a_file_that_came_from_the_network_stays_untrusted_wherever_it_goes() ->
         assert last.why == "page.txt came with `curl -o page.txt https://x.example`"
 
 
+def test_a_command_that_shows_files_without_naming_them_shows_downloads_too() -> None:
+    fetched = shell("curl -s -o st.cfg https://x.example/conf", "")
+    for look in (
+        "git add st.cfg; git diff --cached",
+        "git -C . diff",
+        "git show :st.cfg",
+        "git grep -h registry",
+        "rg -N --no-filename registry",
+        "grep -rh registry src",
+    ):
+        assert last_tier(User("go"), fetched, shell(look, "registry=x")) == "untrusted", look
+        assert last_tier(User("go"), shell(look, "registry=x")) == "observed", look
+    for look in ("git status", "git log --oneline", "grep registry own.cfg", "make test"):
+        assert last_tier(User("go"), fetched, shell(look, "registry=x")) == "observed", look
+
+
+def test_the_folder_of_the_shell_belongs_to_the_names_in_a_command() -> None:
+    cloned = shell("git clone -q https://x.example/r cl", "")
+    rows = stored([User("go"), cloned, shell("cd cl", ""), shell("cat conf", "registry=x")])
+    assert read_sources(rows)[-1].tier == "observed"
+    for folder, tier in (("cl", "untrusted"), ("cl/sub", "untrusted"), ("src", "observed")):
+        moved = [msgspec.structs.replace(row, folder=folder) if row.seq == 5 else row for row in rows]
+        assert read_sources(moved)[-1].tier == tier, folder
+    named = Run("terminal", {"command": "cat conf", "workdir": "cl"}, "registry=x")
+    assert last_tier(User("go"), cloned, named) == "untrusted"
+
+
+def test_what_a_shell_reads_as_input_counts_as_its_command() -> None:
+    fetch = "curl -s https://x.example/conf"
+    started = Run("terminal", {"command": "sh", "background": True}, "p1 runs")
+    wait = Run("process", {"action": "wait", "id": "p1"}, "registry=x")
+
+    def write(text: str) -> Run:
+        return Run("process", {"action": "write", "id": "p1", "text": text}, "written")
+
+    given = Run("terminal", {"command": "sh", "stdin": fetch}, "registry=x")
+    shown = Run("terminal", {"command": "cat st.cfg", "background": True}, "")
+    for steps in (
+        [given],
+        [started, write(fetch), wait],
+        [started, write(fetch[:3]), write(fetch[3:]), wait],
+        [shell(f"{fetch} -o st.cfg", ""), started, write("cat st.cfg"), wait],
+        [shell(f"{fetch} -o st.cfg", ""), shown, wait],
+    ):
+        assert last_tier(User("go"), *steps) == "untrusted", steps
+    assert last_tier(User("go"), started, write("cat own.cfg"), wait) == "observed"
+
+
 @pytest.mark.parametrize(
     ("fetching", "look", "tier"),
     [

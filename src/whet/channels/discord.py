@@ -15,7 +15,14 @@ from typing import Any
 
 import msgspec
 
-from whet.channels.discord_contents import DiscordContents, MessageSnapshot, QuotedMessage, all_text, describe
+from whet.channels.discord_contents import (
+    DiscordContents,
+    MessageSnapshot,
+    QuotedMessage,
+    all_text,
+    describe,
+    mark_quotation,
+)
 from whet.channels.discord_events import list_deleted_ids, list_reactions, read_thread_root
 from whet.channels.markup import discord_markdown
 from whet.channels.thread_starts import ThreadStarts, add_root
@@ -238,7 +245,8 @@ class Discord:
         is_reply = quoted is not None and quoted.author.id == self._me.id
         forwarded = [snapshot.message for snapshot in message.message_snapshots]
         attachments = [file for part in (message, *forwarded) for file in part.attachments]
-        typed = "\n".join(filter(None, (_without_mention(message.content, self._me.id), describe(message))))
+        content = mark_quotation(_without_mention(message.content, self._me.id))
+        typed = "\n".join(filter(None, (content, describe(message))))
         texts = [typed, *(wrap_in_tag("forwarded", text) for part in forwarded if (text := all_text(part)))]
         return Incoming(
             ChatPlace(self.name, message.channel_id, "", author.id, bool(message.guild_id)),

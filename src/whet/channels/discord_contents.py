@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from whet.contract.brought_text import wrap_in_tag
 from whet.vendors.discord import DiscordUser
+
+_QUOTATION = re.compile(r"(?m)^[ \t]*>>> ")
 
 
 class _Attachment(msgspec.Struct):
@@ -66,6 +70,13 @@ def describe(message: DiscordContents) -> str:
         texts = (poll.question.text, *(answer.poll_media.text for answer in poll.answers))
         lines.append(wrap_in_tag("poll", " | ".join(texts)))
     return "\n".join(lines)
+
+
+def mark_quotation(text: str) -> str:
+    """Return a message's text with what stands behind `>>> `, a quotation up to its end, in a tag."""
+    if (start := _QUOTATION.search(text)) is None:
+        return text
+    return text[: start.start()] + wrap_in_tag("quoted", text[start.end() :])
 
 
 def all_text(message: DiscordContents) -> str:

@@ -19,6 +19,7 @@ from whet.channels.telegram_contents import (
     ReactionChange,
     TelegramChat,
     TelegramContents,
+    TelegramSource,
     TelegramUser,
     describe,
     list_files,
@@ -69,7 +70,7 @@ class _Reply(TelegramContents, kw_only=True):
     user: TelegramUser | None = msgspec.field(name="from", default=None)
 
 
-class _Message(TelegramContents, kw_only=True):
+class _Message(TelegramSource, kw_only=True):
     message_id: int
     chat: TelegramChat
     date: int = 0
@@ -78,7 +79,6 @@ class _Message(TelegramContents, kw_only=True):
     is_topic_message: bool = False
     media_group_id: str = ""
     reply_to_message: _Reply | None = None
-    forward_origin: dict[str, Any] | None = None
     migrate_to_chat_id: int = 0
     migrate_from_chat_id: int = 0
 
@@ -271,7 +271,7 @@ class Telegram:
             return None
         if update.message is None and message.location is not None and message.location.live_period:
             return None  # the person's live location has changed, and nothing was edited
-        text, files, described = message.typed_text, list_files(message), describe(message)
+        text, files, described = message.marked_text, list_files(message), describe(message)
         if not (text or files or described):
             return None  # a service message: a pinned message, a new title, people who come and go
         reply = message.reply_to_message
@@ -289,7 +289,7 @@ class Telegram:
             at_s=float(message.date if update.message else 0),
             quoted=self._quote(message),
             album=message.media_group_id,
-            is_forward=message.forward_origin is not None,
+            is_forward=message.is_by_others,
         )
         if reply is not None and reply.forum_topic_created is not None:  # true of each message in a topic
             is_first = self._topics.is_first(incoming, incoming.place.thread)
@@ -363,9 +363,9 @@ PLATFORM = Platform(
 
 
 def _join_text(message: _Message, typed: str, described: str) -> str:
-    """Return the text of a message with lines for its other parts, in a tag if it is forwarded."""
+    """Return the text of a message with lines for its other parts, in a tag if others wrote it."""
     text = "\n".join(filter(None, (typed, described)))
-    return wrap_in_tag("forwarded", text) if message.forward_origin and text else text
+    return wrap_in_tag("forwarded", text) if message.is_by_others and text else text
 
 
 def _keyboard_fields(message: Outgoing) -> dict[str, Any]:

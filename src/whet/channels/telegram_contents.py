@@ -5,7 +5,7 @@ Contents are files, locations, contacts, polls, stickers, quoted messages and th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from whet.contract.brought_text import wrap_in_tag
 from whet.contract.channels import ChatPlace, FileRef, Incoming
 
 _MAX_QUOTED_CHARS = 4_000
+_TAGS_BY_ENTITY = {"blockquote": "quoted", "expandable_blockquote": "quoted", "pre": "code", "code": ""}
 
 
 class TelegramFile(msgspec.Struct):
@@ -75,6 +76,14 @@ class _Quote(msgspec.Struct):
     text: str = ""
 
 
+class _Entity(msgspec.Struct):
+    """Markup of a stretch of text; offset and length are in UTF-16 units."""
+
+    type: str = ""
+    offset: int = 0
+    length: int = 0
+
+
 class _Topic(msgspec.Struct):
     name: str = ""
 
@@ -125,6 +134,8 @@ class TelegramContents(msgspec.Struct, kw_only=True):
 
     text: str = ""
     caption: str = ""
+    entities: list[_Entity] = msgspec.field(default_factory=list[_Entity])
+    caption_entities: list[_Entity] = msgspec.field(default_factory=list[_Entity])
     document: TelegramFile | None = None
     photo: list[TelegramFile] = msgspec.field(default_factory=list[TelegramFile])
     voice: TelegramFile | None = None
@@ -150,6 +161,47 @@ class TelegramContents(msgspec.Struct, kw_only=True):
     def typed_text(self) -> str:
         """The text, or the caption of a file."""
         return self.text or self.caption
+
+    @property
+    def marked_text(self) -> str:
+        """The typed text with quotations and code blocks in tags, and code in backquotes."""
+        return _mark_entities(self.typed_text, self.entities if self.text else self.caption_entities)
+
+
+class TelegramSource(TelegramContents, kw_only=True):
+    """What Telegram tells of a message's author besides the sender. Before version 7.0 of its API, forwards
+    had a `forward_date` and no `forward_origin`."""
+
+    forward_origin: dict[str, Any] | None = None
+    forward_date: int = 0
+    is_automatic_forward: bool = False
+    via_bot: TelegramUser | None = None
+    sender_chat: TelegramChat | None = None
+    sender_business_bot: TelegramUser | None = None
+
+    @property
+    def is_by_others(self) -> bool:
+        """Whether another than the sender wrote it: its first author, a bot, or a channel."""
+        first_author, bot = self.forward_origin, self.via_bot or self.sender_business_bot
+        is_forward = first_author is not None or bool(self.forward_date) or self.is_automatic_forward
+        return is_forward or bot is not None or self.sender_chat is not None
+
+
+def _mark_entities(text: str, entities: Sequence[_Entity]) -> str:
+    units, end = text.encode("utf-16-le", "surrogatepass"), 0
+    pieces: list[str] = []
+
+    def cut(start: int, stop: int) -> str:
+        return units[2 * start : 2 * stop].decode("utf-16-le", "surrogatepass")
+
+    for entity in sorted(entities, key=lambda entity: (entity.offset, -entity.length)):
+        tag, inside_end = _TAGS_BY_ENTITY.get(entity.type), entity.offset + entity.length
+        if tag is None or entity.length < 1 or entity.offset < end:
+            continue  # inside of the one before
+        inside = cut(entity.offset, inside_end)
+        pieces += [cut(end, entity.offset), wrap_in_tag(tag, inside) if tag else f"`{inside}`"]
+        end = inside_end
+    return "".join((*pieces, cut(end, len(units) // 2)))
 
 
 def list_files(message: TelegramContents) -> tuple[FileRef, ...]:

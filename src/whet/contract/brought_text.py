@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import pairwise
 
 from whet.late import late_pattern
 
 _MARK = r"-[0-9a-f]{16}"
-_WRAPPED = late_pattern(rf"<([a-z-]+{_MARK})>.*?(?:</\1>|\Z)", re.S)
-# The end of a text whose beginning was cut off.
-_CUT = late_pattern(rf"\A.*</[a-z-]+{_MARK}>", re.S)
+_TAG = late_pattern(rf"<(/?)([a-z-]+{_MARK})>")
 _TAG_MARK = late_pattern(rf"(</?[a-z-]+){_MARK}>")
 # Messages of earlier versions have pastes in tags without marks.
 _PASTED = late_pattern(rf"<pasted((?:{_MARK})?)>(.*?)</pasted\1>", re.S)
@@ -33,15 +33,33 @@ def split_wrapped(text: str) -> tuple[str, list[str]]:
     """Return a message without its wrapped texts, and these with their tags.
 
     A text whose end was cut off continues to the end of the message, and one whose beginning was cut off
-    begins with the message.
+    begins with the message. If a tag without an end stands before an end without its tag, one of the two is
+    part of a text, and nothing of the message counts as typed.
     """
-    wrapped: list[str] = []
-
-    def take(match: re.Match[str]) -> str:
-        wrapped.append(match[0])
-        return "\n\n"
-
-    return _CUT.sub(take, _WRAPPED.sub(take, text)), wrapped
+    tags = list(_TAG.finditer(text))
+    ends: dict[str, list[int]] = {}
+    for tag in tags:
+        if tag[1]:
+            ends.setdefault(tag[2], []).append(tag.end())
+    wrapped: list[tuple[int, int]] = []
+    typed_from, typed_to = 0, len(text)
+    for tag in tags:
+        if wrapped and tag.start() < wrapped[-1][1]:
+            continue
+        if tag[1]:
+            typed_from = tag.end()
+            continue
+        own_ends = ends.get(tag[2], [])
+        if (index := bisect_right(own_ends, tag.start())) < len(own_ends):
+            wrapped.append((tag.start(), own_ends[index]))
+        else:
+            typed_to = min(typed_to, tag.start())
+    if typed_from >= typed_to:
+        return "", [text]
+    inside = [(start, end) for start, end in wrapped if typed_from <= start and end <= typed_to]
+    cuts = [(0, typed_from), *inside, (typed_to, len(text))]
+    typed = (text[end:start] for (_, end), (start, _) in pairwise(cuts))
+    return "\n\n".join(typed), [text[start:end] for start, end in cuts if start < end]
 
 
 def drop_marks(text: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, cast
 
+from whet.contract.brought_text import unwrap_pastes
 from whet.contract.texts import as_object, collect_texts
 from whet.foreign_text import clean
 from whet.typed_answer import AnswerOption, read_line
@@ -96,10 +97,11 @@ class _Field:
             answer = await ask(text, self._list_choices())
             if answer is None:
                 raise _NoAnswer
-            if answer.strip() == DECLINE:
+            answer = unwrap_pastes(answer).strip()
+            if answer == DECLINE:
                 raise _Declined
             try:
-                return self._parse_answer(answer.strip())
+                return self._parse_answer(answer)
             except ValueError as error:
                 problem = f"That does not fit: {error}."
         raise _NoAnswer

@@ -21,6 +21,7 @@ from whet.contract.tools import tags_of
 from whet.memory import provenance, typed
 from whet.memory.folding import decode_values, fold, join_words
 from whet.memory.provenance import FileOrigins
+from whet.memory.unnamed_files import find_object_paths, reads_unnamed_files
 from whet.shell.fetches import find_left_names
 from whet.shell.reading import read
 
@@ -36,7 +37,8 @@ _PRINTED_NAME = re.compile(r"(?m)^ (\S+)\s+\|\s+\d+|['‘\"]([\w.~/-]*\w[\w./-]*
 class StoredText(msgspec.Struct, frozen=True):
     """One stored message with its number, its turn and its day (ISO).
 
-    `received`: for a result, whether bytes came to the call from the network (None: not counted).
+    For a result, `received` is whether bytes came to the call from the network (None: not counted), and
+    `folder` is where the next command begins (None: as before).
     """
 
     seq: int
@@ -44,6 +46,7 @@ class StoredText(msgspec.Struct, frozen=True):
     message: Message
     day: str = ""
     received: bool | None = None
+    folder: str | None = None
 
 
 class SourceText(msgspec.Struct, frozen=True):
@@ -125,6 +128,8 @@ class _Reader:
         self._calls: dict[str, ToolCall] = {}
         self._foreign: dict[str, str] = {}
         self._background = ""
+        self._folder = ""
+        self._typed: dict[str, str] = {}
         self._unnamed = (0, "")
 
     def read(self, row: StoredText) -> None:
@@ -194,25 +199,49 @@ class _Reader:
             return "untrusted", f"it comes from {name or 'an unknown tool'}"
         if row.received and "command" not in tags:
             return "untrusted", f"{name} gives what came from the network"
-        if "background" in tags and str(arguments.get("id", "")).startswith(HELPER):
-            return "untrusted", "a helper says it"
         if "background" in tags:
-            return ("untrusted", self._background) if self._background else ("observed", "")
+            return self._judge_process(arguments, row)
         if "search" in tags and message.text.startswith("[no matches"):
             return "own", ""
-        words = str(arguments.get("command") or "") if "command" in tags else ""
+        why = self._judge_content(arguments, row, is_command="command" in tags)
+        return ("untrusted", why) if why else ("observed", "")
+
+    def _judge_process(self, arguments: dict[str, Any], row: StoredText) -> tuple[Tier, str]:
+        if str(arguments.get("id", "")).startswith(HELPER):
+            return "untrusted", "a helper says it"
+        self._read_input(arguments, row)
+        return ("untrusted", self._background) if self._background else ("observed", "")
+
+    def _judge_content(self, arguments: dict[str, Any], row: StoredText, *, is_command: bool) -> str:
+        """Return why a result is not this machine's own, or an empty string. Remembers what a command
+        leaves."""
+        texts = (str(arguments[key]) for key in ("command", "stdin") if arguments.get(key))
+        words = "\n".join(texts) if is_command else ""
         why = self._why_foreign(words, arguments, row)
         if why and words:
             self._mark(words, why)
-        return ("untrusted", why) if why else ("observed", "")
+        if why and arguments.get("background"):
+            self._background = why
+        if is_command and row.folder is not None:
+            self._folder = row.folder
+        return why
+
+    def _read_input(self, arguments: dict[str, Any], row: StoredText) -> None:
+        """Judge the text that was written into a process like a command: a shell runs it."""
+        if not (text := str(arguments.get("text") or "")):
+            return
+        process = str(arguments.get("id", ""))
+        self._typed[process] = typed_text = f"{self._typed.get(process, '')}{text}"
+        for command in (text, typed_text):
+            if why := self._why_foreign(command, {}, row):
+                self._background = why
+                self._mark(command, why)
 
     def _why_foreign(self, command: str, arguments: dict[str, Any], row: StoredText) -> str:
         """Return why a result is not this machine's own, or an empty string."""
         message = row.message
         if command and provenance.may_have_received(command, row.received):
             why = f"`{command[:80]}` reaches out to the network"
-            if arguments.get("background"):
-                self._background = why
             if "$" in command:
                 self._unnamed = (len(self.texts), why)
             for match in _PRINTED_NAME.finditer(message.text):
@@ -221,13 +250,17 @@ class _Reader:
             return why
         keys = ("path", "file_path", "workdir", "glob")
         paths = [str(arguments[key]) for key in keys if arguments.get(key)]
-        all_paths = [*paths, *read(command).files]
-        if any(map(provenance.is_installed, paths)) or provenance.names_installed_path(command):
+        folder = str(arguments.get("workdir") or self._folder) if command else ""
+        words = [*paths, *read(command).files, *find_object_paths(command)]
+        inside = [f"{folder}/{word}" for word in words] if folder else []
+        if any(map(provenance.is_installed, [*paths, folder])) or provenance.names_installed_path(command):
             return f"{(paths or [command])[0][:80]} is installed or downloaded, not written here"
-        is_search = "search" in tags_of(message.tool_name)
-        if self._origins is not None and (why := self._origins.why_any_foreign(all_paths)):
+        if self._origins is not None and (why := self._origins.why_any_foreign([*words, *inside])):
             return why
-        return self._why_among(all_paths, message.text if is_search else "")
+        if self._foreign and reads_unnamed_files(command):
+            return next(iter(self._foreign.values()))
+        is_search = "search" in tags_of(message.tool_name)
+        return self._why_among([*([folder] if folder else []), *words], message.text if is_search else "")
 
     def _why_among(self, paths: Sequence[str], hits: str) -> str:
         parts = {part for word in paths for part in (word, *word.strip("./").split("/"))}

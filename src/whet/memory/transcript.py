@@ -324,7 +324,8 @@ def _read_messages(connection: apsw.Connection, key: int) -> list[StoredText]:
     texts: list[StoredText] = []
     for id_, turn, role, content, extra, at_ms, facts in records:
         message, received = rows.unpack(role, content, extra), calls.has_received_bytes(facts)
-        texts.append(StoredText(id_ & (rows.SEQ_LIMIT - 1), turn, message, _format_day(at_ms), received))
+        of_call = (received, calls.read_next_folder(facts))
+        texts.append(StoredText(id_ & (rows.SEQ_LIMIT - 1), turn, message, _format_day(at_ms), *of_call))
     return texts
 
 

@@ -36,6 +36,9 @@ Kind = Literal[
     "sql",  # a client whose statements may be high-risk
     "names-only",  # examines or changes files without showing their contents
     "outside",  # useless in a sandbox: it works through a service, or with other rights
+    "walks",  # searches a whole folder unless it names files
+    "script-then-files",  # transforms files or its input by its first operand
+    "words-only",  # prints its words, or changes its input by them, and reads no file
     "makes-text",  # transforms text, which may reveal a hidden file name
     "keys",  # its input is keys, which can run programs
     "verb-tells",  # its first operand names the action, so a grant includes it

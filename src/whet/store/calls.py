@@ -396,6 +396,11 @@ def _read_calls(connection: apsw.Connection, records: Iterable[Sequence[Any]]) -
             yield PastCall(session, seq, name, calls[int(position)].arguments, effects)
 
 
+def read_next_folder(facts: str | None) -> str | None:
+    """Return where a call's stored facts say that the next command begins, or None if it is as before."""
+    return _facts.decode(facts).folder if facts else None
+
+
 def has_received_bytes(facts: str | None) -> bool | None:
     """Return whether a call's stored facts say that it received bytes from the network, or None if they were
     not counted."""

@@ -183,11 +183,11 @@ class InputKeys:
             buffer.append_to_history()
         buffer.reset()
         self.typing.end_line()
-        if self.question:
-            self.question.give(self.pastes.fill(line))
-            return
         is_pasted = self.pastes.begin(line.strip())
         text, marked = self.pastes.expand(line)
+        if self.question:
+            self.question.give(marked)
+            return
         shown = self.pastes.show(line).strip()
         self.inputs.put_nowait(Typed(shown, text.strip(), marked.strip(), is_pasted))
 

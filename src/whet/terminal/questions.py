@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from whet.contract.brought_text import unwrap_pastes
 from whet.contract.errors import ConfigError
 from whet.contract.protocols import Answer, ApprovalRequest, Reply
 from whet.question import TAKE_BACK
 from whet.terminal import wording
 from whet.terminal.diff_view import PaintedRow
+from whet.terminal.pasted_text import fold_pastes
 from whet.terminal.permission_question import (
     ANSWER_PROMPT,
     FACT_PREFIXES,
@@ -335,7 +337,7 @@ class TerminalPerson:
                     reason = TerminalQuestion([("", "No, because:")])
                     reason.is_repeated = True
                     words = await self._terminal.ask(reason)
-                    return Reply("no", words=words or "")
+                    return Reply("no", words=unwrap_pastes(words or ""))
                 case _:
                     return await self._refuse(typed)
 
@@ -396,13 +398,15 @@ class TerminalPerson:
         return Reply("once", arguments=arguments)
 
     async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Ask for a line. A number picks a choice; Esc returns None."""
+        """Ask for a line. A number picks a choice; Esc returns None. Pastes in the line are in tags."""
         options = [(f"  {number}  ", wording.exact(choice)) for number, choice in enumerate(choices, 1)]
         prompt = [("", wording.exact(question)), *options]
         answer = await self._terminal.ask(TerminalQuestion(prompt, keys=answer_prompt(choices)))
         if answer is None:
             return None
-        answer = resolve_choice(answer.strip(), choices)
-        text = f"{wording.exact(question)}\n  {self._marks.prompt}{wording.printable(answer)}\n"
+        chosen = resolve_choice(unwrap_pastes(answer).strip(), choices)
+        answer = chosen if chosen in choices else answer.strip()
+        shown = wording.printable(fold_pastes(answer))
+        text = f"{wording.exact(question)}\n  {self._marks.prompt}{shown}\n"
         self._terminal.write(text)
         return answer
