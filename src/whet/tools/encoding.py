@@ -1,7 +1,8 @@
 """Decode a file's bytes to text and encode it back with the same encoding, byte order mark and line endings.
 
-UTF-8 is assumed unless a mark says otherwise; other bytes are decoded by the character set that `charsets.py`
-recognises, if they come back unchanged. A NUL means binary, except in UTF-16. No I/O.
+UTF-8 is assumed unless a mark says otherwise, also with a few stray bytes (`stray_bytes.py`). Other bytes are
+decoded by the character set that `charsets.py` recognises, if they come back unchanged. A NUL means binary,
+except in UTF-16. No I/O.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 from itertools import takewhile
 
 import msgspec
+
+from whet.tools import stray_bytes
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -38,16 +41,25 @@ _TITLES = {
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """The encoding of a file's text: the codec's name and the mark before it."""
+    """The encoding of a file's text: the codec's name and the mark before it. `has_strays`: it is UTF-8 with
+    bytes that are not."""
 
     name: str = "utf-8"
     mark: bytes = b""
+    has_strays: bool = False
+
+    @property
+    def errors(self) -> str:
+        """The name of the error handler to decode text for a reader."""
+        return stray_bytes.ERRORS if self.name == "utf-8" else "replace"
 
     @property
     def note(self) -> str:
         """A note about the encoding for a reader, empty for plain UTF-8."""
         if self.mark:
             return f"{self.name.upper()} with byte order mark"
+        if self.has_strays:
+            return "UTF-8 with stray bytes"
         if self.name == "utf-8":
             return ""
         return f"not UTF-8, read as {_TITLES.get(self.name, self.name.upper())}"
@@ -71,9 +83,9 @@ def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, is_whole)
     except UnicodeDecodeError:
-        from whet.tools.charsets import guess_charset  # noqa: PLC0415  as above
-
-        return Encoding(guess_charset(head, is_whole=is_whole))
+        if stray_bytes.is_mostly_utf8(head):
+            return Encoding(has_strays=True)
+        return _guess(head, is_whole=is_whole)
     return Encoding()
 
 
@@ -82,15 +94,30 @@ def decode(data: bytes) -> tuple[str, Encoding] | None:
     encoding = sniff(data, is_whole=True)
     if encoding is None:
         return None
+    body = data[len(encoding.mark) :]
     try:
-        return data[len(encoding.mark) :].decode(encoding.name), encoding
+        return body.decode(encoding.name), encoding
     except UnicodeDecodeError:
+        text = stray_bytes.decode_with_strays(body) if encoding.name == "utf-8" else None
+    if text is not None:
+        return text, Encoding("utf-8", encoding.mark, has_strays=True)
+    if encoding.mark:
         return None
+    guess = _guess(data, is_whole=True)
+    return data.decode(guess.name), guess
 
 
 def encode(text: str, encoding: Encoding) -> bytes:
     """Encode `text` in the file's encoding. Raises UnicodeEncodeError if the encoding lacks a character."""
+    if encoding.has_strays:
+        return encoding.mark + stray_bytes.encode_with_strays(text)
     return encoding.mark + text.encode(encoding.name)
+
+
+def _guess(data: bytes, *, is_whole: bool) -> Encoding:
+    from whet.tools.charsets import guess_charset  # noqa: PLC0415  few files are not UTF-8
+
+    return Encoding(guess_charset(data, is_whole=is_whole))
 
 
 def line_ending(text: str) -> str:

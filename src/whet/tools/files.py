@@ -38,6 +38,7 @@ from whet.tools.pages import LINE_CHARS, PAGE_CHARS, LinePage, format_numbered, 
 from whet.tools.paths import ConfinedPath, kind, missing_error, open_file, resolve, system_error
 from whet.tools.preview import change_of, read_current, require_approved
 from whet.tools.seen import READ_VERSIONS, state_of
+from whet.tools.stray_bytes import has_stray_form
 
 IMAGE_BYTES = 5_000_000
 _DOCUMENT_CHARS = 4_000_000
@@ -171,8 +172,7 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
         notes.append("lines end with CRLF")
     if len(cleaned) != len(body):
         notes.append(f"{len(body) - len(cleaned)} control characters not shown")
-    if "\ufffd" in body:
-        notes.append("unreadable bytes are shown as \ufffd")
+    notes += _describe_odd_bytes(body)
     if page.cut_line:
         rest = f"sed -n {page.cut_line}p FILE | cut -c{LINE_CHARS + 1}-{PAGE_CHARS}"
         notes.append(f"a command shows more of a long line: {rest}")
@@ -185,6 +185,15 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
     if last < page.total or not page.is_counted:
         notes.append(f"read on with offset={page.next_line}")
     return f"{cleaned}\n[{'; '.join(notes)}]" if notes else cleaned
+
+
+def _describe_odd_bytes(body: str) -> list[str]:
+    notes: list[str] = []
+    if has_stray_form(body):
+        notes.append(r"bytes that are not UTF-8 are shown as ‹\xff›; edits can repeat or replace them so")
+    if "\ufffd" in body:
+        notes.append("unreadable bytes are shown as \ufffd")
+    return notes
 
 
 def _listing(target: ConfinedPath, offset: int, limit: int) -> str:

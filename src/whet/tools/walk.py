@@ -8,6 +8,7 @@ searched. Standard library only, since it starts without the installed packages.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import IO, NamedTuple
 
+from whet.tools import stray_bytes
 from whet.tools.charsets import guess_charset, guess_utf16
 from whet.tools.globs import Glob, GlobError
 
@@ -163,11 +165,13 @@ def _decode(data: bytes) -> str | None:
     if b"\0" in data:
         encoding = guess_utf16(data, is_whole=True)
         return data.decode(encoding) if encoding else None
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    text = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return data.decode()
+        return text.decode()
     except UnicodeDecodeError:
-        return data.decode(guess_charset(data, is_whole=True))
+        if len(text) < len(data) or stray_bytes.is_mostly_utf8(text):
+            return text.decode("utf-8", stray_bytes.ERRORS)
+        return text.decode(guess_charset(text, is_whole=True))
 
 
 def main() -> None:
