@@ -165,3 +165,18 @@ def test_a_rewrite_whose_line_ends_are_not_the_files_says_so(desk: Desk) -> None
     desk.call("read_file", path="a")
     result = desk.text("write_file", path="a", content="one\ntwo\n" + "three\n" * 29_999 + "four\n")
     assert "line ends were CRLF and LF, now CRLF" in result and "kept" not in result
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16-le"])
+def test_a_file_whose_lines_end_with_cr_keeps_them(desk: Desk, encoding: str) -> None:
+    path, mark = desk.workspace / "a.txt", _MARKS["utf-16-le"] if encoding == "utf-16-le" else b""
+    path.write_bytes(mark + "a – ü\rb\rc\r".encode(encoding))
+    text = desk.text("read_file", path="a.txt")
+    assert text.startswith("1|a – ü\n2|b\n3|c\n[") and "CR line ends" in text and "no newline" not in text
+    assert "a.txt\n2|b\n" in desk.text("search_files", pattern="b")
+    desk.call("patch", path="a.txt", old_string="b\nc", new_string="B\nBB\nc")
+    assert path.read_bytes() == mark + "a – ü\rB\rBB\rc\r".encode(encoding)
+    desk.call("patch", diff="--- a/a.txt\n+++ b/a.txt\n@@ -2,2 +2,3 @@\n B\n BB\n+D\n")
+    assert path.read_bytes() == mark + "a – ü\rB\rBB\rD\rc\r".encode(encoding)
+    note = desk.text("write_file", path="a.txt", content="ü\r\ny\nz")
+    assert path.read_bytes() == mark + "ü\ry\rz\r".encode(encoding) and "CR line ends" in note

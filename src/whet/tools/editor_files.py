@@ -151,7 +151,7 @@ def _change_text(change: PendingWrite) -> str | None:
     if change.data is None or len(change.data) > MAX_BYTES:
         return None
     decoded = decode(change.data)
-    if decoded is not None and decoded[1].has_strays:  # an editor would write their text form
+    if decoded is not None and (decoded[1].has_strays or decoded[1].ends_with_cr):  # an editor changes those
         return None
     if change.text is not None:
         return change.text

@@ -41,12 +41,16 @@ _TITLES = {
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """The encoding of a file's text: the codec's name and the mark before it. `has_strays`: it is UTF-8 with
-    bytes that are not."""
+    """The encoding of a file's text: the codec's name and the mark before it.
+
+    `has_strays`: it is UTF-8 with bytes that are not. `ends_with_cr`: lines end with a carriage return alone,
+    which is a newline in the decoded text.
+    """
 
     name: str = "utf-8"
     mark: bytes = b""
     has_strays: bool = False
+    ends_with_cr: bool = False
 
     @property
     def errors(self) -> str:
@@ -56,6 +60,11 @@ class Encoding(msgspec.Struct, frozen=True):
     @property
     def note(self) -> str:
         """A note about the encoding for a reader, empty for plain UTF-8."""
+        notes = (self._charset_note, "CR line ends" if self.ends_with_cr else "")
+        return "; ".join(filter(None, notes))
+
+    @property
+    def _charset_note(self) -> str:
         if self.mark:
             return f"{self.name.upper()} with byte order mark"
         if self.has_strays:
@@ -89,8 +98,40 @@ def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
     return Encoding()
 
 
+def find_encoding(head: bytes, *, is_whole: bool) -> Encoding | None:
+    """Detect the encoding and, if `head` is the whole file, line ends that are carriage returns. Returns None
+    if the file is binary."""
+    encoding = sniff(head, is_whole=is_whole)
+    if encoding is None or not is_whole or b"\r" not in head:
+        return encoding
+    text = head.decode(encoding.name, "replace")
+    return msgspec.structs.replace(encoding, ends_with_cr=_has_cr_ends(text))
+
+
 def decode(data: bytes) -> tuple[str, Encoding] | None:
-    """Return a whole file's text, line endings unchanged, and its encoding, or None if it is binary."""
+    """Return a whole file's text, line endings unchanged, and its encoding, or None if it is binary. Carriage
+    returns become newlines if no other line ends."""
+    decoded = _decode(data)
+    if decoded is None or not _has_cr_ends(decoded[0]):
+        return decoded
+    text, encoding = decoded
+    return text.replace("\r", "\n"), msgspec.structs.replace(encoding, ends_with_cr=True)
+
+
+def encode(text: str, encoding: Encoding) -> bytes:
+    """Encode `text` in the file's encoding. Raises UnicodeEncodeError if the encoding lacks a character."""
+    if encoding.ends_with_cr:
+        text = text.replace("\r\n", "\n").replace("\n", "\r")
+    if encoding.has_strays:
+        return encoding.mark + stray_bytes.encode_with_strays(text)
+    return encoding.mark + text.encode(encoding.name)
+
+
+def _has_cr_ends(text: str) -> bool:
+    return "\r" in text and "\n" not in text
+
+
+def _decode(data: bytes) -> tuple[str, Encoding] | None:
     encoding = sniff(data, is_whole=True)
     if encoding is None:
         return None
@@ -105,13 +146,6 @@ def decode(data: bytes) -> tuple[str, Encoding] | None:
         return None
     guess = _guess(data, is_whole=True)
     return data.decode(guess.name), guess
-
-
-def encode(text: str, encoding: Encoding) -> bytes:
-    """Encode `text` in the file's encoding. Raises UnicodeEncodeError if the encoding lacks a character."""
-    if encoding.has_strays:
-        return encoding.mark + stray_bytes.encode_with_strays(text)
-    return encoding.mark + text.encode(encoding.name)
 
 
 def _guess(data: bytes, *, is_whole: bool) -> Encoding:

@@ -29,9 +29,9 @@ from whet.tools.encoding import (
     decode,
     describe_form_changes,
     encode,
+    find_encoding,
     fit_form,
     may_be_document,
-    sniff,
 )
 from whet.tools.output import size
 from whet.tools.pages import LINE_CHARS, PAGE_CHARS, LinePage, format_numbered, read_page
@@ -75,7 +75,7 @@ def read(
             if document is not None:
                 READ_VERSIONS.note(ctx, target, state)
                 return ToolOutput(_page_text(document, target, Encoding()))
-        encoding = sniff(head, is_whole=len(head) == size_bytes)
+        encoding = find_encoding(head, is_whole=len(head) == size_bytes)
         if encoding is None:
             return ToolOutput(_binary(target, head, size_bytes))
         page = read_page(stream, encoding, *lines, stop)
@@ -154,7 +154,7 @@ def replace(
 
 
 def _unsaved_text(data: bytes, target: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:
-    encoding = sniff(data, is_whole=True) or Encoding()
+    encoding = find_encoding(data, is_whole=True) or Encoding()
     text = _page_text(read_page(io.BytesIO(data), encoding, *lines, stop), target, encoding)
     return f"{text}\n[as it stands in the editor, with changes that are not saved]"
 

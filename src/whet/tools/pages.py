@@ -122,6 +122,8 @@ def read_page(
         if stop.is_set():
             raise ToolError("stopped")
         text = decoder.decode(chunk)
+        if encoding.ends_with_cr:
+            text = text.replace("\r", "\n")
         reader.feed(text)
         last = text[-1:] or last
         counted_on += len(chunk) if reader.is_full else 0

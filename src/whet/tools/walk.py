@@ -137,6 +137,8 @@ def matches(path: str, pattern: LinePattern) -> list[tuple[int, bytes]]:
         if pattern.line.search(data.decode("utf-8", "surrogateescape")):
             raise BinaryMatch
         return []
+    if text and "\n" not in text:  # "\r" may end the lines
+        text = text.replace("\r", "\n")
     lines = _matching_lines(text.removesuffix("\n"), pattern) if text else ()
     return [(number, line.encode("utf-8", "surrogateescape")) for number, line in lines]
 
