@@ -102,6 +102,7 @@ def _plan_rewrite(ctx: ToolContext, path: str, content: str, allowed: Sequence[P
     target = resolve(path, ctx.workspace, allowed)
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
+    _refuse_lookalike(ctx, path, target)
     unsaved = editor_files.read_unsaved(ctx.buffers, target)
     before = read_current(target) if unsaved is None else unsaved
     decoded = decode(before or b"")
@@ -116,6 +117,17 @@ def _plan_rewrite(ctx: ToolContext, path: str, content: str, allowed: Sequence[P
         _encode_content(target, text, encoding),
         note,
     )
+
+
+def _refuse_lookalike(ctx: ToolContext, path: str, target: ConfinedPath) -> None:
+    """Raise BadInput if the path leads to a file with another name that looks the same, and the session does
+    not know that file."""
+    is_exact = "\\" in path or os.path.lexists(Path(ctx.workspace, os.path.expanduser(path)))
+    if not is_exact and kind(target) == "file" and not READ_VERSIONS.knows(ctx, target):
+        raise BadInput(
+            f"{target.shown} exists, spelled in other characters: {target.name!a}",
+            hint="read it before you replace it, or choose another name",
+        )
 
 
 def _encode_content(target: ConfinedPath, text: str, encoding: Encoding) -> bytes:
