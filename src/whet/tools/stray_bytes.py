@@ -1,6 +1,6 @@
-r"""Read UTF-8 text with a few bytes that are not UTF-8, and write it back with the same bytes.
+"""Read UTF-8 text with a few bytes that are not UTF-8, and write it back with the same bytes.
 
-Such a byte becomes text like `‹\xff›`, which people and models can read and repeat. A file cut inside a
+Such a byte becomes text like `‹\\xff›`, which people and models can read and repeat. A file cut inside a
 character, or joined from parts in several encodings, is still UTF-8.
 """
 
