@@ -78,7 +78,9 @@ def measured(folder: Path, files: int, runs: int) -> dict[str, float]:
         path.unlink()
     end_step(workspace, record)
     back = Record(0, "s", 3_000_000, 1, "rewind", 0, 0, 0)
-    found["restore"] = cpu_ms(lambda: take_back(workspace, record, back, Scope({"s"}, force=False, files=(), edited={})))
+    found["restore"] = cpu_ms(
+        lambda: take_back(workspace, record, back, Scope({"s"}, force=False, files=(), edited={}))
+    )
     assert sum(1 for _ in root.rglob("*.py")) == files
     workspace.close()
     git = ["git", f"--git-dir={folder / 'shadow'}", f"--work-tree={root}"]

@@ -18,6 +18,7 @@ import functools
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
 
 import httpx2
@@ -29,6 +30,7 @@ from whet.trust import context_for_url, create_trusted_context
 from whet_confirm.canonical import request_digest
 from whet_confirm.client_answers import (
     URL_HINT,
+    find_token_path,
     not_the_service,
     read_content,
     read_stored_token,
@@ -55,18 +57,21 @@ _DEFAULT_OPTIONS = ConfirmOptions()
 class ConfirmClient:
     """A client with the service's calls.
 
-    Without `token`, CONFIRMATION_TOKEN or the home's first token of `role` is used; without `url`,
-    WHET_CONFIRM_URL or port 6000 on this machine. At a socket such as `unix:/run/whet-confirm/api.sock`
-    the service identifies its callers without a token.
+    Without `token`, CONFIRMATION_TOKEN or the token in `token_path`, by default the home's first of `role`,
+    is used; without `url`, WHET_CONFIRM_URL or port 6000 on this machine. At a socket such as
+    `unix:/run/whet-confirm/api.sock` the service identifies its callers without a token.
     """
 
-    def __init__(self, url: str = "", token: str = "", *, role: str = "submit") -> None:
+    def __init__(
+        self, url: str = "", token: str = "", *, role: str = "submit", token_path: Path | None = None
+    ) -> None:
         self.url: str = (url or os.environ.get("WHET_CONFIRM_URL") or DEFAULT_URL).strip().rstrip("/")
         token = (token or os.environ.get("CONFIRMATION_TOKEN", "")).strip()
         local = not self.url.startswith("unix:") and is_loopback(self.url)
-        self._stored_role = role if local and not token else ""
-        if self._stored_role:
-            token = read_stored_token(role)  # valid only for the service on this machine that created it
+        self._token_path: Path | None = None
+        if local and not token:  # valid only for the service on this machine that created it
+            self._token_path = token_path or find_token_path(role)
+            token = read_stored_token(self._token_path)
         self._problem = find_problem(self.url, token)
         headers = {"authorization": f"Bearer {token}"} if token and not self._problem else {}
         path = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
@@ -268,7 +273,7 @@ class ConfirmClient:
         """Make one call and return its JSON. Raises Failed for a status of 400 or more, or Unreachable."""
         try:
             answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
-            if answer.status_code == 401 and take_rotated_token(self._http, self._stored_role):
+            if answer.status_code == 401 and take_rotated_token(self._http, self._token_path):
                 answer = await self._http.request(method, path, json=body, headers=headers, timeout=timeout_s)
         except (httpx2.HTTPError, OSError) as error:
             raise self._unreachable(error) from error

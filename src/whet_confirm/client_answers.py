@@ -16,18 +16,22 @@ from whet_confirm.tickets import Unreachable
 URL_HINT = "name the address that `whet confirm serve` printed with --url or WHET_CONFIRM_URL"
 
 
-def read_stored_token(role: str) -> str:
-    """Return the token of a role in the home's folder `confirm`, or an empty string."""
-    path: Path = find_home(os.environ.get("WHET_PROFILE", "")).root / "confirm" / f"{role}.token"
+def find_token_path(role: str) -> Path:
+    """Return the path of a role's stored token, in the home's folder `confirm`."""
+    return find_home(os.environ.get("WHET_PROFILE", "")).root / "confirm" / f"{role}.token"
+
+
+def read_stored_token(path: Path) -> str:
+    """Return the token in a file, or an empty string."""
     try:
         return (read_small(path) or "").strip()
     except ConfigError:
         return ""
 
 
-def take_rotated_token(http: httpx2.AsyncClient, role: str) -> bool:
-    """Send the stored token of a role from now on. Returns whether it is another one than before."""
-    token = read_stored_token(role) if role else ""
+def take_rotated_token(http: httpx2.AsyncClient, path: Path | None) -> bool:
+    """Send the stored token from now on. Returns whether it is another one than before."""
+    token = read_stored_token(path) if path is not None else ""
     header = f"Bearer {token}"
     if not token or http.headers.get("authorization") == header:
         return False

@@ -316,3 +316,23 @@ def work(rows: list[facts.FactRow]) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+@pytest.mark.slow
+def test_names_that_are_not_utf8_are_escaped_in_a_receipt(tmp_path: Path) -> None:
+    replies = [
+        shell("printf 'a\\n' > $(printf 'lat\\351.txt'); mkdir $(printf 'd\\351'); cd $(printf 'd\\351')"),
+        call("read_file", path="lat\\xe9.txt"),
+        call("patch", path="lat\\xe9.txt", old_string="a", new_string="b"),
+        ANSWER,
+    ]
+
+    async def run() -> tuple[TurnReceipt | None, str]:
+        async with running(tmp_path, replies) as rig:
+            receipt = await _receipt(rig)
+            return receipt, "\n".join(message.text for message in rig.session.log.messages)
+
+    receipt, text = asyncio.run(run())
+    assert receipt is not None
+    assert [file.path for file in receipt.files] == ["lat\\xe9.txt"]
+    assert "[cd to d\\xe9 held for this command only: its name is not UTF-8]" in text

@@ -297,6 +297,14 @@ def test_a_turn_whose_reader_left_is_cancelled(folder: Path, home: Path, *, goes
         assert database.execute("SELECT reason FROM turns").fetchall() == [("cancelled",)]
 
 
+@pytest.mark.parametrize("flags_", [[], ["--json"], ["--stream-json"]], ids=["text", "json", "stream"])
+def test_a_one_shot_ends_with_141_if_the_reader_of_both_outputs_left(folder: Path, flags_: list[str]) -> None:
+    with PracticeServer(script=[ScriptedReply("word " * 20_000)]) as server:
+        command = " ".join([*WHET, "chat", "-q", "x", *flags_, *flags(server)])
+        shell = ["bash", "-c", f'{command} 2>&1 | true; exit "${{PIPESTATUS[0]}}"']
+        assert subprocess.run(shell, cwd=folder, stdin=subprocess.DEVNULL).returncode == 141
+
+
 def test_a_closed_standard_output_is_an_error_that_names_the_session(
     folder: Path, echo: PracticeServer
 ) -> None:

@@ -140,6 +140,15 @@ def calls_of(*deltas: str, taken: tuple[str, ...] = ()) -> list[tuple[str, str, 
     return [(c.id, c.name, c.arguments) for c in decoder.reply(taken).message.tool_calls]
 
 
+@pytest.mark.parametrize(
+    "names", [["termi", "nal"], ["terminal", "terminal"], ["termi", "terminal"], ["t", "ermi", "nal"]]
+)
+def test_the_pieces_of_a_streamed_name_are_joined(names: list[str]) -> None:
+    piece = '{"index":0,"id":"a","function":{"name":"%s","arguments":""}}'
+    rest = '{"index":0,"function":{"name":"","arguments":"{}"}}'
+    assert calls_of(*(piece % name for name in names), rest) == [("a", "terminal", "{}")]
+
+
 def test_tool_calls_are_assembled_however_a_server_sends_them():
     whole = '{"index":0,"id":"%s","function":{"name":"f","arguments":"{\\"n\\":%d}"}}'
     # all whole calls claim index 0 (Gemini), with and without an id of their own

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests import forked
 from tests.confirm.process import Served
 from tests.serve.conftest import Api
 from tests.stories.program import use
@@ -94,6 +95,24 @@ def test_a_cancelled_turn_withdraws_its_request_and_asks_the_model_no_more(tmp_p
             assert list(rows)
         assert len(api.model.requests) == 1
         assert service.call("GET", "/confirm?status=cancelled", role="approve")[1]["count"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.unconfined
+def test_a_turn_that_waits_takes_a_rotated_token(tmp_path: Path) -> None:
+    body = {"model": "whet", "stream": True, "messages": MESSAGES}
+    with _confirming(tmp_path) as (service, api), api.http() as http:
+        with http.stream("POST", "/v1/chat/completions", json=body) as stream:
+            rows = _rows_of(stream)
+            next(row for row in rows if _notices_in(row))
+            environ = {"WHET_HOME": str(service.home)}
+            listed = forked.run(("confirm", "token", "list", "--json"), tmp_path, environ=environ)
+            (token_id,) = [row["id"] for row in json.loads(listed.out)["tokens"] if row["role"] == "submit"]
+            rotated = forked.run(("confirm", "token", "rotate", token_id), tmp_path, environ=environ)
+            assert rotated.code == 0, rotated.err
+            _decide(service, "approve")
+            last = [notices for row in rows if (notices := _notices_in(row))][-1]
+        assert last == ["publish_package waited for a human's decision and was allowed"]
 
 
 def test_a_stream_names_the_question_that_it_waits_for(asking_api: Api) -> None:

@@ -167,3 +167,43 @@ def test_a_rewrite_whose_line_ends_are_not_the_files_says_so(desk: Desk) -> None
     desk.call("read_file", path="a")
     result = desk.text("write_file", path="a", content="one\ntwo\n" + "three\n" * 29_999 + "four\n")
     assert "line ends were CRLF and LF, now CRLF" in result and "kept" not in result
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16-le"])
+def test_a_file_whose_lines_end_with_cr_keeps_them(desk: Desk, encoding: str) -> None:
+    path, mark = desk.workspace / "a.txt", _MARKS["utf-16-le"] if encoding == "utf-16-le" else b""
+    path.write_bytes(mark + "a – ü\rb\rc\r".encode(encoding))
+    text = desk.text("read_file", path="a.txt")
+    assert text.startswith("1|a – ü\n2|b\n3|c\n[") and "CR line ends" in text and "no newline" not in text
+    assert "a.txt\n2|b\n" in desk.text("search_files", pattern="b")
+    desk.call("patch", path="a.txt", old_string="b\nc", new_string="B\nBB\nc")
+    assert path.read_bytes() == mark + "a – ü\rB\rBB\rc\r".encode(encoding)
+    desk.call("patch", diff="--- a/a.txt\n+++ b/a.txt\n@@ -2,2 +2,3 @@\n B\n BB\n+D\n")
+    assert path.read_bytes() == mark + "a – ü\rB\rBB\rD\rc\r".encode(encoding)
+    note = desk.text("write_file", path="a.txt", content="ü\r\ny\nz")
+    assert path.read_bytes() == mark + "ü\ry\rz\r".encode(encoding) and "CR line ends" in note
+
+
+def test_a_file_whose_name_only_looks_the_same_is_not_overwritten_unread(desk: Desk) -> None:
+    path = desk.workspace / "café.txt"
+    path.write_text("old\n")
+    with pytest.raises(BadInput, match=r"exists, spelled in other characters: 'caf\\xe9.txt'"):
+        desk.call("write_file", path="cafe\u0301.txt", content="new\n")
+    desk.call("read_file", path="cafe\u0301.txt")
+    desk.call("write_file", path="cafe\u0301.txt", content="new\n")
+    assert path.read_text() == "new\n" and len(list(desk.workspace.glob("caf*"))) == 1
+
+
+def test_text_in_another_normal_form_is_replaced_in_the_form_of_the_file(desk: Desk) -> None:
+    path = desk.workspace / "a.txt"
+    path.write_text("cafe\u0301 noir\n")
+    text = desk.text("patch", path="a.txt", old_string="caf\u00e9 noir", new_string="caf\u00e9 cr\u00e8me")
+    assert path.read_text() == "cafe\u0301 cre\u0300me\n" and "accents in the file's form (NFD)" in text
+
+
+def test_an_added_last_newline_is_named(desk: Desk) -> None:
+    (desk.workspace / "a.txt").write_text("a\nb")
+    text = desk.text("patch", path="a.txt", old_string="b", new_string="b\n")
+    assert text.endswith("\n[a newline was added at the end]")
+    with pytest.raises(BadInput, match="old_string is empty"):
+        desk.call("patch", path="a.txt", old_string="", new_string="x")

@@ -23,10 +23,10 @@ def test_a_replacement_shows_a_short_diff(desk: Desk) -> None:
 def test_a_newline_that_comes_or_goes_at_the_end_is_shown(desk: Desk) -> None:
     (desk.workspace / "a").write_text("a\nb")
     assert desk.text("patch", path="a", old_string="b", new_string="c\n") == (
-        "patched a\n@@ -1,2 +1,3 @@\n a\n-b\n+c\n+"
+        "patched a\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n[a newline was added at the end]"
     )
     assert desk.text("patch", path="a", old_string="a\nc\n", new_string="a\nc") == (
-        "patched a\n@@ -1,3 +1,2 @@\n a\n c\n-"
+        "patched a\n[a newline was removed at the end]"
     )
 
 

@@ -14,6 +14,7 @@ from whet.contract.changes import FileEdit, TextChange, hash_bytes
 from whet.contract.receipts import HASH_CHARS, CallEffects, FileLines
 from whet.contract.texts import subject_of
 from whet.contract.tools import Tool, ToolOutput
+from whet.file_names import printable
 
 _COMMAND_CHARS = 400
 _ABOUT_CHARS = 200
@@ -66,8 +67,11 @@ def derive_facts(
 
 
 def display_name(change: TextChange, workspace: Path) -> str:
-    """Return the name of a changed file, relative to the workspace if it is inside."""
+    """Return the name of a changed file, relative to the workspace if it is inside.
+
+    Bytes that are not UTF-8 are escaped, because they can't be stored.
+    """
     if not change.absolute_path:
-        return change.path
+        return printable(change.path)
     path = os.path.relpath(os.path.realpath(change.absolute_path), os.path.realpath(workspace))
-    return change.absolute_path if path.startswith("..") else path
+    return printable(change.absolute_path if path.startswith("..") else path)

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 from whet.approval.gate import ServiceRoute
 from whet.approval.high_risk import HighRisk
 from whet.clock import Clock
-from whet.config.key_hosts import is_loopback
-from whet.config.paths import Home, read_small
+from whet.config.paths import Home
 from whet.config.permission_settings import ConfirmSettings
 from whet.contract.errors import WhetError
 from whet.contract.events import ConfirmationAsked, Emit, Notice
@@ -49,7 +48,8 @@ class Confirmations:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._client = ConfirmClient(settings.url, _token(settings, secrets, home))
+        path = home.root / "confirm" / "submit.token"
+        self._client = ConfirmClient(settings.url, secrets.get(settings.token_env, ""), token_path=path)
         self._refused: set[str] = set()
 
     @property
@@ -204,13 +204,3 @@ def _failure(error: Failed | Unreachable | ConfirmationRefused) -> str:
     if isinstance(error, Unreachable):
         return visible(f"This needs a human's decision, and {message}, so nothing was run.")
     return visible(f"The confirmation service refused this ({message}), so nothing was run.")
-
-
-def _token(settings: ConfirmSettings, secrets: Mapping[str, str], home: Home) -> str:
-    """Return the agent's token: from the environment variable, or the one that the service stored in this
-    home."""
-    if token := secrets.get(settings.token_env):
-        return token
-    if not is_loopback(settings.url):
-        return ""  # the home's own token is only for a service on this machine, which created it
-    return (read_small(home.root / "confirm" / "submit.token") or "").strip()

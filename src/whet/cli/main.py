@@ -37,6 +37,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> NoReturn:
     """Run the command line of this process and exit with its code."""
     _fill_closed_streams()
+    _replace_error_stream()
     _forbid_core_files()
     arguments = sys.argv[1:]
     # Imports create a hundred thousand lasting objects. Scanning them for garbage would take a tenth of the
@@ -262,6 +263,41 @@ def _fill_closed_streams() -> None:
                 sys.stdout = _LostOutput(os.fdopen(fd, "wb"), encoding="utf-8")
             else:
                 setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
+
+
+def _replace_error_stream() -> None:
+    """Let messages be dropped once the reader of standard error has closed it. Python would end with 120 in
+    place of the command's exit code."""
+    if sys.stderr is sys.__stderr__ and 2 not in _closed_streams:
+        stream = io.FileIO(2, "wb", closefd=False)
+        sys.stderr = _ErrorOutput(
+            io.BufferedWriter(stream), sys.stderr.encoding, sys.stderr.errors, line_buffering=True
+        )
+
+
+class _ErrorOutput(io.TextIOWrapper):
+    """Standard error. What its reader does not want is dropped."""
+
+    def write(self, text: str, /) -> int:
+        """Write a text."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            return self._drop(text)
+
+    def flush(self) -> None:
+        """Write the buffered text."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._drop("")
+
+    def _drop(self, text: str) -> int:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())
+        os.close(null)
+        super().flush()
+        return len(text)
 
 
 class _LostOutput(io.TextIOWrapper):

@@ -25,6 +25,7 @@ from whet.contract.messages import ImagePart, Message
 from whet.contract.protocols import ApprovalRequest
 from whet.contract.texts import flat, short, subject_of
 from whet.contract.tools import Buffers, Tag, tags_of
+from whet.file_names import printable
 from whet.markdown import code_block, escape_markdown
 from whet.question import build_question, label_note
 from whet.tools import diffs
@@ -113,7 +114,7 @@ def changes(before: Files, replaced: Mapping[str, tuple[str | None, str]]) -> li
     for path, on_disk in before.items():
         old, new = replaced.get(path) or (on_disk, _read_text(Path(path)))
         if new != old:
-            content.append(tool_diff_content(path, new or "", old))
+            content.append(tool_diff_content(printable(path), new or "", old))
     return content
 
 
@@ -123,7 +124,8 @@ def question_content(request: ApprovalRequest) -> list[Content]:
     A write is also shown as text if it has characters that an editor's diff does not show.
     """
     diff_content: list[Content] = [
-        tool_diff_content(change.absolute_path, change.new or "", change.old) for change in request.changes
+        tool_diff_content(printable(change.absolute_path), change.new or "", change.old)
+        for change in request.changes
     ]
     question = build_question(request)
     texts = [text for change in request.changes for text in (change.old, change.new) if text]

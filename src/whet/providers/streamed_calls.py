@@ -48,6 +48,13 @@ class _Slot:
     def is_complete(self) -> bool:
         return bool(self.pieces) and self.pieces[-1].endswith("}") and is_object("".join(self.pieces))
 
+    def add_name(self, name: str) -> None:
+        """Add a piece of the name, or the whole name again. Names end before the arguments begin."""
+        if name.startswith(self.name):
+            self.name = name
+        elif not any(self.pieces):
+            self.name += name
+
     def key(self) -> tuple[object, ...]:
         return (self.id, self.name, "".join(self.pieces)) if self.id else (self,)
 
@@ -76,7 +83,7 @@ class StreamedCalls:
             if index is not None:
                 self._by_index[index] = slot
         slot.id = slot.id or call_id
-        slot.name = slot.name or name
+        slot.add_name(name)
         slot.extra = extra or slot.extra
         if arguments is not None:
             slot.pieces.append(arguments)

@@ -182,8 +182,8 @@ def read_pipe(
         raise ConfigError("standard input is binary", hint="name the file instead; --image FILE for images")
     del head[: len(encoding.mark)]
     if not dropped:
-        return (head + tail).decode(encoding.name, "replace")
+        return (head + tail).decode(encoding.name, encoding.errors)
     rest = "; the input went on after this" if total >= MAX_READ_BYTES else ""
     note = f"\n[... {dropped:,} bytes left out here{rest} ...]\n"
     tail = tail[len(tail) % 2 :] if encoding.name.startswith("utf-16") else tail
-    return head.decode(encoding.name, "replace") + note + tail.decode(encoding.name, "replace")
+    return head.decode(encoding.name, encoding.errors) + note + tail.decode(encoding.name, encoding.errors)

@@ -29,7 +29,7 @@ def read_unsaved(buffers: Buffers | None, target: ConfinedPath) -> bytes | None:
     """Return a text file's unsaved content in the editor, in the encoding and line endings of the file on
     disk.
 
-    Returns None if the editor has no content for it or the same as on disk.
+    Returns None if the editor has no content for it or the same as on disk, or can't hold all of its bytes.
     """
     if buffers is None:
         return None
@@ -40,6 +40,8 @@ def read_unsaved(buffers: Buffers | None, target: ConfinedPath) -> bytes | None:
     if decoded is None or (text := buffers.read(target.path)) is None:
         return None
     on_disk, encoding = decoded
+    if encoding.has_strays:  # an editor can't hold these bytes
+        return None
     if _is_same_text(text, on_disk) or (disk is None and not text) or len(text) > MAX_BYTES:
         return None
     if "\r\n" not in text and line_ending(on_disk) == "\r\n":
@@ -148,9 +150,11 @@ def _change_text(change: PendingWrite) -> str | None:
     """Return a change as text, or None if it is not made through an editor."""
     if change.data is None or len(change.data) > MAX_BYTES:
         return None
+    decoded = decode(change.data)
+    if decoded is not None and (decoded[1].has_strays or decoded[1].ends_with_cr):  # an editor changes those
+        return None
     if change.text is not None:
         return change.text
-    decoded = decode(change.data)
     return None if decoded is None else decoded[0]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ def replace(text: str, old: str, new: str, *, every: bool) -> TextEdit:
     """
     flat, old, new = (part.replace("\r\n", "\n") for part in (text, old, new))
     if not old:
-        raise BadInput("old_string is empty", hint="to create or fill a file use write_file")
+        raise BadInput("old_string is empty or missing", hint="to create or fill a file use write_file")
     if old == new:
         raise BadInput("old_string and new_string are the same")
     how, spans = _spans(flat, old, new)
@@ -133,8 +134,19 @@ def _spans(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
     if not exact and (plain_typography(flat), plain_typography(old)) != (flat, old):
         how, spans = _spans(plain_typography(flat), plain_typography(old), new)
         kept_spans = [_keep_typography(flat, span, old, new) for span in spans]
-        return "; ".join(filter(None, ("quotes and dashes ignored", how))), kept_spans
-    return "", exact
+        if spans:
+            return "; ".join(filter(None, ("quotes and dashes ignored", how))), kept_spans
+    return ("", exact) if exact else _spans_in_other_form(flat, old, new)
+
+
+def _spans_in_other_form(flat: str, old: str, new: str) -> tuple[str, list[_Span]]:
+    """Find `old` with composed or decomposed accents, as the file has them. `new` takes the same form."""
+    for form in ("NFC", "NFD"):
+        text = unicodedata.normalize(form, old)
+        if text != old and text in flat:
+            spans = _spans(flat, text, unicodedata.normalize(form, new))[1]
+            return f"accents in the file's form ({form})", spans
+    return "", []
 
 
 def count_common_start(first: Sequence[str], second: Sequence[str]) -> int:

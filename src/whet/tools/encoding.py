@@ -1,7 +1,8 @@
 """Decode a file's bytes to text and encode it back with the same encoding, byte order mark and line endings.
 
-UTF-8 is assumed unless a mark says otherwise; other bytes are decoded by the character set that `charsets.py`
-recognises, if they come back unchanged. A NUL means binary, except in UTF-16. No I/O.
+UTF-8 is assumed unless a mark says otherwise, also with a few stray bytes (`stray_bytes.py`). Other bytes are
+decoded by the character set that `charsets.py` recognises, if they come back unchanged. A NUL means binary,
+except in UTF-16. No I/O.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 from itertools import takewhile
 
 import msgspec
+
+from whet.tools import stray_bytes
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -38,16 +41,34 @@ _TITLES = {
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """The encoding of a file's text: the codec's name and the mark before it."""
+    """The encoding of a file's text: the codec's name and the mark before it.
+
+    `has_strays`: it is UTF-8 with bytes that are not. `ends_with_cr`: lines end with a carriage return alone,
+    which is a newline in the decoded text.
+    """
 
     name: str = "utf-8"
     mark: bytes = b""
+    has_strays: bool = False
+    ends_with_cr: bool = False
+
+    @property
+    def errors(self) -> str:
+        """The name of the error handler to decode text for a reader."""
+        return stray_bytes.ERRORS if self.name == "utf-8" else "replace"
 
     @property
     def note(self) -> str:
         """A note about the encoding for a reader, empty for plain UTF-8."""
+        notes = (self._charset_note, "CR line ends" if self.ends_with_cr else "")
+        return "; ".join(filter(None, notes))
+
+    @property
+    def _charset_note(self) -> str:
         if self.mark:
             return f"{self.name.upper()} with byte order mark"
+        if self.has_strays:
+            return "UTF-8 with stray bytes"
         if self.name == "utf-8":
             return ""
         return f"not UTF-8, read as {_TITLES.get(self.name, self.name.upper())}"
@@ -71,26 +92,66 @@ def sniff(head: bytes, *, is_whole: bool) -> Encoding | None:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, is_whole)
     except UnicodeDecodeError:
-        from whet.tools.charsets import guess_charset  # noqa: PLC0415  as above
-
-        return Encoding(guess_charset(head, is_whole=is_whole))
+        if stray_bytes.is_mostly_utf8(head):
+            return Encoding(has_strays=True)
+        return _guess(head, is_whole=is_whole)
     return Encoding()
 
 
+def find_encoding(head: bytes, *, is_whole: bool) -> Encoding | None:
+    """Detect the encoding and, if `head` is the whole file, line ends that are carriage returns. Returns None
+    if the file is binary."""
+    encoding = sniff(head, is_whole=is_whole)
+    if encoding is None or not is_whole or b"\r" not in head:
+        return encoding
+    text = head.decode(encoding.name, "replace")
+    return msgspec.structs.replace(encoding, ends_with_cr=_has_cr_ends(text))
+
+
 def decode(data: bytes) -> tuple[str, Encoding] | None:
-    """Return a whole file's text, line endings unchanged, and its encoding, or None if it is binary."""
-    encoding = sniff(data, is_whole=True)
-    if encoding is None:
-        return None
-    try:
-        return data[len(encoding.mark) :].decode(encoding.name), encoding
-    except UnicodeDecodeError:
-        return None
+    """Return a whole file's text, line endings unchanged, and its encoding, or None if it is binary. Carriage
+    returns become newlines if no other line ends."""
+    decoded = _decode(data)
+    if decoded is None or not _has_cr_ends(decoded[0]):
+        return decoded
+    text, encoding = decoded
+    return text.replace("\r", "\n"), msgspec.structs.replace(encoding, ends_with_cr=True)
 
 
 def encode(text: str, encoding: Encoding) -> bytes:
     """Encode `text` in the file's encoding. Raises UnicodeEncodeError if the encoding lacks a character."""
+    if encoding.ends_with_cr:
+        text = text.replace("\r\n", "\n").replace("\n", "\r")
+    if encoding.has_strays:
+        return encoding.mark + stray_bytes.encode_with_strays(text)
     return encoding.mark + text.encode(encoding.name)
+
+
+def _has_cr_ends(text: str) -> bool:
+    return "\r" in text and "\n" not in text
+
+
+def _decode(data: bytes) -> tuple[str, Encoding] | None:
+    encoding = sniff(data, is_whole=True)
+    if encoding is None:
+        return None
+    body = data[len(encoding.mark) :]
+    try:
+        return body.decode(encoding.name), encoding
+    except UnicodeDecodeError:
+        text = stray_bytes.decode_with_strays(body) if encoding.name == "utf-8" else None
+    if text is not None:
+        return text, Encoding("utf-8", encoding.mark, has_strays=True)
+    if encoding.mark:
+        return None
+    guess = _guess(data, is_whole=True)
+    return data.decode(guess.name), guess
+
+
+def _guess(data: bytes, *, is_whole: bool) -> Encoding:
+    from whet.tools.charsets import guess_charset  # noqa: PLC0415  few files are not UTF-8
+
+    return Encoding(guess_charset(data, is_whole=is_whole))
 
 
 def line_ending(text: str) -> str:

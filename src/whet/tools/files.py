@@ -10,6 +10,7 @@ import base64
 import io
 import os
 import threading
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -27,9 +28,9 @@ from whet.tools.encoding import (
     decode,
     describe_form_changes,
     encode,
+    find_encoding,
     fit_form,
     may_be_document,
-    sniff,
 )
 from whet.tools.output import size
 from whet.tools.pages import LINE_CHARS, PAGE_CHARS, LinePage, format_numbered, read_page
@@ -44,6 +45,7 @@ from whet.tools.paths import (
 )
 from whet.tools.preview import change_of, read_current, require_approved
 from whet.tools.seen import READ_VERSIONS, state_of
+from whet.tools.stray_bytes import has_stray_form
 
 IMAGE_BYTES = 5_000_000
 _DOCUMENT_CHARS = 4_000_000
@@ -80,7 +82,7 @@ def read(
             if document is not None:
                 READ_VERSIONS.note(ctx, target, state)
                 return ToolOutput(_page_text(document, target, Encoding()))
-        encoding = sniff(head, is_whole=len(head) == size_bytes)
+        encoding = find_encoding(head, is_whole=len(head) == size_bytes)
         if encoding is None:
             return ToolOutput(_binary(target, head, size_bytes))
         page = read_page(stream, encoding, *lines, stop)
@@ -99,13 +101,14 @@ class _Rewrite(msgspec.Struct, frozen=True):
 
 def plan_replacement(ctx: ToolContext, path: str, content: str, access: FileAccess) -> TextChange:
     """Return the change that writing a whole file would make. Raises ToolError if it can't be written."""
-    return _plan_rewrite(ctx, access.resolve(path, ctx.workspace, writes=True), content).change
+    return _plan_rewrite(ctx, path, access.resolve(path, ctx.workspace, writes=True), content).change
 
 
-def _plan_rewrite(ctx: ToolContext, target: ConfinedPath, content: str) -> _Rewrite:
+def _plan_rewrite(ctx: ToolContext, path: str, target: ConfinedPath, content: str) -> _Rewrite:
     """Plan to write `content` in the encoding and with the line endings of the file that it replaces."""
     if kind(target) == "folder":
         raise BadInput(f"{target.shown} is a folder", hint="name a file in it")
+    _refuse_lookalike(ctx, path, target)
     unsaved = editor_files.read_unsaved(ctx.buffers, target)
     before = read_current(target) if unsaved is None else unsaved
     decoded = decode(before or b"")
@@ -120,6 +123,17 @@ def _plan_rewrite(ctx: ToolContext, target: ConfinedPath, content: str) -> _Rewr
         _encode_content(target, text, encoding),
         note,
     )
+
+
+def _refuse_lookalike(ctx: ToolContext, path: str, target: ConfinedPath) -> None:
+    """Raise BadInput if the path leads to a file with another name that looks the same, and the session does
+    not know that file."""
+    is_exact = "\\" in path or os.path.lexists(Path(ctx.workspace, os.path.expanduser(path)))
+    if not is_exact and kind(target) == "file" and not READ_VERSIONS.knows(ctx, target):
+        raise BadInput(
+            f"{target.shown} exists, spelled in other characters: {target.name!a}",
+            hint="read it before you replace it, or choose another name",
+        )
 
 
 def _encode_content(target: ConfinedPath, text: str, encoding: Encoding) -> bytes:
@@ -144,7 +158,7 @@ def replace(
     target = access.resolve(path, ctx.workspace, writes=True)
     READ_VERSIONS.check(ctx, target, is_whole=True)
     fingerprint = atomic.fingerprint(target)
-    rewrite = _plan_rewrite(ctx, target, content)
+    rewrite = _plan_rewrite(ctx, path, target, content)
     change, data, text = rewrite.change, rewrite.data, rewrite.change.new or ""
     require_approved([change], ctx)
     write = atomic.PendingWrite(target, data, fingerprint, text=text)
@@ -158,7 +172,7 @@ def replace(
 
 
 def _unsaved_text(data: bytes, target: ConfinedPath, lines: tuple[int, int], stop: threading.Event) -> str:
-    encoding = sniff(data, is_whole=True) or Encoding()
+    encoding = find_encoding(data, is_whole=True) or Encoding()
     text = _page_text(read_page(io.BytesIO(data), encoding, *lines, stop), target, encoding)
     return f"{text}\n[as it stands in the editor, with changes that are not saved]"
 
@@ -176,8 +190,7 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
         notes.append("lines end with CRLF")
     if len(cleaned) != len(body):
         notes.append(f"{len(body) - len(cleaned)} control characters not shown")
-    if "\ufffd" in body:
-        notes.append("unreadable bytes are shown as \ufffd")
+    notes += _describe_odd_bytes(body)
     if page.cut_line:
         rest = f"sed -n {page.cut_line}p FILE | cut -c{LINE_CHARS + 1}-{PAGE_CHARS}"
         notes.append(f"a command shows more of a long line: {rest}")
@@ -190,6 +203,15 @@ def _page_text(page: LinePage, target: ConfinedPath, encoding: Encoding) -> str:
     if last < page.total or not page.is_counted:
         notes.append(f"read on with offset={page.next_line}")
     return f"{cleaned}\n[{'; '.join(notes)}]" if notes else cleaned
+
+
+def _describe_odd_bytes(body: str) -> list[str]:
+    notes: list[str] = []
+    if has_stray_form(body):
+        notes.append(r"bytes that are not UTF-8 are shown as ‹\xff›; edits can repeat or replace them so")
+    if "\ufffd" in body:
+        notes.append("unreadable bytes are shown as \ufffd")
+    return notes
 
 
 def _listing(target: ConfinedPath, offset: int, limit: int) -> str:

@@ -114,7 +114,7 @@ def read_page(
     `limit` is at least 1. A page ends early at about 28,000 characters. Raises ToolError soon after `stop`
     is set.
     """
-    decoder = codecs.getincrementaldecoder(encoding.name)("replace")
+    decoder = codecs.getincrementaldecoder(encoding.name)(encoding.errors)
     reader = _Reader(offset, limit)
     stream.seek(len(encoding.mark))
     counted_on, last = 0, ""
@@ -122,6 +122,8 @@ def read_page(
         if stop.is_set():
             raise ToolError("stopped")
         text = decoder.decode(chunk)
+        if encoding.ends_with_cr:
+            text = text.replace("\r", "\n")
         reader.feed(text)
         last = text[-1:] or last
         counted_on += len(chunk) if reader.is_full else 0

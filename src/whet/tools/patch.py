@@ -92,7 +92,7 @@ def _plan_files(
         raise BadInput("give either diff or old_string and new_string, not both")
     if diff:
         return _from_diff(diff, path, ctx, access)
-    if not path or not strings.old or strings.new is None:
+    if not path or strings.new is None:
         raise BadInput("patch needs path, old_string and new_string, or diff")
     file = _load(access.resolve(path, ctx.workspace, writes=True), ctx.buffers)
     replaced = edits.replace(file.old_text, strings.old, strings.new, every=strings.every)
@@ -177,9 +177,11 @@ def _short_diff(old: str, new: str) -> str:
     """Return the changed lines with two lines of context, or a one-line summary if the change spans too many
     lines."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    if old.endswith("\n") and new.endswith("\n"):
-        old, new = old[:-1], new[:-1]
-    before, after = old.split("\n"), new.split("\n")
+    note = ""
+    if old and new and old.endswith("\n") != new.endswith("\n"):
+        change = "added" if new.endswith("\n") else "removed"
+        note = f"[a newline was {change} at the end]"
+    before, after = (text.removesuffix("\n").split("\n") if text else [] for text in (old, new))
     head = edits.count_common_start(before, after)
     tail = edits.count_common_start(before[head:][::-1], after[head:][::-1])
     head, tail = max(0, head - 2), max(0, tail - 2)
@@ -187,7 +189,8 @@ def _short_diff(old: str, new: str) -> str:
     if len(before) + len(after) > _SHOWN_LINES:
         return f"[{len(before):,} lines became {len(after):,}, from line {head + 1}]"
     rows = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
-    return clip(clean("\n".join(_shift_header(row, head) for row in rows)), _SHOWN_CHARS)
+    diff_text = clip(clean("\n".join(_shift_header(row, head) for row in rows)), _SHOWN_CHARS)
+    return "\n".join(filter(None, (diff_text, note)))
 
 
 def _shift_header(row: str, by: int) -> str:

@@ -78,6 +78,8 @@ def take_records(buffer: bytes, result: SearchResult, has_lines: bool) -> bytes:
         except UnicodeDecodeError:
             result.undecoded.add(_name(path))
             text = line[:_LINE_BYTES].decode("utf-8", "replace")
+        if b"\r" in line[:-1]:  # perhaps all lines end so
+            result.undecoded.add(_name(path))
         rows.append((int(number), _shorten_line(text[:_LINE_BYTES])))
         result.count += 1
         start = end + 1

@@ -46,6 +46,10 @@ class ReadVersions:
         current = state_of(ctx, target) if state is None else state
         self._keep(ctx, _Version(target, current))
 
+    def knows(self, ctx: ToolContext, target: ConfinedPath) -> bool:
+        """Return whether a session has read or written a file."""
+        return (ctx.session_id, target.path) in self._states
+
     def note_edit(self, ctx: ToolContext, target: ConfinedPath) -> None:
         """Record a file as it is after an edit of a part: the rest is as well known as it was before."""
         version = self._states.get((ctx.session_id, target.path))

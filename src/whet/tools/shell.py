@@ -22,7 +22,9 @@ import msgspec
 
 from whet.config.secret_variables import is_secret
 from whet.contract.errors import BadInput
+from whet.contract.texts import replace_surrogates
 from whet.contract.tools import ToolOutput, clip
+from whet.file_names import printable
 from whet.log import mask_keys
 from whet.searchpath import find_shell
 from whet.tools.end_folder import has_report, may_move
@@ -292,8 +294,11 @@ def _find_end_folder(process: Process) -> tuple[str | None, str]:
     if root is None or ended in (None, process.command.workdir) or not may_move(process.command.text):
         return None, ""
     if not ended.is_relative_to(root):
-        return None, f"[cd to {ended} held for this command only: it is outside the workspace]"
+        reason = "it is outside the workspace"
+        return None, f"[cd to {printable(str(ended))} held for this command only: {reason}]"
     folder = "" if ended == root else str(ended.relative_to(root))
+    if replace_surrogates(folder) != folder:  # it can't be stored with the call
+        return None, f"[cd to {printable(folder)} held for this command only: its name is not UTF-8]"
     return folder, f"[the next command begins in {folder or 'the workspace'}]"
 
 

@@ -8,6 +8,7 @@ searched. Standard library only, since it starts without the installed packages.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import re
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import IO, NamedTuple
 
+from whet.tools import stray_bytes
 from whet.tools.charsets import guess_charset, guess_utf16
 from whet.tools.globs import Glob, GlobError
 
@@ -135,6 +137,8 @@ def matches(path: str, pattern: LinePattern) -> list[tuple[int, bytes]]:
         if pattern.line.search(data.decode("utf-8", "surrogateescape")):
             raise BinaryMatch
         return []
+    if text and "\n" not in text:  # "\r" may end the lines
+        text = text.replace("\r", "\n")
     lines = _matching_lines(text.removesuffix("\n"), pattern) if text else ()
     return [(number, line.encode("utf-8", "surrogateescape")) for number, line in lines]
 
@@ -163,11 +167,13 @@ def decode_text(data: bytes) -> str | None:
     if b"\0" in data:
         encoding = guess_utf16(data, is_whole=True)
         return data.decode(encoding) if encoding else None
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    text = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return data.decode()
+        return text.decode()
     except UnicodeDecodeError:
-        return data.decode(guess_charset(data, is_whole=True))
+        if len(text) < len(data) or stray_bytes.is_mostly_utf8(text):
+            return text.decode("utf-8", stray_bytes.ERRORS)
+        return text.decode(guess_charset(text, is_whole=True))
 
 
 def main() -> None:
