@@ -369,10 +369,10 @@ def test_a_session_grant_for_the_web_covers_the_host_and_no_other(tmp_path: Path
     assert [request.grant for request in bench.person.asked[1:]] == ["web_fetch(b.org)", ""]
 
 
-def test_a_key_in_an_address_is_dangerous_and_not_shown(tmp_path: Path) -> None:
+def test_a_key_in_an_address_is_dangerous_and_shown_as_it_would_be_sent(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Someone(), mode="auto")
     assert bench.decide("web_fetch", url="https://a.org/?k=sk-abcdefghijklmnopqrstuvwx").verdict == "deny"
-    assert "sk-abc" not in bench.person.asked[0].subject
+    assert "sk-abc" in bench.person.asked[0].subject
 
 
 def test_rules_for_files_match_the_path_however_it_is_written(tmp_path: Path) -> None:

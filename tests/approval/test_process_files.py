@@ -37,7 +37,7 @@ def test_what_a_process_holds_is_not_shown_unasked(line: str) -> None:
             "ls /proc",
         ),
         *("cat /proc/self/mountinfo", "cat /proc/1/cmdline", "ps aux", "ps -C node", "ps axo pid,time"),
-        *("ps -o etime= -p 1", "diff /dev/fd/3 /dev/fd/4"),
+        *("ps -o etime= -p 1",),
     ],
 )
 def test_figures_of_the_system_are_safe(line: str) -> None:

@@ -83,8 +83,8 @@ async def test_calls_wait_for_their_results_and_those_without_one_are_told_so() 
     results = [CallResult(ids[0], "4", images=(IMAGE,)), CallResult(ids[1], "no", is_error=True)]
     assert tools.deliver(SESSION, results) is True and tools.waiting_calls(SESSION) == ()
     assert await asyncio.gather(*running) == [
-        ToolOutput("4", images=(IMAGE,)),
-        ToolOutput("no", "failed"),
+        ToolOutput("4", images=(IMAGE,), origin="brought"),
+        ToolOutput("no", "failed", origin="brought"),
         ToolOutput("The program gave no result for this call.", error_kind="cancelled"),
     ]
     tools.withdraw(SESSION)
@@ -100,7 +100,7 @@ async def test_a_result_that_comes_before_its_call_is_kept_until_the_offer_is_wi
     foreign = public_id(context("c1", "o" * 16))
     given = [CallResult(text, text) for text in (*ids, foreign, "x")]
     assert tools.deliver(SESSION, given) is False
-    assert await tool.run(context("c1"), {}) == ToolOutput(ids[0], "")
+    assert await tool.run(context("c1"), {}) == ToolOutput(ids[0], "", origin="brought")
     tools.withdraw(SESSION)
     tools.offer(SESSION, [SPEC])
     late = asyncio.create_task(tool.run(context("c2"), {}))
