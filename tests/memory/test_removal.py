@@ -203,3 +203,19 @@ def test_what_a_program_prints_replaces_no_note_of_a_person(world: World) -> Non
     request = MemoryRequest("replace", content=line, old_text=own, evidence=(line,))
     asyncio.run(world.foreground(session_id, [request]))
     assert own in prompt(world)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Parcels for Oslo go by air.", "Parcels for Bergen no longer go by air."),
+        ("Firma Kuhn zahlt per Vorkasse.", "Firma Kühne zahlt nicht mehr per Vorkasse."),
+        ("Frau Lind prüft die Rechnungen.", "Frau Linde prüft die Rechnungen nicht mehr."),
+        ("Клиент Орлов платит вперёд.", "Клиент Орлова больше не платит вперёд."),
+    ],
+)
+def test_the_end_of_another_thing_ends_no_note(world: World, old: str, new: str) -> None:
+    learn(world, old)
+    for request_ in (remove(old, new), replace(old, new)):
+        attempt(world, new, request_)
+        assert old in prompt(world)

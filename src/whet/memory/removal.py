@@ -104,7 +104,8 @@ def _replaces(old: str, new: str) -> bool:
     if subjects.is_update(old, new):
         return True
     overlap = subjects.compare_wording(old, new)
-    is_same_thing = _is_close(old, new, overlap) and not subjects.is_parallel(old, new)
+    is_other_thing = subjects.is_parallel(old, new) or overlap.moves_inside
+    is_same_thing = _is_close(old, new, overlap) and not is_other_thing
     return is_same_thing and (overlap.is_filled or overlap.begins_alike)
 
 
@@ -143,7 +144,7 @@ def _takes_back(old: str, text: str) -> bool:
         return _is_same_subject(old, text)
     overlap = subjects.compare_wording(old, text)
     is_reworded = overlap.begins_alike and overlap.is_filled and 0 < overlap.same_share < 1
-    return is_reworded and _is_close(old, text, overlap)
+    return is_reworded and not overlap.moves_inside and _is_close(old, text, overlap)
 
 
 def _is_same_subject(old: str, new: str) -> bool:

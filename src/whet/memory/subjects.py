@@ -107,13 +107,15 @@ class Overlap(NamedTuple):
     """How the wording of a new statement matches that of an old one.
 
     `same_share` is the share of the old words that the new one has in the same order. `is_filled`: it has
-    other words in the place of all others.
+    other words in the place of all others. `moves_inside`: it begins alike, has another word in place of one
+    before the end, and adds a word: "Oslo goes by air", "Bergen no longer goes by air".
     """
 
     same_share: float
     is_filled: bool
     begins_alike: bool
     ends_alike: bool
+    moves_inside: bool
 
 
 def compare_wording(old: str, new: str) -> Overlap:
@@ -123,7 +125,12 @@ def compare_wording(old: str, new: str) -> Overlap:
     same = sum(end - start for kind, start, end, _, _ in steps if kind == "equal")
     is_filled = all(step[0] != "delete" for step in steps)
     begins_alike, ends_alike = (bool(steps) and steps[at][0] == "equal" for at in (0, -1))
-    return Overlap(same / max(1, len(before)), is_filled, begins_alike, ends_alike)
+    adds = any(last - first > end - start for _, start, end, first, last in steps)
+    inside = [
+        before[start:end] for kind, start, end, _, _ in steps if kind == "replace" and end < len(before)
+    ]
+    moves_inside = begins_alike and adds and any(not any(map(_has_number, words)) for words in inside)
+    return Overlap(same / max(1, len(before)), is_filled, begins_alike, ends_alike, moves_inside)
 
 
 def strip_day(entry: str) -> str:
