@@ -110,6 +110,7 @@ def test_a_message_that_an_earlier_version_stored_is_read() -> None:
         ("See [a.md](file:///a.md) and use tox", "use tox", False),
         ("what does `please always use tox from now on` mean", "always use tox", True),
         ("commit with `git commit -s -m` as always", "git commit", False),
+        ("what is `Always use http://x.y/z as index.` now", "http://x.y/z", True),
     ],
 )
 def test_what_stands_in_quotation_marks_is_somebody_elses(text: str, part: str, by_others: bool) -> None:

@@ -28,6 +28,7 @@ def test_the_persons_answer_comes_back() -> None:
     as_json = asyncio.run(call(clarify, ctx, question="Which colour?", choices='["red", "blue"]'))
     assert as_json.origin == "brought"
     assert asyncio.run(call(clarify, ctx, question="Which?", choices=["red"])).origin == ""
+    assert asyncio.run(call(clarify, ctx, question="Which?", choices=["b", "lue"])).origin == ""
     del asked[1:]
     asyncio.run(call(clarify, ctx, question="And then?"))
     asyncio.run(call(clarify, ctx, question="Whet wants to run ls:\n  | ls\n\n  1  Yes, once"))

@@ -50,7 +50,8 @@ _AFTER_COLON = re.compile(
 _QUOTATION = re.compile(
     r"[“„«「『]([^“”„«»「」『』\n]+)[”“»」』]|(?<!\w)[\"‹]([^\"‹›\n]+)[\"›]|(?<!\w)['‚]([^'‚‘\n]{12,})['‘](?!\w)"
     r"|\[([^\]\n]+)\]\([^)\n]*\)"  # the title of a file or page
-    r"|`((?:[^\W\d_]+[,;]? ){4,}[^`\n]+)`"  # a sentence; commands have fewer plain words in a row
+    # a sentence, which begins with a capital letter or has more plain words in a row than commands
+    r"|`((?=[A-ZÀ-Þ][^\s`]*(?: [^\s`]+){3}|(?:[^\W\d_]+[,;]? ){4})[^`\n]+)`"
 )
 _MIN_QUOTED_WORDS = 3
 _MIN_QUOTED_CHARS = 8  # of writing that has no spaces between words

@@ -158,6 +158,8 @@ def is_prose(line: str) -> bool:
         return len(match[1].split()) >= _MAX_RUN_LENGTH - 1 or is_packed(match[1])
     words = _strip_code(line).split()
     plain = sum(map(bool, map(_PLAIN.match, words)))
+    if plain > 1 and plain == len(words) and any(" " in code.strip() for code in _TICKED.findall(line)):
+        return True  # "Run `kit sync` first."
     return _longest_run(words) >= _MAX_RUN_LENGTH or (len(words) >= 3 and plain / len(words) > _PLAIN_SHARE)
 
 

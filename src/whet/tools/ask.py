@@ -13,6 +13,7 @@ from whet.contract.texts import mark_as_model_question
 from whet.contract.tools import ToolContext, ToolOutput
 
 _MAX_CHOICES = 9
+_FEW_WORDS = 2
 _NOBODY = (
     "Nobody is here to answer. Decide by the safest assumption that can be undone, say in your answer what "
     "you assumed, and don't ask again."
@@ -29,6 +30,9 @@ async def ask(ctx: ToolContext, question: str, choices: Sequence[str]) -> ToolOu
     if answer is None:
         return ToolOutput(_NOBODY, error_kind="denied")
     answer = answer.strip()
-    # A choice has the assistant's words, whoever picked it.
-    is_choice = answer in [choice.strip() for choice in choices]
+    # A choice has the assistant's words, whoever picked it, and so has an answer that holds a long one.
+    is_choice = any(
+        answer == choice.strip() or (len(choice.split()) > _FEW_WORDS and choice.strip() in answer)
+        for choice in choices
+    )
     return ToolOutput(answer or "[the person gave an empty answer]", origin="brought" if is_choice else "")
