@@ -94,7 +94,7 @@ def test_no_command_that_bash_runs_is_taken_for_text(text: str, tmp_path: Path) 
 @pytest.mark.slow  # the same
 @pytest.mark.parametrize("text", QUOTED)
 def test_text_that_bash_does_not_run_is_no_command(text: str, tmp_path: Path) -> None:
-    assert (_judge(text), _runs(text, tmp_path)) == ("safe", False)
+    assert _judge(text) in ("safe", "normal") and not _runs(text, tmp_path)
 
 
 # A program, and the input that it runs.

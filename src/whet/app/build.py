@@ -9,7 +9,7 @@ not need are imported and created on first use. Reading order for a newcomer: `c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
@@ -33,7 +33,7 @@ from whet.contract.events import ReviewFinished
 from whet.contract.protocols import Person
 from whet.lanes import ToolPool
 from whet.late import LatePart
-from whet.store import api, jobs
+from whet.store import jobs
 from whet.store.database import StateDatabase, open_store
 from whet.tools.registry import OfferedTools
 from whet.tools.todo import TodoLists
@@ -211,8 +211,8 @@ def _create_base(launch: LaunchArguments, helpers: LatePart[HelperRuns]) -> Base
         pool=pool,
         processes=SharedProcesses(
             confine=confinement.get,
-            find_sessions_of_person=lambda session_id, candidates: database.look(
-                lambda db: api.list_sessions_of_person(db, session_id, candidates)
+            find_sessions_of_person=lambda session_id, candidates: _find_sessions_of_person(
+                database, session_id, candidates
             ),
         ),
         todo_lists=TodoLists(),
@@ -254,6 +254,14 @@ def _create_grants(base: BaseParts) -> GrantRepository:
     from whet.store.grants import GrantRepository  # noqa: PLC0415 - for the first call, as above
 
     return GrantRepository(base.database, base.clock)
+
+
+async def _find_sessions_of_person(
+    database: StateDatabase, session_id: str, candidates: Collection[str]
+) -> frozenset[str]:
+    from whet.store import api  # noqa: PLC0415 - only where processes run
+
+    return await database.look(lambda db: api.list_sessions_of_person(db, session_id, candidates))
 
 
 def _create_recordings(
