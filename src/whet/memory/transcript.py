@@ -213,6 +213,9 @@ class QuotableTranscript:
             return Passage(quote, source, " ".join([*heading, text]), "user")
         if source.role != "tool":
             return Passage(quote, source, quote, source.tier, source.why)
+        if source.tier == "user" and is_short(source.folded, BARE_REPLY):
+            why = self._why_not_asked(source.call, source)
+            return Passage(quote, source, source.text, "untrusted" if why else "user", why)
         unit = units.find_line(source.text, *span)
         if units.is_prose(unit.text.splitlines()[-1]) and not source.failed:
             unit = units.find_prose(source.text, *span)
