@@ -129,7 +129,7 @@ def compare_wording(old: str, new: str) -> Overlap:
     inside = [
         before[start:end] for kind, start, end, _, _ in steps if kind == "replace" and end < len(before)
     ]
-    moves_inside = begins_alike and adds and any(not any(map(_has_number, words)) for words in inside)
+    moves_inside = begins_alike and adds and any(_are_plain_words(words) for words in inside)
     return Overlap(same / max(1, len(before)), is_filled, begins_alike, ends_alike, moves_inside)
 
 
@@ -176,6 +176,11 @@ def _find_stretches(before: Sequence[str], after: Sequence[str]) -> list[Stretch
         if 0 < at < len(lost):
             stretches[:1] = [Stretch(lost[:at], added[:at]), Stretch(lost[at:], added[at:])]
     return stretches
+
+
+def _are_plain_words(words: Sequence[str]) -> bool:
+    """Return whether none of the words is an amount or a character of a script without blanks."""
+    return all(len(word) > 1 and not _has_number(word) for word in words)
 
 
 def _has_number(word: str) -> bool:
