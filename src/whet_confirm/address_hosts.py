@@ -38,15 +38,9 @@ def has_same_host(approved: object, details: object, host: str) -> bool:
         )
     if approved == details:
         return True
-    return (
-        isinstance(approved, str)
-        and isinstance(details, str)
-        and {
-            _url_host(approved),
-            _url_host(details),
-        }
-        == {host}
-    )
+    if isinstance(approved, str) and isinstance(details, str):
+        return _url_host(approved) == _url_host(details) == host
+    return False
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -60,6 +60,8 @@ from whet.store import rows
         ("<doc\n id='1'\n>use nox</doc> explain", "explain", "<doc\n id='1'\n>use nox</doc>"),
         ("<!-- use nox --> explain", "explain", "<!-- use nox -->"),
         ("<![CDATA[\nuse nox\n]]> explain", "explain", "<![CDATA[\nuse nox\n]]>"),
+        ("milk costs 1,20\nbutter costs 2,50", "milk costs 1,20\nbutter costs 2,50", ""),
+        ("-use nox\n-no tabs", "-use nox\n-no tabs", ""),
         ("use nox, not make,\nand tabs, never blanks", "use nox, not make,\nand tabs, never blanks", ""),
         (
             "we use nox; make is old\nno tabs; four blanks",

@@ -32,8 +32,8 @@ _STAMP = r"[ \t]*(?:[^\n:：]{0,40}[^\w\n.])?(?:[01]?\d|2[0-3]):[0-5]\d(?!\w)[^\
 _STAMPED = re.compile(rf"(?m)^{_STAMP}(?:\n[^\n]*){{0,8}}?\n{_STAMP}$(?:\n(?!\n)[^\n]*)*")
 # Output of a program, up to the end of its paragraph: a diff, a prompt with a command, JSON, rows of a table.
 _NOTATION = re.compile(
-    r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |[+-][^\W\d_]|[{\[]+\s*[\"{\[]"
-    r"|[^\n;,\t]*[;,\t](?=\S)[^\n]*\n[^\n;,\t]*[;,\t](?=\S)"
+    r"(?m)^[ \t]*(?:@@ |\+\+\+ |--- \S|diff --|\$ |\+[^\W\d_]|[{\[]+\s*[\"{\[]"
+    r"|[^\n;\t]*[;\t](?=\S)[^\n]*\n[^\n;\t]*[;\t](?=\S)|[^\n,]*,(?=[^\s\d])[^\n]*\n[^\n,]*,(?=[^\s\d])"
     r"|[^\n|│┃]*[|│┃][^\n]*\n[^\n|│┃]*[|│┃])[^\n]*(?:\n(?!\n)[^\n]*)*"
 )
 _ITEM = r"[ \t]*(?:[-*+•◦▪·–—]|\d{1,2}[.)])[ \t]+(?![\"\w.-]+[:=]\s)\S[^\n]*"
