@@ -23,7 +23,7 @@ from prompt_toolkit.document import Document
 from benchmarks.measure import median, run_in
 from benchmarks.table import Row
 from benchmarks.timed_server import Reply, TimedServer
-from whet.approval.repository import find_program_setting
+from whet.approval.repository import find_risky_settings
 from whet.clock import SystemClock
 from whet.config.permission_settings import HookSettings, SandboxSettings
 from whet.hooks.shell import ShellHooks
@@ -203,7 +203,7 @@ def _gate(folder: Path, runs: int) -> Row:
     ):
         subprocess.run(["git", *arguments], check=True)
     edit_ms = median([_cpu_ms(lambda: starts_programs(main / "src/a.py", main)) for _ in range(runs * 20)])
-    git_ms = median([_cpu_ms(lambda: find_program_setting(str(tree), "commit")) for _ in range(runs * 20)])
+    git_ms = median([_cpu_ms(lambda: find_risky_settings(str(tree), "commit")) for _ in range(runs * 20)])
     return _row(
         "felt-gate",
         "the gate's look at an edit's path, and at a git command in a linked working tree, CPU",

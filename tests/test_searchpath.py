@@ -12,7 +12,7 @@ import pytest
 from tests.app.test_helpers import repository
 from tests.tools.calls import Desk
 from whet.app.helpers import worktrees
-from whet.approval.repository import find_program_setting
+from whet.approval.repository import find_risky_settings
 from whet.goals.roles import installed_modules
 from whet.searchpath import find_trusted_program, trusted_path
 
@@ -45,7 +45,7 @@ def test_looking_at_a_repository_runs_none(trap: tuple[Path, Path]) -> None:
     (workspace / "deep").mkdir()
     with (workspace / ".git" / "config").open("a") as config:
         config.write("[core]\n\tfsmonitor = evil\n")
-    assert "evil" in find_program_setting(str(workspace / "deep"))
+    assert "evil" in find_risky_settings(str(workspace / "deep"))[0]
     assert not trace.exists()
 
 

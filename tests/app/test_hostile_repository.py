@@ -13,7 +13,7 @@ import pytest
 
 from tests.app.test_helpers import repository
 from whet.app.helpers import worktrees
-from whet.approval.repository import find_program_setting, remote_urls
+from whet.approval.repository import find_risky_settings, remote_urls
 from whet.config.paths import Home
 from whet.contract.errors import WhetError
 from whet.plugins.install import discard, fetch
@@ -147,7 +147,7 @@ def _run_a_helper(hostile: Hostile) -> None:
 def _judge_commands(hostile: Hostile) -> None:
     """Look at the repository as the gate does before a question."""
     for verb in ("status", "diff", "log", "commit", "add"):
-        find_program_setting(str(hostile.work), verb, reads=verb != "commit")
+        find_risky_settings(str(hostile.work), verb, reads=verb != "commit")[0]
     remote_urls(str(hostile.work))
 
 

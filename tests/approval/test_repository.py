@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from whet.approval.git_config import parse_git_config
-from whet.approval.repository import find_program_setting, remote_urls
+from whet.approval.repository import find_risky_settings, remote_urls
 from whet.approval.risk import RiskScope
 from whet.approval.shell_risk import analyse
 from whet.tools.shell import command_environment
@@ -52,6 +52,10 @@ def hostile(tmp_path: Path) -> Path:
     (folder / "a.txt").write_text("six\n")
     (inner / "b.txt").write_text("six\n")
     return folder
+
+
+def find_program_setting(folder: str, verb: str = "", *, reads: bool = True) -> str:
+    return find_risky_settings(folder, verb, reads=reads)[0]
 
 
 def git(path: Path, *words: str) -> None:

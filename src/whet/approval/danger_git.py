@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from whet.approval.danger_unknown import judge_unknown
 from whet.approval.readonly import only_reads
-from whet.approval.repository import find_program_setting, find_promisor_setting, list_git_commands
+from whet.approval.repository import find_risky_settings, list_git_commands
 from whet.approval.risk import CommandSetting, Diverted, Finding, Lasting, UnknownVerb
 from whet.late import late_pattern
 from whet.shell.options import before_dashes, has_any, has_option
@@ -95,10 +95,11 @@ def _by_repository(
     elif os.path.isdir(folder):
         git_dir = os.path.join(folder, git_dir) if git_dir else ""
         reads = only_reads([literal("git"), literal(verb), *arguments])
-        if setting_text := find_program_setting(folder, verb, reads=reads, git_dir=git_dir):
-            yield "dangerous", f"the repository's own settings make git run a program: {setting_text}"
-        elif setting_text := find_promisor_setting(folder, git_dir) if reads else "":
-            yield "normal", f"git may fetch missing objects from the repository's remote: {setting_text}"
+        running, fetching = find_risky_settings(folder, verb, reads=reads, git_dir=git_dir)
+        if running:
+            yield "dangerous", f"the repository's own settings make git run a program: {running}"
+        elif fetching:
+            yield "normal", f"git may fetch missing objects from the repository's remote: {fetching}"
 
 
 def _shows_manual(words: Sequence[Word]) -> bool:

@@ -10,7 +10,7 @@ import os
 import struct
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 
 from whet.approval.git_config import parse_git_config
@@ -45,28 +45,30 @@ _POINTER = "gitdir: "
 _MAX_BYTES = 100_000_000
 
 
-def find_program_setting(folder: str, verb: str = "", *, reads: bool = True, git_dir: str = "") -> str:
-    """Return a setting of the repository at `folder` that would make git run a program, as `key=value`, or an
-    empty string.
+def find_risky_settings(
+    folder: str, verb: str = "", *, reads: bool = True, git_dir: str = ""
+) -> tuple[str, str]:
+    """Return a setting of the repository at `folder` that would make git run a program, and for a verb that
+    only `reads` one that makes git fetch missing objects from a host. Each is `key=value`, or an empty
+    string.
 
-    `verb` may be an alias. Unless it only `reads`, hooks that the repository configures count. Links are
+    `verb` may be an alias. Unless it only reads, hooks that the repository configures count. Links are
     followed, because git looks for the repository above the folder that it really runs in.
     """
+
+    def matches(key: str, value: str) -> bool:
+        return _runs_program(verb, reads, key, value) or (reads and _fetches_missing(key, value))
+
+    fetching = ""
     try:
         folder, git_dir = os.path.realpath(folder), os.path.realpath(git_dir) if git_dir else ""
-        return next(_find_settings(folder, git_dir, partial(_runs_program, verb, reads), 0), "")
+        for key, value in _find_settings(folder, git_dir, matches, 0):
+            if not _fetches_missing(key, value) or _runs_program(verb, reads, key, value):
+                return f"{key}={value}", fetching
+            fetching = fetching or f"{key}={value}"
     except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
-        return f"settings that can't be read ({error})"
-
-
-def find_promisor_setting(folder: str, git_dir: str = "") -> str:
-    """Return a setting of the repository at `folder` that makes git fetch missing objects from a host while
-    it reads, as `key=value`, or an empty string."""
-    try:
-        folder, git_dir = os.path.realpath(folder), os.path.realpath(git_dir) if git_dir else ""
-        return next(_find_settings(folder, git_dir, _fetches_missing, 0), "")
-    except (OSError, ValueError, struct.error, subprocess.SubprocessError) as error:
-        return f"settings that can't be read ({error})"
+        return f"settings that can't be read ({error})", ""
+    return "", fetching
 
 
 def remote_urls(folder: str) -> list[str]:
@@ -105,7 +107,7 @@ def _list_git_commands(path: str) -> frozenset[str]:
 
 def _find_settings(
     folder: str, git_dir: str, matches: Callable[[str, str], bool], depth: int
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
     """Yield the settings that match, of a repository and the submodules that git enters."""
     git_path = git_dir or _find_git_path(folder)
     if git_path == "":
@@ -115,13 +117,13 @@ def _find_settings(
         settings = list(_read_settings(folder, git_dir))
         for key, value in settings:
             if matches(key, value):
-                yield f"{key}={value}"
+                yield key, value
     if git_path is None or _works_elsewhere(git_path, settings):
         submodules = _ask_for_submodules(folder, git_dir)
     else:
         submodules = _find_submodules(folder, git_path)
     if len(submodules) > _MAX_INNER or (submodules and depth == _MAX_DEPTH):
-        yield "submodules: too many, or too deep, to read the settings of all"
+        yield "submodules", "too many, or too deep, to read the settings of all"
         return
     for inner in submodules:
         yield from _find_settings(inner, "", matches, depth + 1)
